@@ -124,6 +124,12 @@ static bool is_descriptor(const char *link)
     return statfs(folder_of(link, folder), &facts) == 0 && facts.f_type == PROC_SUPER_MAGIC;
 }
 
+/** What @p path stands for: "-" is standard output, as elsewhere. */
+static const char *meant_by(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "/dev/stdout" : path;
+}
+
 /** Where writing to @p path would write, in @p target: the end of a chain of links, be it there or
  * not, or a link that leads to a descriptor. False: errno. */
 static bool follow(const char *path, char target[PATH_BYTES])
@@ -165,7 +171,7 @@ static bool is_one(const struct stat *a, const struct stat *b)
 static bool are_same(const char *first, const char *second)
 {
     char a[PATH_BYTES], b[PATH_BYTES], folder[PATH_BYTES];
-    if (!follow(first, a) || !follow(second, b))
+    if (!follow(meant_by(first), a) || !follow(meant_by(second), b))
         return false;
     struct stat facts[2];
     bool is_there[2] = {stat(a, &facts[0]) == 0, stat(b, &facts[1]) == 0};
@@ -270,6 +276,7 @@ static void open_apart(struct outfile *file)
 kolo_status outfile_open(struct outfile *file, const char *option, const char *path)
 {
     struct stat old;
+    path = meant_by(path);
     *file = (struct outfile){.option = option, .path = path};
     if (path[0] == '\0')
         return kolo_fail(KOLO_ERR_CONFIG, "%s '': give the name of a file", option);
@@ -373,6 +380,7 @@ kolo_status outfile_probe(const char *option, const char *path)
 {
     struct outfile file;
     struct stat facts;
+    path = meant_by(path);
     if (stat(path, &facts) == 0 && S_ISFIFO(facts.st_mode)) /* its reader would see an end */
         return eaccess(path, W_OK) == 0
                    ? KOLO_OK

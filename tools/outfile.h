@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file that is whole under its name or not there, also where the process is killed meanwhile. A
-// device or a pipe (/dev/stdout) is written in place; a link stays one, and what it leads to is
-// replaced. For one thread of a program at a time.
+// device or a pipe ("-" is /dev/stdout) is written in place; a link stays one, and what it leads to
+// is replaced. For one thread of a program at a time.
 #ifndef KOLO_TOOLS_OUTFILE_H
 #define KOLO_TOOLS_OUTFILE_H
 

@@ -330,6 +330,23 @@ Test(outfile, a_descriptor_is_written_in_place)
     x_is("first second third");
 }
 
+/** As every other program has it; and it is no file called so. */
+Test(outfile, a_dash_is_standard_output)
+{
+    const int out = dup(STDOUT_FILENO), fd = open("x", O_WRONLY | O_CREAT | O_APPEND, 0600);
+    cr_assert(out >= 0 && fd >= 0 && dup2(fd, STDOUT_FILENO) == STDOUT_FILENO);
+    cr_expect_eq(outfile_probe("--json", "-"), KOLO_OK);
+    replace("-", "all");
+    const struct outfile_place places[] = {{"--json", "-"}, {"--csv", "/dev/stdout"}};
+    const kolo_status same = outfile_distinct(places, 2);
+    cr_assert(dup2(out, STDOUT_FILENO) == STDOUT_FILENO);
+    close(fd);
+    close(out);
+    cr_expect_eq(same, KOLO_ERR_CONFIG, "one file by two names");
+    x_is("all");
+    cr_expect_eq(files(), 1);
+}
+
 /** To ask whether it may be written must not end it for its reader. */
 Test(outfile, a_pipe_is_not_opened_to_find_out)
 {

@@ -19,8 +19,8 @@ measure() {
         { fail "$1: wrong sums"; cat "$work/out"; }
 }
 
-if on host1 tc qdisc add dev wire root tbf rate 1gbit burst 256k latency 20ms 2>/dev/null; then
-    on host2 tc qdisc add dev wire root tbf rate 1gbit burst 256k latency 20ms || fail "no rate at host2"
+if "$cluster" rate host1 1gbit 2>/dev/null; then
+    "$cluster" rate host2 1gbit || fail "no rate at host2"
     measure "1 Gbit/s" wire
 else
     echo "1 Gbit/s: left out, no tbf in this kernel"

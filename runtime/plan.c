@@ -150,6 +150,13 @@ const struct kolo_plan kolo_plans[] = {
     {"numa", KOLO_COLLECTIVE_REDUCE_SCATTER, "each block summed by one rank of each other NUMA node, which sends it to its owner",
      .is_by_hosts = true, .closes = true, .is_segmented = true, .fits = kolo_numa_fits, SCRATCH(numa_reduce_scatter),
      RUNS(numa_reduce_scatter), WINDOW(twolevel_blocks)},
+    {"leaders", KOLO_COLLECTIVE_ALLREDUCE, "whole vectors to one rank of each host, recursive doubling among those, and back",
+     .is_by_hosts = true, .closes = true, .fits = kolo_twolevel_fits, SCRATCH(leaders_allreduce), RUNS(leaders_allreduce), WINDOW(leaders_allreduce)},
+    {"leaders", KOLO_COLLECTIVE_ALLGATHER, "all blocks of a host to one rank of it, among those, and all to all inside",
+     .is_by_hosts = true, .closes = true, .fits = kolo_leaders_blocks_fits, NO_SCRATCH, RUNS(leaders_allgather), WINDOW(leaders_allgather)},
+    {"leaders", KOLO_COLLECTIVE_REDUCE_SCATTER, "whole vectors to one rank of each host, which sums up its host's blocks and hands them out",
+     .is_by_hosts = true, .closes = true, .fits = kolo_leaders_blocks_fits, SCRATCH(leaders_reduce_scatter), .held = kolo_leaders_reduce_scatter_held,
+     RUNS(leaders_reduce_scatter), WINDOW(leaders_reduce_scatter)},
     {.name = NULL},
 };
 // clang-format on

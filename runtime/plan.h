@@ -84,6 +84,7 @@ struct kolo_topology {
     const int *local; /* by rank: its place among the ranks of its host */
     const int *ranks; /* by position in host order */
     const int *first; /* by host: where it begins in `ranks`; count + 1 of them */
+    bool is_in_order; /* the ranks of a host have numbers that follow each other, host by host */
     struct kolo_domains domains;
 };
 
@@ -244,8 +245,24 @@ int kolo_plan_children(int position, int size);
 void kolo_topology_fill(struct kolo_topology *hosts, int size, const int *of, const int *nodes,
                         int *memory);
 #define KOLO_HOSTS_INTS(size) (6 * (size_t)(size) + 2)
-/** As if each domain were a host; valid as long as @p hosts. */
+/** As if each domain were a host; valid as long as @p hosts. Not known to be in order. */
 struct kolo_topology kolo_topology_of_domains(const struct kolo_topology *hosts);
+
+/** A rank in the tree inside its host that leads to the first rank there, its leader. */
+struct kolo_post {
+    int host, local, ranks; /* its host, its place there, of how many */
+    size_t children;
+    bool has_parent; /* it is not the leader */
+};
+struct kolo_post kolo_post_of(const struct kolo_plan_args *args);
+/** Child @p index of this rank; the parent of one that has one. */
+int kolo_post_child(const struct kolo_plan_args *args, const struct kolo_post *post, size_t index);
+int kolo_post_parent(const struct kolo_plan_args *args, const struct kolo_post *post);
+static inline size_t kolo_post_edges(const struct kolo_post *post)
+{
+    return post->children + post->has_parent;
+}
+
 /** Steps of the halving half of kolo_halving_allreduce. */
 size_t kolo_halving_half(const struct kolo_plan_args *args);
 /** The round that step @p index of it belongs to, counted through both halves. */
@@ -308,9 +325,14 @@ KOLO_PLAN_DECLARE(twolevel_blocks);
 KOLO_PLAN_DECLARE(twolevel_allgather);
 KOLO_PLAN_DECLARE(twolevel_reduce_scatter);
 KOLO_PLAN_DECLARE(twolevel_alltoall);
+KOLO_PLAN_DECLARE(leaders_allreduce);
+KOLO_PLAN_DECLARE(leaders_allgather);
+KOLO_PLAN_DECLARE(leaders_reduce_scatter);
 const char *kolo_bruck_fits(const struct kolo_plan_args *args);
 const char *kolo_twolevel_fits(const struct kolo_plan_args *args);
 const char *kolo_twolevel_alltoall_fits(const struct kolo_plan_args *args);
+const char *kolo_leaders_blocks_fits(const struct kolo_plan_args *args);
+size_t kolo_leaders_reduce_scatter_held(const struct kolo_plan_args *args);
 const char *kolo_numa_fits(const struct kolo_plan_args *args);
 const char *kolo_numa_allreduce_fits(const struct kolo_plan_args *args);
 const char *kolo_fold_fits(const struct kolo_plan_args *args);

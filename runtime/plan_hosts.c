@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ranks are, as plans see it: host order, and the domains in it. A domain is the ranks of a
+// Where ranks are, as plans see it: host order, the domains in it, and the tree inside a host that
+// leads to its first rank. A domain is the ranks of a
 // host that are bound inside one NUMA node; where that is not known of some rank of a host, the
 // host counts as one domain, for nothing says which ranks are near each other.
 #include "runtime/plan.h"
@@ -60,8 +61,11 @@ void kolo_topology_fill(struct kolo_topology *hosts, int size, const int *of, co
 {
     int *local = memory, *ranks = memory + size, *first = memory + 2 * (size_t)size;
     int count = 0, least = size, most = 0;
-    for (int rank = 0; rank < size; rank++)
+    bool is_in_order = true;
+    for (int rank = 0; rank < size; rank++) {
+        is_in_order = is_in_order && of[rank] + 1 >= count;
         count = of[rank] + 1 > count ? of[rank] + 1 : count;
+    }
     for (int host = 0; host <= count; host++)
         first[host] = 0;
     for (int rank = 0; rank < size; rank++) {
@@ -85,7 +89,8 @@ void kolo_topology_fill(struct kolo_topology *hosts, int size, const int *of, co
                                     .of = of,
                                     .local = local,
                                     .ranks = ranks,
-                                    .first = first};
+                                    .first = first,
+                                    .is_in_order = is_in_order};
     find_domains(hosts, size, nodes, memory + 3 * (size_t)size + 1);
 }
 
@@ -99,5 +104,47 @@ struct kolo_topology kolo_topology_of_domains(const struct kolo_topology *hosts)
                                   .local = domains->local,
                                   .ranks = hosts->ranks,
                                   .first = domains->first,
+                                  .is_in_order = false,
                                   .domains = *domains};
+}
+
+/* ---- the tree to the first rank of a host ---- */
+
+/* Wide: ranks that share cores pay for each rank that passes something on, not for each message. */
+enum { FAN = 8 };
+
+static size_t count_below(int local, int ranks)
+{
+    size_t count = 0;
+    for (int step = 1; step < ranks && local / step % FAN == 0; step *= FAN)
+        for (int digit = 1; digit < FAN && local + digit * step < ranks; digit++)
+            count++;
+    return count;
+}
+
+struct kolo_post kolo_post_of(const struct kolo_plan_args *args)
+{
+    const struct kolo_topology *hosts = args->hosts;
+    struct kolo_post post = {.host = hosts->of[args->rank], .local = hosts->local[args->rank]};
+    post.ranks = hosts->first[post.host + 1] - hosts->first[post.host];
+    post.children = count_below(post.local, post.ranks);
+    post.has_parent = post.local != 0;
+    return post;
+}
+
+/* With positions written to base FAN, a child has a digit below the lowest that is not 0. */
+int kolo_post_child(const struct kolo_plan_args *args, const struct kolo_post *post, size_t index)
+{
+    int step = 1;
+    for (; index >= FAN - 1; index -= FAN - 1)
+        step *= FAN;
+    return kolo_plan_rank_on(args, post->host, post->local + (int)(index + 1) * step);
+}
+
+int kolo_post_parent(const struct kolo_plan_args *args, const struct kolo_post *post)
+{
+    int step = 1;
+    while (post->local / step % FAN == 0)
+        step *= FAN;
+    return kolo_plan_rank_on(args, post->host, post->local - post->local / step % FAN * step);
 }

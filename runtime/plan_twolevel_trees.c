@@ -5,11 +5,8 @@
 //                       and below it one inside each host.
 //   barrier             along a tree to the first rank of the host, dissemination among those, and
 //                       back, one message after the other, as a barrier that runs beside another
-//                       plan must. The tree is wide: ranks that share cores pay for each rank
-//                       that passes something on, not for each message.
+//                       plan must.
 #include "runtime/plan.h"
-
-enum { FAN = 8 };
 
 /* ---- broadcast and reduce ---- */
 
@@ -126,86 +123,48 @@ void kolo_twolevel_reduce_step(const struct kolo_plan_args *args, size_t index,
 
 /* ---- barrier ---- */
 
-/** This rank in the tree inside its host, whose root is the first rank there. */
-struct post {
-    int host, local, ranks;
-    size_t children, parent; /* parent: 0 or 1 */
-    size_t rounds;           /* among hosts, of their first ranks */
-};
-
-/** Position of child @p index of @p local: with positions written to base FAN, a digit below the
- * lowest that is not 0. */
-static int child_below(int local, size_t index)
+/** Among hosts, of their first ranks. */
+static size_t rounds_of(const struct kolo_plan_args *args, const struct kolo_post *post)
 {
-    int step = 1;
-    for (; index >= FAN - 1; index -= FAN - 1)
-        step *= FAN;
-    return local + (int)(index + 1) * step;
-}
-
-static size_t count_below(int local, int ranks)
-{
-    size_t count = 0;
-    for (int step = 1; step < ranks && local / step % FAN == 0; step *= FAN)
-        for (int digit = 1; digit < FAN && local + digit * step < ranks; digit++)
-            count++;
-    return count;
-}
-
-static int parent_above(int local)
-{
-    int step = 1;
-    while (local / step % FAN == 0)
-        step *= FAN;
-    return local - local / step % FAN * step;
-}
-
-static struct post post_of(const struct kolo_plan_args *args)
-{
-    const struct kolo_topology *hosts = args->hosts;
-    struct post post = {.host = hosts->of[args->rank], .local = hosts->local[args->rank]};
-    post.ranks = hosts->first[post.host + 1] - hosts->first[post.host];
-    post.children = count_below(post.local, post.ranks);
-    post.parent = post.local != 0;
-    while (post.local == 0 && (1L << post.rounds) < hosts->count)
-        post.rounds++;
-    return post;
+    size_t rounds = 0;
+    while (post->local == 0 && (1L << rounds) < args->hosts->count)
+        rounds++;
+    return rounds;
 }
 
 size_t kolo_twolevel_barrier_nsteps(const struct kolo_plan_args *args)
 {
-    struct post post = post_of(args);
-    return 2 * (post.children + post.parent) + post.rounds;
+    struct kolo_post post = kolo_post_of(args);
+    return 2 * kolo_post_edges(&post) + rounds_of(args, &post);
 }
 
 /** The rank at the other end of edge @p index of the tree: children, the parent, and back. */
-static int other_end(const struct kolo_plan_args *args, const struct post *post, size_t index)
+static int other_end(const struct kolo_plan_args *args, const struct kolo_post *post, size_t index)
 {
-    size_t edges = post->children + post->parent;
+    size_t edges = kolo_post_edges(post);
     index = index < edges ? index : 2 * edges - 1 - index;
-    return kolo_plan_rank_on(args, post->host,
-                             index < post->children ? child_below(post->local, index)
-                                                    : parent_above(post->local));
+    return index < post->children ? kolo_post_child(args, post, index)
+                                  : kolo_post_parent(args, post);
 }
 
 void kolo_twolevel_barrier_step(const struct kolo_plan_args *args, size_t index,
                                 struct kolo_step *step_out)
 {
-    struct post post = post_of(args);
-    size_t edges = post.children + post.parent;
+    struct kolo_post post = kolo_post_of(args);
+    size_t edges = kolo_post_edges(&post), rounds = rounds_of(args, &post);
     int hosts = args->hosts->count;
     kolo_step_clear(step_out);
     if (index < post.children) {
         step_out->from = other_end(args, &post, index);
     } else if (index < edges) {
         step_out->to = other_end(args, &post, index);
-    } else if (index < edges + post.rounds) {
+    } else if (index < edges + rounds) {
         long distance = 1L << (index - edges);
         step_out->to = kolo_plan_rank_on(args, (int)((post.host + distance) % hosts), 0);
         step_out->from = kolo_plan_rank_on(args, (int)((post.host - distance + hosts) % hosts), 0);
-    } else if (index - edges - post.rounds < post.parent) {
-        step_out->from = other_end(args, &post, index - post.rounds);
+    } else if (index - edges - rounds < (size_t)post.has_parent) {
+        step_out->from = other_end(args, &post, index - rounds);
     } else {
-        step_out->to = other_end(args, &post, index - post.rounds);
+        step_out->to = other_end(args, &post, index - rounds);
     }
 }

@@ -71,6 +71,11 @@ static bool is_numa(const struct kolo_plan *plan)
     return strcmp(plan->name, "numa") == 0;
 }
 
+static bool is_by_leaders(const struct kolo_plan *plan)
+{
+    return strcmp(plan->name, "leaders") == 0;
+}
+
 /** Where the ranks must be for @p plan to fit: anywhere, or on hosts or NUMA nodes that have
  * several each. */
 static const struct kolo_topology *hosts_for(const struct kolo_plan *plan, int size)
@@ -80,7 +85,8 @@ static const struct kolo_topology *hosts_for(const struct kolo_plan *plan, int s
         return deal_nodes(size, size / 4, 2);
     if (is_numa(plan))
         return deal_nodes(size, 1, size < 6 ? 2 : size / 3);
-    return plan->fits(&args) == NULL ? NULL : deal(size, size < 6 ? 2 : size / 3, 0, 0);
+    const int way = is_by_leaders(plan) ? 2 : 0;
+    return plan->fits(&args) == NULL ? NULL : deal(size, size < 6 ? 2 : size / 3, way, 0);
 }
 
 /** The least world of @p size or more ranks that the plan can do with the hosts that hosts_for
@@ -581,6 +587,55 @@ Test(simulate, what_crosses_between_hosts)
         cr_assert(elements == N * COUNT, "each block once: %zu", elements);
         elements = crossings(KOLO_COLLECTIVE_REDUCE_SCATTER, "twolevel", args);
         cr_assert(elements == N * COUNT, "each sum once: %zu", elements);
+        elements = crossings(KOLO_COLLECTIVE_ALLREDUCE, "leaders", args);
+        cr_assert(elements == 2 * COUNT, "a vector each way: %zu", elements);
+        if (way == 0) /* blocks of a host have to follow each other */
+            continue;
+        elements = crossings(KOLO_COLLECTIVE_ALLGATHER, "leaders", args);
+        cr_assert(elements == N * COUNT, "each block once: %zu", elements);
+        elements = crossings(KOLO_COLLECTIVE_REDUCE_SCATTER, "leaders", args);
+        cr_assert(elements == N * COUNT, "each sum once: %zu", elements);
+    }
+}
+
+/* Leaders alone have to do with the wire, each with log2 of the hosts, or with each once. */
+Test(simulate, messages_of_leaders)
+{
+    enum { N = 24, HOSTS = 4 };
+    struct kolo_plan_args args = {.size = N, .count = 3, .segment = 1};
+    args.hosts = deal(N, HOSTS, 2, 0);
+    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan)) {
+        const size_t each = plan->collective == KOLO_COLLECTIVE_ALLREDUCE ? 2 : HOSTS - 1;
+        for (args.rank = 0; is_by_leaders(plan) && args.rank < N; args.rank++) {
+            size_t messages = 0;
+            for (size_t i = 0; i < plan->nsteps(&args); i++) {
+                struct kolo_step step;
+                plan->step(&args, i, &step);
+                messages += step.to >= 0 && args.hosts->of[step.to] != args.hosts->of[args.rank];
+            }
+            cr_assert_eq(messages, args.hosts->local[args.rank] == 0 ? each : 0, "%s rank %d: %zu",
+                         kolo_collective_text(plan->collective), args.rank, messages);
+        }
+    }
+}
+
+/* Deep trees, hosts of one rank, and leaders that are not their hosts' lowest ranks. */
+Test(simulate, leaders_of_hosts_of_any_size, .timeout = 100)
+{
+    static const int sizes[][4] = {{1, 1, 2}, {70, 1, 9}, {8, 9, 1, 65}, {3, 3, 3, 3}, {2, 17}};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        int of[90], nodes[90], memory[KOLO_HOSTS_INTS(90)], size = 0;
+        struct kolo_topology hosts;
+        for (int host = 0; host < 4; host++)
+            for (int rank = 0; rank < sizes[i][host]; rank++, size++)
+                of[size] = host, nodes[size] = 3 - size % 4;
+        kolo_topology_fill(&hosts, size, of, i % 2 == 0 ? nodes : NULL, memory);
+        for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan))
+            for (size_t count = 0; is_by_leaders(plan) && count < 3; count++)
+                prove_variants(
+                    (struct kolo_simulation){
+                        .plan = plan, .size = size, .hosts = &hosts, .count = count},
+                    (int)count);
     }
 }
 
@@ -761,7 +816,14 @@ static const char *const fault_texts[FAULTS] = {
 static enum fault fault;
 static int fault_rank;
 static const struct kolo_plan *sound_plan;
-static bool has_struck;
+static bool has_struck, has_swapped;
+
+/** Does the peer compute the same of the same two operands? */
+static bool is_exchange(const struct kolo_step *step)
+{
+    const struct kolo_slice *out = &step->out, *local = &step->local;
+    return step->to == step->from && out->buffer == local->buffer && out->offset == local->offset;
+}
 
 static void broken_step(const struct kolo_plan_args *args, size_t index, struct kolo_step *step)
 {
@@ -783,8 +845,10 @@ static void broken_step(const struct kolo_plan_args *args, size_t index, struct 
         step->local.offset += step->local.offset > 0 ? (size_t)-1 : 1;
     if (fault == COPY_FOR_REDUCE && step->reduces && step->in.count > 0)
         step->reduces = false;
-    if (fault == SWAPPED && step->reduces && step->in.count > 0 && !sound_plan->is_segmented)
+    if (fault == SWAPPED && step->reduces && step->in.count > 0 && !sound_plan->is_segmented) {
         step->incoming_first = !step->incoming_first;
+        has_swapped |= is_exchange(step);
+    }
     if (fault == NO_FINISH)
         step->finish.count = 0;
     if (fault == FINISH_TWICE && step->finish.count == 0 && index > 0 && step->reduces)
@@ -825,12 +889,10 @@ Test(simulate, objects_to_broken_plans, .timeout = 100)
                                                    .hosts = hosts_for(sound_plan, size),
                                                    .count = 29,
                                                    .segment = 5};
-                    has_struck = false;
+                    has_struck = has_swapped = false;
                     kolo_status status = kolo_simulate(&what, NULL);
-                    bool matters =
-                        fault != SWAPPED || sound_plan->collective == KOLO_COLLECTIVE_ALLREDUCE;
-                    if (fault == SWAPPED && strcmp(sound_plan->name, "doubling") != 0)
-                        matters = false; /* reduced once, then copied: the same everywhere */
+                    /* what is reduced once, then copied, is the same everywhere */
+                    bool matters = fault != SWAPPED || has_swapped;
                     if (fault == EARLY_READ && sound_plan->collective == KOLO_COLLECTIVE_ALLGATHER)
                         matters = fault_rank != 0 ||
                                   strcmp(sound_plan->name, "bruck") == 0; /* else in place */

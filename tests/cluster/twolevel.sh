@@ -75,6 +75,12 @@ KOLO_DETERMINISTIC=1 on_nodes 'LOCAL_RANK % 2' host1:4,host2:4 allreduce -s 4,64
 # Devices on several hosts, behind the work of a stream: more ranks than processors wait for what one of them has to do.
 if [[ -e $MOCK_CUDA/libcuda.so.1 ]]; then
     LD_LIBRARY_PATH=$MOCK_CUDA check device host1:2,host2:1 allreduce --memory device --stream -s 64,300K
+    # The example whose sums stay on the devices inside hosts.
+    export KOLOTEST_MARK=levels-$$
+    KOLO_LOG=info LD_LIBRARY_PATH=$MOCK_CUDA run 0 "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK -x LD_LIBRARY_PATH \
+        -H host1:2,host2:2 "${KOLOBENCH%/*}/examples/hosts-allreduce" --mib 3 --piece-mib 1
+    says out '^\[0\] 3 MiB of GPU memory, 4 ranks, 2 a host: '
+    grep -q 'no CUDA kernels' "$work/err" || ! grep 'to the host' "$work/err" || fail "sums went to the host"
 fi
 hosts_clean host1 host2 host3
 finish

@@ -152,10 +152,10 @@ void kolo_leaders_allreduce_step(const struct kolo_plan_args *args, size_t index
 const char *kolo_leaders_blocks_fits(const struct kolo_plan_args *args)
 {
     const char *why = kolo_twolevel_fits(args);
+    if (why == NULL)
+        why = kolo_bruck_fits(args);
     if (why != NULL)
         return why;
-    if (args->counts != NULL)
-        return "counts differ by rank";
     return args->hosts->is_in_order ? NULL : "the ranks of a host do not follow each other";
 }
 

@@ -121,6 +121,38 @@ Test(choose, two_levels_for_long_vectors_on_hosts_of_several_ranks)
     cr_assert(kolo_choose(&question, &figures)->is_ordered);
 }
 
+/** One rank of each host sends what is short, above all where ranks share processors; blocks only
+ * if those of a host lie behind each other. */
+Test(choose, leaders_for_short_vectors_on_hosts_of_several_ranks)
+{
+    enum { RANKS_THERE = 8 };
+    static const int in_order[RANKS_THERE] = {0, 0, 0, 0, 1, 1, 1, 1},
+                     in_turn[RANKS_THERE] = {0, 1, 0, 1, 0, 1, 0, 1};
+    static const enum kolo_collective collectives[] = {
+        KOLO_COLLECTIVE_ALLREDUCE, KOLO_COLLECTIVE_ALLGATHER, KOLO_COLLECTIVE_REDUCE_SCATTER};
+    int memory[KOLO_HOSTS_INTS(RANKS_THERE)];
+    struct kolo_figures figures;
+    struct kolo_topology hosts;
+    kolo_figures_init(&figures);
+    for (size_t i = 0; i < sizeof collectives / sizeof *collectives; i++)
+        for (int is_in_order = 0; is_in_order < 2; is_in_order++) {
+            const int *of = is_in_order ? in_order : in_turn;
+            struct kolo_question question = question_of(RANKS_THERE, 64);
+            kolo_topology_fill(&hosts, RANKS_THERE, of, NULL, memory);
+            question.collective = collectives[i];
+            question.layout.local = KOLO_PATH_SHM;
+            question.layout.hosts = of;
+            question.layout.nhosts = 2;
+            question.layout.cores = 2;
+            question.args.hosts = &hosts;
+            const bool is_expected =
+                is_in_order || question.collective == KOLO_COLLECTIVE_ALLREDUCE;
+            const char *name = kolo_choose(&question, &figures)->name;
+            cr_assert((strcmp(name, "leaders") == 0) == is_expected, "%s: %s",
+                      kolo_collective_text(question.collective), name);
+        }
+}
+
 /** Of plans that are expected to take as long that one which follows the hosts, since a tree by
  * ranks may go from host to host more often. */
 Test(choose, what_follows_the_hosts_where_two_are_as_good)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /** kolo: collectives between ranks, in C.
  *
- *  A program calls kolo_init(), then collectives on the communicator it got, then kolo_finalize().
- *  All ranks call the same collectives in the same order; ranks that differ all get
- *  KOLO_ERR_MISMATCH with both sides named. Every call has a deadline (KOLO_TIMEOUT, or
- *  kolo_opts.timeout_ms). When a rank dies, every other rank's call returns KOLO_ERR_PEER and
- *  kolo_error_detail() says who, where, how, and during what. Once a call failed with a status that
- *  loses the communicator, all later calls on it return that status at once; finalize it.
+ *  A program calls kolo_init(), then collectives on the communicator that it returns, then
+ *  kolo_finalize(). All ranks must call the same collectives in the same order; if they do not, all
+ *  of them get KOLO_ERR_MISMATCH, with both sides named. Every call has a deadline (KOLO_TIMEOUT,
+ *  or kolo_opts.timeout_ms). When a rank dies, every other rank's call returns KOLO_ERR_PEER, and
+ *  kolo_error_detail() says which rank died, where, how, and during which call. After a call that
+ *  failed with a status that loses the communicator, all later calls on it return that status at
+ *  once: finalize it.
  *
  *  The simplest use:
  *
@@ -19,52 +20,55 @@
  *          fprintf(stderr, "%s\n", kolo_error_detail());
  *      kolo_finalize(comm);
  *
- *  started as `kolorun -np 4 -H host1:2,host2:2 program`. Ranks that srun, mpirun (Open MPI),
- *  mpiexec (MPICH) or torchrun started are one world too; they need KOLO_SECRET (man 7 kolo).
- *  Started by itself, the program is a world of one rank.
+ *  started as `kolorun -np 4 -H host1:2,host2:2 program`. Ranks started by srun, mpirun (Open MPI),
+ *  mpiexec (MPICH) or torchrun form one world too; they need KOLO_SECRET (man 7 kolo). Without a
+ *  launcher the program is a world of one rank.
  *
  *  Fork: a communicator and its requests belong to the process that made them. In a child made by
- *  fork() every function that takes one returns KOLO_ERR_INVALID (kolo_abort() warns and does
- *  nothing), kolo_finalize() in an exit() handler too; the parent is not disturbed.
+ *  fork() every function that takes one returns KOLO_ERR_INVALID, also kolo_finalize() in an exit()
+ *  handler (kolo_abort() warns and does nothing). The parent is not affected.
  *
  *  Common to all collectives below:
  *
- *    - In place: allreduce and reduce are in place if @p send == @p recv. Where one of the two
- *      buffers has a block for each rank, the call is in place if the other one is this rank's
- *      block of it (kolo_alltoall and kolo_alltoallv: never). Any other overlap of the two is
+ *    - Shapes: @p count is in elements of @p dtype, for one rank where a buffer has a block for
+ *      each rank.
+ *    - In place: allreduce and reduce are in place if @p send == @p recv. If one of the two buffers
+ *      has a block for each rank, the call is in place if the other buffer is this rank's own block
+ *      of it (never for kolo_alltoall and kolo_alltoallv). Any other overlap of the two buffers is
  *      KOLO_ERR_INVALID.
  *    - Alignment: none is needed.
  *    - @p opts may be NULL.
- *    - @p request_out NULL: the call returns when the result is there. Not NULL: it returns at
- *      once, and *request_out is for kolo_wait() or kolo_test(); until that says that the call is
- *      over, both buffers are lent to the library.
- *    - Failure: the contents of the receive buffer are unspecified, and the library touches neither
- *      buffer any more.
+ *    - @p request_out: if it is NULL, the call returns when the result is there. Otherwise it
+ *      returns at once; pass *request_out to kolo_wait() or kolo_test(). Until one of them says
+ *      that the call is over, both buffers are lent to the library: the program must not use them.
+ *    - Failure: the contents of the receive buffer are then unspecified. The library does not touch
+ *      the buffers any more.
  *    - Threads: the collectives of one communicator run one after the other, in the order in which
- *      this rank calls them. Several threads of a rank may call; the program must see to it that
+ *      this rank calls them. Several threads of a rank may call; the program must ensure that
  *      the order is the same on all ranks.
- *    - Statuses that leave the communicator as it was (nothing was sent): KOLO_ERR_INVALID;
+ *    - Statuses that leave the communicator usable (nothing was sent): KOLO_ERR_INVALID;
  *      _NO_MEMORY; _UNSUPPORTED (KOLO_PLAN forces a plan that cannot carry out the call); _SYSTEM
- *      (the progress thread cannot start).
- *    - Statuses that lose the communicator: KOLO_ERR_MISMATCH, _PEER, _TIMEOUT, _ABORTED; and of a
- *      link that could not be made or broke its protocol, such as KOLO_ERR_CONNECT, _AUTH or
- *      _PROTOCOL.
+ *      (the progress thread cannot be started).
+ *    - Statuses that lose the communicator: KOLO_ERR_MISMATCH, _PEER, _TIMEOUT, _ABORTED; and, if a
+ *      link could not be made or its peer broke the protocol, KOLO_ERR_CONNECT, _AUTH or _PROTOCOL,
+ *      for example.
  *
  *  Memory of CUDA devices:
  *
- *    - Each buffer may be in host memory or on a device (managed memory too), whichever the other
- *      buffers of this rank and of other ranks are.
- *    - Order: before the call reads or writes device memory it waits for all work that the program
- *      has given to the memory's context, on any stream; with kolo_opts.stream, for that stream's
- *      alone. When the call is over, its result is there for every stream.
- *    - Deadline: that wait takes the call's deadline at most; for what follows the deadline begins
- *      anew. If the work itself waits for another rank that needs this call, neither can go on, and
- *      the wait ends with KOLO_ERR_TIMEOUT.
- *    - Statuses: a CUDA error is KOLO_ERR_SYSTEM or _NO_MEMORY, a driver that lacks a function
- *      KOLO_ERR_UNSUPPORTED. Each loses the communicator.
+ *    - Each buffer may be in host memory, device memory or managed memory, independently of the
+ *      other buffers of this rank and of other ranks.
+ *    - Order: before the call reads or writes device memory, it waits for all earlier work of the
+ *      memory's context, on any stream; with kolo_opts.stream, for that stream only. When the call
+ *      is over, its result is visible to every stream.
+ *    - Deadline: that wait takes at most the call's deadline; the deadline of the transfer starts
+ *      after it. If the earlier work itself waits for another rank that needs this call, neither
+ *      can continue, and the wait ends with KOLO_ERR_TIMEOUT.
+ *    - Statuses: a CUDA error is KOLO_ERR_SYSTEM or _NO_MEMORY; a function that the driver lacks is
+ *      KOLO_ERR_UNSUPPORTED. Each of them loses the communicator.
  *    - Graphs: while a stream of the context is captured into a graph, the call is refused with
- *      KOLO_ERR_UNSUPPORTED ("captured" is in the detail), and the communicator goes on; but CUDA
- *      ends the capture. Call before or after it, or give kolo_opts.stream another stream.
+ *      KOLO_ERR_UNSUPPORTED (the detail has the word "captured"), and CUDA ends the capture. The
+ *      communicator stays usable. Call before or after the capture, or pass another stream in
+ *      kolo_opts.stream.
  */
 #ifndef KOLO_H
 #define KOLO_H
@@ -81,8 +85,8 @@ KOLO_BEGIN_DECLS
 struct kolo_comm;
 struct kolo_request;
 
-/** How to start, for kolo_init(). Zero it, set `size`, then what you need; settings left out come
- *  from KOLO_*. */
+/** How to start, for kolo_init(). Zero it, set `size`, then the members you need. What is left out
+ *  comes from the environment (KOLO_*). */
 struct kolo_config {
     size_t size; /**< sizeof(struct kolo_config) */
     int nranks;  /**< 0: from KOLO_SIZE, else 1 */
@@ -91,51 +95,51 @@ struct kolo_config {
     const char *rendezvous;
     /** 64 hexadecimal digits that all ranks share; NULL: from KOLO_SECRET */
     const char *secret;
-    /** More settings as "NAME=value" ("KOLO_TRANSPORT=tcp"), NULL-terminated; NULL: none. They win
-     *  over KOLO_*. */
+    /** Further settings, such as "KOLO_TRANSPORT=tcp", in a NULL-terminated array; NULL: none. They
+     *  override the environment. */
     const char *const *settings;
 };
 
 /** Flags of struct kolo_opts. */
 enum {
-    /** The result depends on nothing but the operands: each element is folded in the order of
-     *  ranks, at every size, by every plan, over every transport. Set it on all ranks: where some
-     *  leave it out, the result has that order, or all get KOLO_ERR_MISMATCH. As
-     *  KOLO_DETERMINISTIC=1 does for all calls. It matters for sums, products and averages of
-     *  floats; all other results have this property anyway. */
+    /** The result depends only on the operands: each element is combined in the order of ranks, for
+     *  every size, plan and transport. It matters for sums, products and averages of floats; all
+     *  other results have this property anyway. Set it on all ranks: if only some set it, either
+     *  the result has that order or all ranks get KOLO_ERR_MISMATCH. KOLO_DETERMINISTIC=1 in the
+     *  environment sets it for all calls. */
     KOLO_DETERMINISTIC = 1,
-    /** The call does not start: *request_out (needed) is started by kolo_start() or kolo_run(), as
-     *  often as the program likes, and freed by kolo_request_free(). */
+    /** The call is prepared and not started. kolo_start() or kolo_run() starts *request_out (which
+     *  must not be NULL here) any number of times; kolo_request_free() frees it. */
     KOLO_PERSISTENT = 2
 };
 
-/** What a call may be told beyond its data. Zero it, then set `size`; a program that was compiled
- *  against an earlier version has a smaller one, and is served as it was then. */
+/** Options of a call. Zero it, then set `size`. A program that was compiled against an earlier
+ *  version has a smaller `size`, and its calls behave as they did then. */
 struct kolo_opts {
     size_t size;      /**< sizeof(struct kolo_opts) */
-    const char *name; /**< of the tensor, for error messages and the mismatch check; NULL: none */
-    int timeout_ms;   /**< deadline of this call; 0: the communicator's */
-    /** A CUDA stream (CUstream, cudaStream_t) that the collective takes its place in; NULL: none,
-     *  the default stream is CU_STREAM_LEGACY.
-     *    - It begins when the work that the stream was given before the call is done, and waits for
-     *      nothing else of the device; its deadline counts from there.
+    const char *name; /**< the tensor's, for error messages and the mismatch check; NULL: none */
+    int timeout_ms;   /**< deadline of this call; 0: KOLO_TIMEOUT */
+    /** A CUDA stream (CUstream, cudaStream_t) in whose order the collective runs; NULL: none. The
+     *  default stream is CU_STREAM_LEGACY.
+     *    - The collective begins when the stream's earlier work is done, and waits for nothing else
+     *      on the device. Its deadline counts from there.
      *    - With a request_out the call returns at once, unless the stream's queue is full and the
-     *      driver holds the thread. Work that the stream is given afterwards waits until the
-     *      collective is over, well or not: kolo_wait() says whether its result may be used.
-     *    - Buffers may be of a device, or of the host (a stream reaches page-locked ones). Other
-     *      ranks need not give a stream.
-     *    - Refused with KOLO_ERR_UNSUPPORTED: in calls that are no collectives, in groups, while
-     *      the stream is captured into a graph, and, with a request_out, on a device whose streams
-     *      cannot wait for the host. What is no stream is KOLO_ERR_INVALID. None of these loses
-     *      the communicator. */
+     *      driver blocks the thread. Later work of the stream waits until the collective is over,
+     *      whether it succeeded or failed; kolo_wait() says whether its result may be used.
+     *    - Buffers may be in device memory or in host memory (a stream reaches page-locked host
+     *      memory). The other ranks need not pass a stream.
+     *    - KOLO_ERR_UNSUPPORTED: the call is not a collective, is in a group, or the stream is
+     *      being captured into a graph; or, with a request_out, the device's streams cannot wait
+     *      for the host. KOLO_ERR_INVALID: this is not a stream. None of these loses the
+     *      communicator. */
     void *stream;
-    /** Reductions of floats: every element of this rank's input is multiplied by @p prescale
-     *  before, every element of the result by @p postscale afterwards (after an average's division
-     *  too); 0: none. Each product is made in float64 for float64, in float32 for all others (of
-     *  the factor as a float32, ERR_INVALID where that is 0 or infinite), and rounded to nearest
-     *  even to the type. prescale may differ from rank to rank (weights), postscale must be equal.
-     *  In place the input is overwritten. A program compiled before these two were added, and one
-     *  whose `size` leaves them out, has none. */
+    /** Reductions of floats: each element of this rank's input is multiplied by @p prescale before
+     *  the reduction, each element of the result by @p postscale after it (and after the division
+     *  of an average); 0: no factor. Products are computed in float64 for float64, and otherwise in
+     *  float32 from the factor as a float32 (ERR_INVALID if that is 0 or infinite), then rounded to
+     *  nearest even to the type. prescale may differ from rank to rank (weights); postscale must be
+     *  equal. In place, the input is overwritten. A program whose `size` does not include these two
+     *  members has no factors. */
     double prescale, postscale;
     unsigned flags; /**< KOLO_DETERMINISTIC, KOLO_PERSISTENT, or 0 */
 };
@@ -143,197 +147,204 @@ struct kolo_opts {
 /* ---- life ------------------------------------------------------------------------------------ */
 
 /** Joins the world: meets the other ranks at the rendezvous, within KOLO_START_TIMEOUT. Rank and
- *  size come from @p config, else from KOLO_RANK and KOLO_SIZE (set by kolorun), else this is a
- *  world of one. With rank and size but no launcher, rank 0 listens at the rendezvous (tcp://, or
- *  an address it writes to the file). Under kolorun each rank joins once: not again after
- *  kolo_finalize(), nor in a second program that its command runs.
- *  @return KOLO_OK; ERR_INVALID (comm_out, config->size, a rank that has joined before); ERR_CONFIG
- *  (a setting, named); ERR_UNSUPPORTED (KOLO_TRANSPORT names one that cannot join these ranks);
- *  ERR_CONNECT, ERR_AUTH, ERR_PROTOCOL (a rank of another version), ERR_TIMEOUT (naming the ranks
- *  that are missing); ERR_PEER (a rank died, or gave up, before all were there); ERR_NO_MEMORY;
- *  ERR_SYSTEM.
+ *  size come from @p config, else from KOLO_RANK and KOLO_SIZE (set by kolorun), else from another
+ *  launcher's variables (man 7 kolo); without any of these this is a world of one rank. With rank
+ *  and size but without kolorun, rank 0 listens at the rendezvous (tcp://, or an address that it
+ *  writes to the file). Under kolorun each rank joins only once: not again after kolo_finalize(),
+ *  nor in a second program that its command runs.
+ *  @return KOLO_OK; ERR_INVALID (comm_out is NULL, config->size is wrong, this rank has joined
+ *  before); ERR_CONFIG (a setting, which the detail names); ERR_UNSUPPORTED (KOLO_TRANSPORT names a
+ *  transport that cannot connect these ranks); ERR_CONNECT; ERR_AUTH; ERR_PROTOCOL (a rank has
+ *  another version); ERR_TIMEOUT (the detail names the missing ranks); ERR_PEER (a rank died or
+ *  gave up before all had joined); ERR_NO_MEMORY; ERR_SYSTEM.
  *  Ownership: *comm_out is the caller's until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
                                               struct kolo_comm **comm_out);
 
 /** Runs @p rank_main(comm, arg) in @p nranks threads of this process, each a rank of one world, and
- *  waits for all. Each thread's communicator is finalized when its function returns, unless that
- *  has done so.
- *  @param config may be NULL; its nranks and rank must be valid, its rendezvous and secret may be
- *  anything, and none of the four is used
- *  @return KOLO_OK when all functions returned KOLO_OK; else the failure of the first rank that
- *  could not come up, else of the lowest rank that failed, with its detail (ERR_PEER and
- *  ERR_ABORTED, which tell of another's failure, only if there is no other); before any rank:
- *  ERR_INVALID (nranks, rank_main, config->size), ERR_CONFIG, ERR_NO_MEMORY, ERR_SYSTEM. */
+ *  waits for all of them. When the function returns, its communicator is finalized, unless the
+ *  function has already done so.
+ *  @param config may be NULL. Its nranks, rank, rendezvous and secret are not used; nranks and rank
+ *  must still be valid
+ *  @return KOLO_OK if all functions returned KOLO_OK. If a rank could not start, that failure; else
+ *  the failure of the lowest rank that failed, with its detail (ERR_PEER and ERR_ABORTED, which
+ *  report another rank's failure, only if there is no other). Before any rank runs: ERR_INVALID
+ *  (nranks, rank_main, config->size), ERR_CONFIG, ERR_NO_MEMORY, ERR_SYSTEM. */
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_run_threads(int nranks, const struct kolo_config *config,
                  kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg);
 
-/** The colour of a rank that takes part in a kolo_split() and wants no communicator from it. */
+/** The colour of a rank that takes part in kolo_split() and wants no new communicator. */
 #define KOLO_NO_COLOUR (-1)
 
-/** Makes communicators out of @p comm: ranks that give the same @p colour (0 or more) are together
- *  in one, numbered by @p key, and by their rank in @p comm where keys are equal. Collective: every
- *  rank of @p comm calls it, also one that gives KOLO_NO_COLOUR, which gets NULL. Works at any
- *  depth. The new communicator has calls and failures of its own: its collectives run beside those
- *  of any other, from any thread, and what fails it leaves others alone. No rank gets it before all
- *  of its ranks have it.
- *  @return KOLO_OK; ERR_INVALID on every rank, naming the rank, if one gave another negative colour
- *  or @p new_out NULL, and ERR_NO_MEMORY or ERR_SYSTEM likewise if one could not make it: then none
- *  was made and @p comm goes on. Others as of a collective.
- *  Ownership: *new_out is the caller's until kolo_finalize(); the one of the world ends all. Memory
- *  of kolo_alloc() is the rank's: it serves all communicators, whichever it was asked from. */
+/** Splits @p comm into new communicators, as MPI_Comm_split does: ranks that pass the same @p
+ *  colour (0 or more) form one, ordered by @p key, and by their rank in @p comm where keys are
+ *  equal. Collective: every rank of @p comm must call it; one that passes KOLO_NO_COLOUR gets NULL.
+ *  A new communicator can be split again. It has its own calls and failures: its collectives run
+ *  beside those of other communicators, from any thread, and its failure does not affect others. No
+ *  rank gets it before all of its ranks have it.
+ *  @return KOLO_OK. ERR_INVALID on every rank if one passed another negative colour or a NULL @p
+ *  new_out, and ERR_NO_MEMORY or ERR_SYSTEM on every rank if one of them failed; the detail names
+ *  the rank, no communicator was made, and @p comm stays usable. Else the statuses of a collective.
+ *  Ownership: *new_out is the caller's until kolo_finalize(), or until the world is finalized.
+ *  Memory of kolo_alloc() belongs to the rank and can be used with all of its communicators. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_split(struct kolo_comm *comm, int colour, int key,
                                                const struct kolo_opts *opts,
                                                struct kolo_comm **new_out);
-/** The same ranks in the same order once more, as kolo_split() with colour 0 and key 0 on all:
- *  also its statuses, and who owns *new_out. */
+/** Makes a new communicator of the same ranks in the same order. Statuses and ownership as of
+ *  kolo_split(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struct kolo_opts *opts,
                                              struct kolo_comm **new_out);
 
-/** After @p comm failed because a rank was lost: a new communicator of the ranks that are left, in
- *  their old order. Every rank that is left calls it; where @p comm has not failed yet, the call of
- *  another rank makes it fail, so nobody waits there for a rank that is here.
+/** Makes a new communicator of the surviving ranks of @p comm, in their old order, after @p comm
+ *  failed because a rank was lost. Every survivor must call it. On a rank where @p comm has not
+ *  failed yet, the call of another rank makes it fail, so that rank does not wait for one that is
+ *  already here.
  *
- *  The job's store decides who is left: it knows who died and who finalized. A rank that dies
- *  meanwhile is left out. Of two ranks that live and cannot reach each other one is left out, and
- *  gets ERR_PEER here.
+ *  The job's store, which knows which ranks died or finalized, decides who survives. A rank that
+ *  dies during the call is left out. If two live ranks cannot reach each other, one of them is left
+ *  out and gets ERR_PEER.
  *
- *  @p comm stays failed and must still be finalized, the world's after the new one, which ends with
- *  it (kolo_finalize()); links between the ranks that are left are used again. Under kolorun give
- *  --keep-going, or the first death ends the job.
- *  @return KOLO_OK; ERR_INVALID; ERR_TIMEOUT naming a rank that has not come (opts->timeout_ms, or
- *  KOLO_TIMEOUT); ERR_PEER when the store is gone (without a launcher rank 0 serves it);
- *  ERR_NO_MEMORY.
+ *  @p comm stays failed and must still be finalized; finalize the world last, since that ends the
+ *  new communicator too. Links between survivors are used again. Under kolorun, give --keep-going;
+ *  otherwise the first death ends the job.
+ *  @return KOLO_OK; ERR_INVALID; ERR_TIMEOUT (the detail names a rank that has not called it within
+ *  opts->timeout_ms, or KOLO_TIMEOUT); ERR_PEER (this rank was left out, or the store is gone:
+ *  without kolorun rank 0 serves it); ERR_NO_MEMORY.
  *  Ownership: *new_out is the caller's until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
                                                 const struct kolo_opts *opts,
                                                 struct kolo_comm **new_out);
 
-/** Leaves, and frees @p comm in every case; NULL is fine. Outstanding requests are cancelled and
- *  gone: they must not be waited for afterwards.
- *    - The world's: waits until what was sent has been taken over (KOLO_EXIT_TIMEOUT at most),
- *      tells the peers, and ends all communicators that were made of it. If the last collective was
- *      a kolo_broadcast(), it first waits until all ranks have come to that (half of
- *      KOLO_EXIT_TIMEOUT; nobody fails if one does not), and keeps what it sent to one that is late
- *      as long as the broadcast would have: up to KOLO_TIMEOUT.
- *    - One of kolo_split(), kolo_dup() or kolo_shrink(): frees just that, at once, and no other
- *      rank waits; one that needs this rank in a later call on it gets ERR_PEER with its name.
- *  @return KOLO_OK; ERR_TIMEOUT; ERR_MISMATCH if ranks did not call that broadcast alike, if one
- *  went on to another collective, or leaves without it though its message is there; ERR_INVALID in
- *  a child made by fork(); on a communicator that had failed: KOLO_OK. */
+/** Leaves @p comm and frees it, whatever is returned. NULL is allowed. Outstanding requests are
+ *  cancelled and freed, and must not be used afterwards.
+ *    - The world: waits until what was sent has been delivered (at most KOLO_EXIT_TIMEOUT), tells
+ *      the peers, and ends all communicators that were made from it. If the last collective was a
+ *      kolo_broadcast(), it first waits until all ranks have entered that broadcast (at most half
+ *      of KOLO_EXIT_TIMEOUT; that a rank does not come is no failure). Data for a rank that is late
+ *      is kept as long as the broadcast would have waited: up to KOLO_TIMEOUT.
+ *    - A communicator of kolo_split(), kolo_dup() or kolo_shrink(): frees only that one, at once.
+ *      Other ranks do not wait for it; one that needs this rank in a later call on it gets
+ *      ERR_PEER, which names this rank.
+ *  @return KOLO_OK, also on a communicator that had failed; ERR_TIMEOUT; ERR_MISMATCH (the last
+ *  broadcast was called differently by some rank, or a rank went on to another collective, or
+ *  leaves without the broadcast though its message is there); ERR_INVALID in a child made by
+ *  fork(). */
 KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);
 
-/** Makes every rank's present and later calls on the communicator return KOLO_ERR_ABORTED with
- *  @p reason and this rank's name in the detail. Any thread, any number of times (the first reason
- *  stays); waits for no peer, only for the look at the links that another thread is in. */
+/** Makes all present and later calls on the communicator return KOLO_ERR_ABORTED, on every rank,
+ *  with @p reason and this rank's number in the detail. It waits for no peer. It may be called any
+ *  number of times; the first reason stays. Threads: any. */
 KOLO_API void kolo_abort(struct kolo_comm *comm, const char *reason);
 
 /* ---- who and where --------------------------------------------------------------------------- */
 
-/** This rank's number in @p comm: 0 to kolo_size() - 1; -1 where @p comm is NULL. Threads: any. */
+/** This rank's number in @p comm: 0 to kolo_size() - 1; -1 if @p comm is NULL. Threads: any. */
 KOLO_API int kolo_rank(const struct kolo_comm *comm);
-/** How many ranks @p comm has; -1 where it is NULL. Threads: any. */
+/** The number of ranks in @p comm; -1 if it is NULL. Threads: any. */
 KOLO_API int kolo_size(const struct kolo_comm *comm);
 
-/** What this rank knows of itself. Strings live as long as the communicator. */
+/** Facts about this rank. The strings live as long as the communicator. */
 struct kolo_info {
     size_t size; /**< set to sizeof(struct kolo_info) by the caller */
     int rank, nranks, local_rank, local_nranks;
     const char *host; /**< this rank's host name */
-    /** Comma-separated kinds that work here: "host"; "cuda" where this process had begun to use
-     *  CUDA when it was first asked. */
+    /** The kinds of memory that work here, separated by commas: "host", and "cuda" if this process
+     *  had begun to use CUDA by the first such call. */
     const char *memory_kinds;
-    const char *transports; /**< comma-separated, that work here, such as "inproc,shm,tcp" */
-    /** One line per backend that is not in this build or cannot be used here, with why. */
+    const char *transports; /**< those that work here, such as "inproc,shm,tcp" */
+    /** One line for each backend that is not in this build or cannot be used here, with the
+     *  reason. */
     const char *left_out;
 };
-/** Says what this rank knows of itself, without communication.
+/** Describes this rank. No communication.
  *  @return KOLO_OK; ERR_INVALID (an argument is NULL, info_out->size is wrong); ERR_NO_MEMORY.
  *  Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_get_info(struct kolo_comm *comm,
                                                   struct kolo_info *info_out);
 
-/** What this rank knows of another. */
+/** Facts about another rank. */
 struct kolo_peer_info {
     size_t size; /**< set to sizeof(struct kolo_peer_info) by the caller */
     int rank, pid, local_rank;
     const char *host;
-    const char *transport; /**< that joins us and it: "inproc", "shm", "rdma", "tcp", "self" */
-    const char *why;       /**< why this transport */
+    const char *transport; /**< between this rank and it: "inproc", "shm", "rdma", "tcp", "self" */
+    const char *why;       /**< why this transport is used */
 };
-/** Says what this rank knows of @p rank of @p comm (which may be itself), without communication.
+/** Describes rank @p rank of @p comm, which may be this rank itself. No communication.
  *  @return KOLO_OK; ERR_INVALID (an argument is NULL, no such rank, info_out->size is wrong);
  *  ERR_NO_MEMORY.
- *  Threads: any. Ownership: the strings are the library's, and live as long as @p comm; `why` only
- *  until this rank is asked for again. */
+ *  Threads: any. Ownership: the strings belong to the library and live as long as @p comm; `why`
+ *  lives until the next call for the same @p rank. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank,
                                                        struct kolo_peer_info *info_out);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/** Memory that the neighbours on this host read and reduce in place (memfd), page-aligned and
- *  zeroed. Any memory can be passed to the collectives; this kind is the fastest. In a process that
- *  uses CUDA it is page-locked too.
+/** Allocates @p bytes bytes of host memory, page-aligned and zeroed, that the other ranks of this
+ *  host read and reduce in place (memfd). Collectives take any memory; this kind is the fastest. In
+ *  a process that uses CUDA it is page-locked too.
  *  @return KOLO_OK; ERR_NO_MEMORY; ERR_INVALID; ERR_SYSTEM.
- *  Ownership: the caller's until kolo_free(), before kolo_finalize(). */
+ *  Ownership: the caller's, who must pass it to kolo_free() before finalizing the world. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes,
                                                void **memory_out);
-/** Memory of a CUDA device, as cudaMalloc() gives it, in the context that the CUDA runtime works
- *  in. @p device is its number in this process; -1: the calling thread's current one, or, if it has
- *  used none, the rank's: those of a host take turns, by local rank, at the devices whose PCI slots
- *  are at the NUMA node that they are bound in (KOLO_NUMA_NODE), or at all if none is. Collectives
- *  take any other device memory as well; but where all ranks of a communicator are on one host and
- *  all bring this kind, kernels work on it where it lies, and nothing passes the host
- *  (KOLO_CUDA_IPC). So other processes of the job map it, and it is made of whole blocks of 2 MiB,
- *  in which nothing else is.
- *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no device, or a build without); ERR_NO_MEMORY
- *  (where others have not let go of what was freed, they are waited for first, up to KOLO_TIMEOUT);
+/** Allocates CUDA device memory, as cudaMalloc() does, in the context that the CUDA runtime uses.
+ *  Collectives take any device memory. But if all ranks of a communicator are on one host and all
+ *  pass this kind, kernels work on it where it lies and nothing is copied through the host
+ *  (KOLO_CUDA_IPC). Since other processes of the job map it, it consists of whole blocks of 2 MiB
+ *  that hold nothing else.
+ *  @param device its number in this process. -1: the calling thread's current device; if the thread
+ *  has used none, one by local rank: the ranks of a host take turns at the devices whose PCI slots
+ *  are at the NUMA node that they are bound in (KOLO_NUMA_NODE), or at all devices if there is none
+ *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no such device, or a build without CUDA);
+ *  ERR_NO_MEMORY (after waiting up to KOLO_TIMEOUT for other ranks to unmap what was freed);
  *  ERR_INVALID; ERR_SYSTEM.
- *  Ownership: the caller's until kolo_free(), before kolo_finalize(). */
+ *  Ownership: the caller's, who must pass it to kolo_free() before finalizing the world. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes,
                                                       int device, void **memory_out);
-/** NULL is fine. No request may be using it. A device's waits for all work that the
- *  device was given before, up to KOLO_TIMEOUT; if other ranks have it mapped, it is the device's
- *  again once all have let go of it: when they next wait in a call, or at the latest at the end.
+/** Frees memory of kolo_alloc() or kolo_alloc_device(). NULL is allowed. No request may be using
+ *  the memory. For device memory it first waits for all earlier work of the device, up to
+ *  KOLO_TIMEOUT. If other ranks have mapped it, the device gets it back once all of them have
+ *  unmapped it: when they next wait in a call, or at the latest when they finalize.
  *  @return KOLO_OK; ERR_INVALID (@p memory is not from kolo_alloc() or kolo_alloc_device() of @p
- *  comm); ERR_TIMEOUT, ERR_UNSUPPORTED (a device's memory, of whose context a stream is captured
- *  into a graph; it is still there); ERR_SYSTEM (the device failed, and its memory is gone). */
+ *  comm). For device memory also ERR_TIMEOUT (the device is still working) and ERR_UNSUPPORTED (a
+ *  stream of its context is being captured into a graph), where the memory is not freed, and
+ *  ERR_SYSTEM (the device failed; the memory is gone). */
 KOLO_API kolo_status kolo_free(struct kolo_comm *comm, void *memory);
 
-/* ---- operators of the program's own ---------------------------------------------------------- */
+/* ---- user-defined operators ------------------------------------------------------------------ */
 
 enum {
-    /** a op b = b op a: long vectors over links may then be combined in any order, which is faster
-     *  (not where KOLO_DETERMINISTIC asks for one, and not for opaque elements whose size does not
-     *  divide 16). */
+    /** The operator is commutative: a op b = b op a. Long vectors over links may then be combined
+     *  in any order, which is faster (but not under KOLO_DETERMINISTIC, and not for opaque elements
+     *  whose size does not divide 16). */
     KOLO_COMMUTATIVE = 1
 };
 enum { KOLO_OP_NAME_MAX = 63 };
 
-/** An operator, for kolo_op_create(). Zero it, set `size`, then the others. */
+/** A user-defined operator, for kolo_op_create(). Zero it, set `size`, then the other members. */
 struct kolo_op {
     size_t size; /**< sizeof(struct kolo_op) */
-    /** 1 to KOLO_OP_NAME_MAX bytes. Stands for the operator between ranks: those that pass
-     *  operators of different names to a call get KOLO_ERR_MISMATCH. */
+    /** 1 to KOLO_OP_NAME_MAX bytes. It identifies the operator between ranks: if ranks pass
+     *  operators of different names to a call, they get KOLO_ERR_MISMATCH. */
     const char *name;
-    /** into[i] = into[i] op from[i] for i < @p count; must be associative.
-     *    - Both are memory of the library's, aligned to the largest power of two that divides the
-     *      element's size, 16 at most. They are a piece of the vector, of any length.
-     *    - @p dtype is the call's.
-     *    - It is called by threads that are in a call of this rank, and by the progress thread; one
-     *      at a time, whatever the communicator. It must return soon, call nothing of kolo, and
-     *      neither longjmp nor throw.
-     *    - It cannot report an error: let the element say so (a flag, a NaN), and look at the
+    /** Computes into[i] = into[i] op from[i] for i < @p count; must be associative.
+     *    - @p into and @p from are the library's memory, aligned to the largest power of two that
+     *      divides the element's size, at most 16. They hold a piece of the vector, of any length.
+     *    - @p dtype is the type that the call was given.
+     *    - Threads: it is called by threads that are in a call of this rank and by the progress
+     *      thread, one at a time for all communicators. It must return soon, must not call kolo,
+     *      and must neither longjmp nor throw.
+     *    - It cannot report an error: encode one in the element (a flag, a NaN) and check the
      *      result. */
     void (*fold)(void *into, const void *from, size_t count, kolo_dtype dtype, void *context);
-    void *context;  /**< handed to fold */
-    unsigned flags; /**< KOLO_COMMUTATIVE, or 0: folded in the order of ranks, by every plan */
+    void *context;  /**< passed to fold */
+    unsigned flags; /**< KOLO_COMMUTATIVE; or 0: every plan combines in the order of ranks */
 };
 
-/** Makes an operator, which every reduction of this rank takes as its op, for every type that its
- *  function knows: on all of its communicators. Ranks may make theirs in any order, each with a
- *  context of its own. No communication.
+/** Creates an operator, which this rank can pass as the op of every reduction, on all of its
+ *  communicators and for every type that its function handles. Ranks may create theirs in any
+ *  order, each with its own context. No communication.
  *
  *      struct best { double value; int64_t rank; };
  *
@@ -354,127 +365,130 @@ struct kolo_op {
  *          status = kolo_allreduce(comm, &mine, &best, 1, KOLO_OPAQUE(sizeof mine), op, NULL,
  *          NULL);
  *
- *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY (there may be 1024).
- *  Ownership: @p op is read before it returns. *op_out is the caller's until kolo_op_free(), or
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY (also: there are 1024 operators, the most).
+ *  Ownership: @p op is read before the call returns. *op_out is valid until kolo_op_free(), or
  *  until the world is finalized. Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_op_create(struct kolo_comm *comm, const struct kolo_op *op,
                                                    kolo_redop *op_out);
-/** Frees it; the number may be given out again.
- *  @return KOLO_OK; ERR_INVALID (none of kolo_op_create(), or a request that was not waited for
- *  has it). */
+/** Frees an operator. A later kolo_op_create() may return the same number.
+ *  @return KOLO_OK; ERR_INVALID (@p op is not from kolo_op_create(), or a request that was not
+ *  waited for uses it). */
 KOLO_API kolo_status kolo_op_free(struct kolo_comm *comm, kolo_redop op);
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-/** recv[i] on every rank = op over all ranks' send[i], i < @p count. */
+/** Reduces to every rank: recv[i] on every rank = op over all ranks' send[i], i < @p count. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_allreduce(struct kolo_comm *comm, const void *send,
                                                    void *recv, size_t count, kolo_dtype dtype,
                                                    kolo_redop op, const struct kolo_opts *opts,
                                                    struct kolo_request **request_out);
 
-/** recv[i] on @p root = op over all ranks' send[i]. @p recv is ignored on other ranks and may be
- *  NULL there. */
+/** Reduces to @p root: recv[i] there = op over all ranks' send[i]. @p recv is ignored on other
+ *  ranks and may be NULL there. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_reduce(struct kolo_comm *comm, const void *send,
                                                 void *recv, size_t count, kolo_dtype dtype,
                                                 kolo_redop op, int root,
                                                 const struct kolo_opts *opts,
                                                 struct kolo_request **request_out);
 
-/** buffer[i] on every rank = buffer[i] of @p root.
+/** Copies from @p root to all: buffer[i] on every rank = buffer[i] of @p root.
  *
- *  A rank may be through before others have called: @p root as soon as it may write @p buffer
- *  again, the others as soon as the root's data is there. How far ahead:
- *    - up to 64 broadcasts in a row; every 64th is over on its root when all have called it;
- *    - of short ones in memory that ranks have in common (plan oneshot) 7 calls, 2 beyond 4 KiB;
- *    - of long ones there (plan twoshot), and on any communicator but the world, none: they are
- *      over on their root when all have called.
- *  If a rank called something else, or nothing, a rank that was through hears of it from a later
- *  call, at the latest from the next that is no broadcast (KOLO_ERR_MISMATCH, _TIMEOUT, _PEER), or,
- *  of a mismatch, from kolo_finalize(). */
+ *  Unlike the other collectives it may return before all ranks have called it: on @p root as soon
+ *  as @p buffer may be written again, on the others as soon as the root's data has arrived. A root
+ *  can be ahead of the others by
+ *    - up to 64 broadcasts in a row; every 64th returns on its root when all have called it;
+ *    - 7 short broadcasts in shared memory (plan oneshot), 2 beyond 4 KiB;
+ *    - none for long broadcasts in shared memory (plan twoshot) and on communicators other than the
+ *      world: they return on their root when all have called.
+ *  If a rank called something else or nothing, a rank that has already returned gets the error
+ *  (KOLO_ERR_MISMATCH, _TIMEOUT or _PEER) from a later call, at the latest from the next one that
+ *  is not a broadcast; it gets a mismatch at the latest from kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_broadcast(struct kolo_comm *comm, void *buffer,
                                                    size_t count, kolo_dtype dtype, int root,
                                                    const struct kolo_opts *opts,
                                                    struct kolo_request **request_out);
 
-/** recv[r * count + i] on every rank = send[i] of rank r. In place: send == recv + rank * count
- *  elements. */
+/** Gathers on every rank: recv[r * count + i] on every rank = send[i] of rank r. @p recv has
+ *  kolo_size() * count elements. In place: send == recv + rank * count elements. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_allgather(struct kolo_comm *comm, const void *send,
                                                    void *recv, size_t count, kolo_dtype dtype,
                                                    const struct kolo_opts *opts,
                                                    struct kolo_request **request_out);
 
-/** As kolo_allgather with counts[r] elements from rank r placed at displs[r] (elements). Both
- *  arrays hold one entry per rank, equal on all ranks (else ERR_MISMATCH; displs of a count of 0
- *  may differ), and are read before the call returns; displs NULL: packed one after the other. The
- *  slices must not overlap. In place: send == recv + displs[rank]. */
+/** As kolo_allgather, with counts[r] elements from rank r, which are placed at recv + displs[r] (in
+ *  elements). Both arrays have one entry per rank, must be equal on all ranks (else ERR_MISMATCH;
+ *  the displacement of a count of 0 may differ), and are read before the call returns. displs NULL:
+ *  packed one after the other. The slices must not overlap. In place: send == recv +
+ *  displs[rank]. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send,
                                                     void *recv, const size_t *counts,
                                                     const size_t *displs, kolo_dtype dtype,
                                                     const struct kolo_opts *opts,
                                                     struct kolo_request **request_out);
 
-/** recv[i] on rank r = op over all ranks' send[r * count + i]; @p count elements per rank.
- *  In place: recv == send + rank * count elements; the rest of the buffer is then unspecified. */
+/** Reduces, and leaves one block on each rank: recv[i] on rank r = op over all ranks' send[r *
+ *  count + i]. @p send has kolo_size() * count elements, @p recv has count. In place: recv == send
+ *  + rank * count elements; the rest of the buffer is then unspecified. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_reduce_scatter(struct kolo_comm *comm, const void *send,
                                                         void *recv, size_t count, kolo_dtype dtype,
                                                         kolo_redop op, const struct kolo_opts *opts,
                                                         struct kolo_request **request_out);
 
-/** recv[r * count + i] on @p root = send[i] of rank r. @p recv is ignored elsewhere. In place on
- *  @p root: send == recv + root * count elements. */
+/** Gathers on @p root: recv[r * count + i] there = send[i] of rank r. @p recv is ignored on other
+ *  ranks. In place on @p root: send == recv + root * count elements. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_gather(struct kolo_comm *comm, const void *send,
                                                 void *recv, size_t count, kolo_dtype dtype,
                                                 int root, const struct kolo_opts *opts,
                                                 struct kolo_request **request_out);
 
-/** As kolo_gather with counts[r] elements from rank r placed at displs[r]; arrays as in
- *  kolo_allgatherv, needed and equal on all ranks. In place on @p root: send == recv +
- *  displs[root]. */
+/** As kolo_gather, with counts[r] elements from rank r, which are placed at recv + displs[r]. The
+ *  arrays are as in kolo_allgatherv, and must be given and equal on all ranks, not only on @p root
+ *  as in MPI. In place on @p root: send == recv + displs[root]. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send,
                                                  void *recv, const size_t *counts,
                                                  const size_t *displs, kolo_dtype dtype, int root,
                                                  const struct kolo_opts *opts,
                                                  struct kolo_request **request_out);
 
-/** recv[i] on rank r = send[r * count + i] of @p root. @p send is ignored elsewhere. In place on
- *  @p root: recv == send + root * count elements. */
+/** Distributes blocks from @p root: recv[i] on rank r = send[r * count + i] of @p root. @p send is
+ *  ignored on other ranks. In place on @p root: recv == send + root * count elements. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_scatter(struct kolo_comm *comm, const void *send,
                                                  void *recv, size_t count, kolo_dtype dtype,
                                                  int root, const struct kolo_opts *opts,
                                                  struct kolo_request **request_out);
 
-/** As kolo_scatter with counts[r] elements for rank r, which lie at displs[r] in @p send; arrays as
- *  in kolo_allgatherv, needed and equal on all ranks: also displs, which MPI has on @p root alone.
- *  The slices of send may overlap. In place on @p root: recv == send + displs[root]. */
+/** As kolo_scatter, with counts[r] elements for rank r, taken from send + displs[r]. The arrays are
+ *  as in kolo_allgatherv, and must be given and equal on all ranks, not only on @p root as in MPI.
+ *  The slices of @p send may overlap. In place on @p root: recv == send + displs[root]. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send,
                                                   const size_t *counts, const size_t *displs,
                                                   void *recv, kolo_dtype dtype, int root,
                                                   const struct kolo_opts *opts,
                                                   struct kolo_request **request_out);
 
-/** As kolo_reduce_scatter with counts[r] elements for rank r, packed one after the other in send;
- *  @p counts holds one entry per rank, equal on all ranks, read before the call returns.
- *  In place: recv == send + the counts of the ranks before this one; the rest of the buffer is then
- *  unspecified. */
+/** As kolo_reduce_scatter, with counts[r] elements for rank r, packed one after the other in
+ *  @p send. @p counts has one entry per rank, must be equal on all ranks, and is read before the
+ *  call returns. In place: recv == send + the counts of the ranks before this one; the rest of the
+ *  buffer is then unspecified. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send,
                                                          void *recv, const size_t *counts,
                                                          kolo_dtype dtype, kolo_redop op,
                                                          const struct kolo_opts *opts,
                                                          struct kolo_request **request_out);
 
-/** recv[r * count + i] on every rank = send[rank * count + i] of rank r. Not in place: @p send and
- *  @p recv must not overlap. */
+/** Exchanges blocks between all ranks: recv[r * count + i] on every rank = send[rank * count + i]
+ *  of rank r. @p send and @p recv must not overlap. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alltoall(struct kolo_comm *comm, const void *send,
                                                   void *recv, size_t count, kolo_dtype dtype,
                                                   const struct kolo_opts *opts,
                                                   struct kolo_request **request_out);
 
-/** As kolo_alltoall with send_counts[r] elements at send_displs[r] for rank r and recv_counts[r] at
- *  recv_displs[r] from it. Each rank has its own arrays, one entry per rank, read before the call
- *  returns; displacements NULL: packed. What a rank sends must be what the other expects: else that
- *  one gets ERR_MISMATCH with both counts, and the others by then or at their next call. What it
- *  sends itself must be what it expects (ERR_INVALID). The slices of @p recv must not overlap, nor
- *  @p send and @p recv. */
+/** As kolo_alltoall, with send_counts[r] elements at send + send_displs[r] for rank r, and
+ *  recv_counts[r] at recv + recv_displs[r] from it. Each rank has its own arrays, with one entry
+ *  per rank, which are read before the call returns; displacements NULL: packed. A rank must send
+ *  as many elements as the other expects; else that one gets ERR_MISMATCH with both counts, and the
+ *  others get it by then or at their next call. What a rank sends to itself must match as well
+ *  (ERR_INVALID). The slices of @p recv must not overlap, nor may @p send and @p recv. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alltoallv(
     struct kolo_comm *comm, const void *send, const size_t *send_counts, const size_t *send_displs,
     void *recv, const size_t *recv_counts, const size_t *recv_displs, kolo_dtype dtype,
@@ -487,15 +501,15 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_barrier(struct kolo_comm *comm,
 
 /* ---- between two ranks ----------------------------------------------------------------------- */
 
-/** Sends to @p peer, another rank; messages between two ranks arrive in the order sent. Count and
- *  type must equal the receiver's. Sends and receives do not take part in the collectives' order.
- *  Returns when @p send may be reused. Buffers, options, requests and statuses as of a
- *  collective. */
+/** Sends to rank @p peer, which must be another rank. Returns when @p send may be reused. Messages
+ *  between two ranks arrive in the order sent; there are no tags. Count and type must be equal to
+ *  those of the receiver. Sends and receives are independent of the order of collectives. Buffers,
+ *  options, requests and statuses are as for a collective. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_send(struct kolo_comm *comm, const void *send,
                                               size_t count, kolo_dtype dtype, int peer,
                                               const struct kolo_opts *opts,
                                               struct kolo_request **request_out);
-/** Receives the next message from @p peer, as kolo_send() sends it. Statuses as of a collective. */
+/** Receives the next message from rank @p peer, sent by kolo_send(). Otherwise as kolo_send(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_recv(struct kolo_comm *comm, void *recv, size_t count,
                                               kolo_dtype dtype, int peer,
                                               const struct kolo_opts *opts,
@@ -503,23 +517,25 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_recv(struct kolo_comm *comm, void *recv
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/** Asks whether a request is over, without waiting.
- *  @return KOLO_AGAIN: not yet. Any other status is the call's result, and frees the request
- *  (*request = NULL) unless it is persistent. *request NULL: KOLO_OK. @p request NULL: ERR_INVALID.
- *  Threads: any; of one request one at a time. */
+/** Tests whether a request is over, without waiting.
+ *  @return KOLO_AGAIN: not yet. Any other status is the result of the call; the request is then
+ *  freed and *request is NULL, unless it is persistent. If *request is NULL: KOLO_OK. If @p request
+ *  is NULL: ERR_INVALID.
+ *  Threads: any, but only one at a time for one request. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_test(struct kolo_request **request);
-/** Waits until a request is over, up to @p timeout_ms (negative: the call's own deadline).
- *  @return KOLO_AGAIN: not over by then, it goes on. Others as of kolo_test().
- *  Threads: any; of one request one at a time. */
+/** Waits until a request is over, for at most @p timeout_ms milliseconds (negative: until the
+ *  call's own deadline).
+ *  @return KOLO_AGAIN: not over by then; the call continues. Else as kolo_test().
+ *  Threads: any, but only one at a time for one request. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_wait(struct kolo_request **request, int timeout_ms);
 
-/* ---- calls that repeat ----------------------------------------------------------------------- */
+/* ---- persistent requests --------------------------------------------------------------------- */
 
 /** Starts a request that was made with KOLO_PERSISTENT, and returns at once. Arguments, options and
- *  arrays of counts are those of the call that made it (arrays were copied); the buffers are read
- *  and written anew each time, and lent from its start until it is over. It counts as a call at
- *  each start: all ranks start the same ones in the same order, whether by kolo_start(),
- *  kolo_run(), or a call that is not persistent.
+ *  arrays of counts are those of the call that made it (the arrays were copied). The buffers are
+ *  read and written again each time; the program must not use them between the start and the end.
+ *  Each start counts as a call: all ranks must make the same calls in the same order, whether by
+ *  kolo_start(), by kolo_run(), or by a call that is not persistent.
  *
  *      const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
  *      struct kolo_request *sum;
@@ -534,29 +550,30 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_wait(struct kolo_request **request, int
  *      }
  *      kolo_request_free(&sum);
  *
- *  kolo_wait() and kolo_test() of a persistent request do not free it; of one that is not running
- *  they return what it ended with last (KOLO_OK if it never ran).
- *  @return KOLO_OK: it runs; ERR_INVALID (it is none, or runs already); ERR_NO_MEMORY; ERR_SYSTEM;
- *  on a communicator that failed: why. */
+ *  kolo_wait() and kolo_test() do not free a persistent request. If it is not running, they return
+ *  the result of its last run (KOLO_OK if it never ran).
+ *  @return KOLO_OK: it is running; ERR_INVALID (@p request is not persistent, or is already
+ *  running); ERR_NO_MEMORY; ERR_SYSTEM; on a communicator that has failed: that failure. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_start(struct kolo_request *request);
-/** Starts it and waits until it is over: faster than kolo_start() and kolo_wait(), because no
- *  other thread has to be ready to move it.
- *  @return as of kolo_start(), then of the call itself. */
+/** Starts a persistent request and waits until it is over. This is faster than kolo_start() and
+ *  kolo_wait(), because no other thread has to make progress on it.
+ *  @return as kolo_start(), then the result of the call itself. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_run(struct kolo_request *request);
-/** Frees a persistent request and sets *request = NULL, which is fine before too.
- *  @return KOLO_OK; ERR_INVALID (it is running, or frees itself). */
+/** Frees a persistent request and sets *request to NULL. *request may be NULL.
+ *  @return KOLO_OK; ERR_INVALID (it is running, or it is not persistent). */
 KOLO_API kolo_status kolo_request_free(struct kolo_request **request);
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/** Opens a group: collectives, sends and receives on @p comm, by whichever thread, are checked and
- *  taken up, and return KOLO_OK or what is wrong with them; nothing is sent or written before
- *  kolo_group_end(). Their request_out must be NULL. Their buffers are lent from the end of the
- *  group until it is over. Its calls go on side by side: none may write what another reads or
- *  writes, and the order in which two ranks name each other in sends and receives does not matter.
- *  Its collectives must come in the same order on all ranks. Short allreduces that follow each
- *  other, of the same type, operator and flags, without a postscale, are carried out as one: so all
- *  ranks must group the same calls.
+/** Opens a group, as ncclGroupStart() does. Until kolo_group_end(), collectives, sends and receives
+ *  on @p comm, by any thread, are only checked and collected; they return KOLO_OK or what is wrong
+ *  with them, and their request_out must be NULL. Nothing is sent or written before
+ *  kolo_group_end(); from then on the program must not use their buffers until the group is over.
+ *
+ *  The calls of a group run concurrently. So none may write what another reads or writes, and the
+ *  order of sends and receives between two ranks cannot cause a deadlock. Collectives must be in
+ *  the same order on all ranks. Consecutive short allreduces of the same type, operator and flags,
+ *  without a postscale, are carried out as one; therefore all ranks must group the same calls.
  *
  *      status = kolo_group_begin(comm);
  *      if (status == KOLO_OK) {
@@ -570,43 +587,45 @@ KOLO_API kolo_status kolo_request_free(struct kolo_request **request);
  *          status = kolo_group_end(comm, NULL, NULL); // also says which call was refused, and why
  *      }
  *
- *  kolo_split(), kolo_dup() and kolo_metrics_compute() are refused meanwhile.
- *  @return KOLO_OK; ERR_INVALID (one is open); ERR_NO_MEMORY. */
+ *  kolo_split(), kolo_dup() and kolo_metrics_compute() are refused while a group is open.
+ *  @return KOLO_OK; ERR_INVALID (a group is already open); ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_group_begin(struct kolo_comm *comm);
-/** Closes the group in every case, and starts all of it or nothing. @p opts: timeout_ms, if set, is
- *  that of each of its calls; flags may be KOLO_PERSISTENT, for a group that repeats; name,
- *  factors and KOLO_DETERMINISTIC are those of the calls. @p request_out as of a collective: one
- *  request for all (NULL if the group is empty).
- *  @return the status of the first call that was refused, and nothing was started; ERR_INVALID (no
- *  group is open, or opts, or a call writes what another reads or writes: the detail names both,
- *  counted from 1, and the bytes; nothing was started); ERR_NO_MEMORY; else as of the call of it
- *  that failed first. */
+/** Closes the group, whatever is returned, and starts all of its calls or none.
+ *  @param opts timeout_ms, if set, applies to each call; flags may be KOLO_PERSISTENT, for a group
+ *  that is started repeatedly. Names, factors and KOLO_DETERMINISTIC are given in the calls
+ *  @param request_out as for a collective: one request for the whole group (NULL if it is empty)
+ *  @return if a call was refused, the status of the first such call; ERR_INVALID (no group is open,
+ *  opts is invalid, or a call writes what another reads or writes: the detail names both calls,
+ *  counted from 1, and the bytes). In these cases nothing was started. ERR_NO_MEMORY; else the
+ *  status of the call that failed first. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_group_end(struct kolo_comm *comm,
                                                    const struct kolo_opts *opts,
                                                    struct kolo_request **request_out);
 
 /* ---- key-value store of the job -------------------------------------------------------------- */
 
-/** Sets @p key (1 to 255 bytes of text without control characters) to @p bytes bytes (at most 1
- *  MiB) for all ranks; replaces an older value.
+/** Sets @p key (1 to 255 bytes of text without control characters) to the @p bytes bytes (at most 1
+ *  MiB) at @p value, for all ranks. Replaces an older value.
  *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY (the store is full, or this rank has no memory);
  *  ERR_TIMEOUT (no answer within KOLO_TIMEOUT; the communicator is not lost); ERR_PEER (the store
- *  is gone); on a communicator that failed: why.
- *  Threads: any. Ownership: @p value is read before it returns. */
+ *  is gone); on a communicator that has failed: that failure.
+ *  Threads: any. Ownership: @p value is read before the call returns. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key,
                                                 const void *value, size_t bytes);
-/** Waits until @p key exists and copies its value. @p bytes: capacity in, length out.
- *  @p timeout_ms 0: does not wait; negative: waits up to KOLO_TIMEOUT.
+/** Waits until @p key exists and copies its value.
+ *  @param bytes in: the size of @p value; out: the length of the stored value
+ *  @param timeout_ms 0: does not wait; negative: waits up to KOLO_TIMEOUT
  *  @return KOLO_OK; ERR_TIMEOUT (@p timeout_ms passed; the communicator is not lost);
- *  ERR_NOT_FOUND (@p timeout_ms is 0, and the key is not there); ERR_INVALID, also if the value
- *  does not fit (*bytes then says how long it is); ERR_NO_MEMORY; ERR_PEER; on a communicator that
- *  failed: why.
+ *  ERR_NOT_FOUND (@p timeout_ms is 0, and the key does not exist); ERR_INVALID (also if the value
+ *  does not fit; *bytes is then its length); ERR_NO_MEMORY; ERR_PEER; on a communicator that has
+ *  failed: that failure.
  *  Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key,
                                                 void *value, size_t *bytes, int timeout_ms);
-/** Adds @p amount to the integer at @p key (0 if new) and gives the sum, atomically among all
- *  ranks. The value is kept as 8 bytes, little-endian. @p sum_out may be NULL.
- *  @return as of kolo_kv_set(); ERR_INVALID also if the key holds a value of another length.
+/** Adds @p amount to the integer at @p key (0 if the key is new) and returns the sum in *sum_out,
+ *  atomically among all ranks. The value is stored as 8 bytes, little-endian. @p sum_out may be
+ *  NULL.
+ *  @return as kolo_kv_set(); ERR_INVALID also if the stored value has another length.
  *  Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_add(struct kolo_comm *comm, const char *key,
                                                 int64_t amount, int64_t *sum_out);

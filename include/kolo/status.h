@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What every function of kolo returns, and how to turn it into words.
+/** Statuses, which every function of kolo that can fail returns, and their texts.
  *
- *  A status says what is lost: only the call, the link to one peer, the whole communicator, or the
- *  process's trust in the library. The first function that knows the cause writes a detail for the
- *  calling thread; kolo_error_detail() reads it.
+ *  A status also says what an error costs: only this call, the link to one peer, the whole
+ *  communicator, or (a bug in kolo) trust in the library. The first function that knows the cause
+ *  of an error writes a detail for the calling thread; kolo_error_detail() returns it.
  */
 #ifndef KOLO_STATUS_H
 #define KOLO_STATUS_H
@@ -16,8 +16,8 @@
 #define KOLO_NODISCARD
 #endif
 
-/* What a header of kolo declares is C, in C++ too. A result and the function that gives it have one
- * name, as struct stat and stat() have: -Wshadow of g++ would warn of it in every program. */
+/* All declarations are C, in C++ too. A result and the function that returns it share a name, like
+ * struct stat and stat(); -Wshadow of g++ would warn of that in every program. */
 #ifndef __cplusplus
 #define KOLO_BEGIN_DECLS
 #define KOLO_END_DECLS
@@ -36,7 +36,8 @@
 KOLO_BEGIN_DECLS
 
 // clang-format off
-/** Every status: X(name, value, what is lost, text). The values are part of the ABI. */
+/** Every status: X(name, value, what is lost, text). KOLO_ is prefixed to the name. The values are
+ *  part of the ABI. */
 #define KOLO_STATUS_MAP(X)                                                                         \
     X(OK,               0, NONE,    "success")                                                     \
     X(AGAIN,            1, NONE,    "not finished yet")                                            \
@@ -58,36 +59,38 @@ KOLO_BEGIN_DECLS
     X(ERR_INTERNAL,   -60, PROCESS, "internal error, a bug in kolo")
 // clang-format on
 
-/** The result of a call: 0 is success, 1 says "not yet", negative values are errors. */
+/** The result of a call: 0 is success, 1 is "not finished yet", negative values are errors. */
 typedef enum kolo_status {
 #define KOLO_STATUS_ENUM(name, value, lost, text) KOLO_##name = (value),
     KOLO_STATUS_MAP(KOLO_STATUS_ENUM)
 #undef KOLO_STATUS_ENUM
 } kolo_status;
 
-/** What a status costs: nothing, this call, the link, the communicator, or trust in the process. */
+/** What is lost with a status. */
 typedef enum kolo_lost {
-    KOLO_LOST_NONE,
-    KOLO_LOST_CALL,
-    KOLO_LOST_LINK,
-    KOLO_LOST_COMM,
-    KOLO_LOST_PROCESS,
+    KOLO_LOST_NONE,    /**< nothing */
+    KOLO_LOST_CALL,    /**< only this call */
+    KOLO_LOST_LINK,    /**< the link to one peer */
+    KOLO_LOST_COMM,    /**< the communicator, on all of its ranks */
+    KOLO_LOST_PROCESS, /**< trust in the library in this process */
 } kolo_lost;
 
-/** The text of a status, a constant string; "unknown status" for a value that is none.
+/** The text of a status, a constant string; "unknown status" for a value that is not a status.
  *  Threads: any. */
 KOLO_API const char *kolo_status_text(kolo_status status);
 
-/** The name of a status as written in C, such as "KOLO_ERR_PEER"; "KOLO_?" for a value that is
- *  none. Threads: any. */
+/** The name of a status as written in C, such as "KOLO_ERR_PEER"; "KOLO_?" for a value that is not
+ *  a status. Threads: any. */
 KOLO_API const char *kolo_status_name(kolo_status status);
 
 /** What is lost with a status. Threads: any. */
 KOLO_API kolo_lost kolo_status_lost(kolo_status status);
 
-/** What the last failed call of this thread knows beyond its status: who, where, with what value.
- *  @return a string valid until this thread's next call of the library; "" where nothing is known.
- *  Threads: any, each has its own. */
+/** Explains the last failed call of this thread in one line: which rank, host or value, and what to
+ *  do.
+ *  @return a string that is valid until this thread's next call of the library; "" if nothing is
+ *  known beyond the status.
+ *  Threads: any; each has its own detail. */
 KOLO_API const char *kolo_error_detail(void);
 
 KOLO_END_DECLS

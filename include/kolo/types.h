@@ -30,29 +30,30 @@ typedef enum kolo_dtype {
     KOLO_DTYPE_LAST = 0x11000
 } kolo_dtype;
 
-/** Elements of @p bytes bytes, 1 to KOLO_OPAQUE_BYTES_MAX, that only the program knows, such as
- *  KOLO_OPAQUE(sizeof(struct best)). Every call takes them; what combines elements needs an
- *  operator of the program's own (kolo_op_create). No element is ever taken apart. */
+/** A user-defined element type of @p bytes bytes, 1 to KOLO_OPAQUE_BYTES_MAX, such as
+ *  KOLO_OPAQUE(sizeof(struct best)). Every call takes it; reductions need a user-defined operator
+ *  (kolo_op_create). No element is ever split. */
 #define KOLO_OPAQUE(bytes) ((kolo_dtype)(KOLO_DTYPE_OPAQUE + (bytes)))
 enum { KOLO_OPAQUE_BYTES_MAX = 4096, KOLO_DTYPE_OPAQUE = KOLO_DTYPE_LAST - KOLO_OPAQUE_BYTES_MAX };
 
 /** Reduction operators: X(name, text).
  *
- *  sum and prod of integers wrap around (two's complement). min and max of floats: NaN wins over
- *  every number and -0 is less than +0. A float operation whose result is NaN gives the positive
- *  quiet NaN without payload (0x7fc00000 in float32), whatever NaNs went in, so that results do not
- *  depend on the processor or on the order of two operands (one rank alone has no operation: its
- *  data stays as it is, also averaged). float16 and bfloat16 are accumulated in
- *  float32 in the order of ranks and rounded to nearest even once, at the end (at every step only
- *  where KOLO_PLAN forces a plan that combines pairs, or more than 4096 ranks are not of one host).
+ *  sum and prod of integers wrap around (two's complement). For min and max of floats, NaN wins
+ *  over every number, and -0 is less than +0. A float operation whose result is NaN gives the
+ *  positive quiet NaN without payload (0x7fc00000 in float32), whatever NaNs went in, so that
+ *  results do not depend on the processor or on the order of two operands. (A single rank has no
+ *  operation: its data stays as it is, also for average.) float16 and bfloat16 are accumulated in
+ *  float32, in the order of ranks, and rounded to nearest even once, at the end. (They are rounded
+ *  at every step only if KOLO_PLAN forces a plan that combines pairs, or if there are more than
+ *  4096 ranks on several hosts.)
  *
  *  average is the sum divided by the number of ranks, once, at the end: integers are truncated
- *  toward zero; floats are divided in float64 for float64, in float32 for all others, and rounded
- *  to nearest even to their type. The sum of integers may wrap before it is divided.
+ *  toward zero; floats are divided in float64 for float64 and in float32 for all others, then
+ *  rounded to nearest even to their type. The sum of integers may wrap before it is divided.
  *
- *  band, bor and bxor combine the bits of integers. land, lor and lxor combine integers as truths:
- *  what is not zero is true, and the result is 1 or 0, also in a world of one rank. Floats have
- *  none of these six: KOLO_ERR_INVALID. */
+ *  band, bor and bxor combine the bits of integers. land, lor and lxor combine integers as logical
+ *  values: every value but 0 is true, and the result is 1 or 0, also in a world of one rank. These
+ *  six are KOLO_ERR_INVALID for floats. */
 #define KOLO_REDOP_MAP(X)                                                                          \
     X(SUM, "sum")                                                                                  \
     X(MIN, "min")                                                                                  \
@@ -74,14 +75,16 @@ typedef enum kolo_redop {
     KOLO_REDOP_LAST = 2023
 } kolo_redop;
 
-/** From here on: operators of the program's own (kolo_op_create). */
+/** Values from here on are user-defined operators (kolo_op_create). */
 enum { KOLO_REDOP_OWN = 1000 };
 
-/** Bytes of one element; 0 for a value that is no type. Threads: any. */
+/** The size of one element in bytes; 0 for a value that is not a type. Threads: any. */
 KOLO_API size_t kolo_dtype_bytes(kolo_dtype dtype);
-/** "float32" and so on, "opaque"; "?" for a value that is no type. Threads: any. */
+/** The name of a type, such as "float32" or "opaque"; "?" for a value that is not a type.
+ *  Threads: any. */
 KOLO_API const char *kolo_dtype_text(kolo_dtype dtype);
-/** "sum" and so on, "own"; "?" for a value that is no operator. Threads: any. */
+/** The name of an operator, such as "sum"; "own" for a user-defined one; "?" for a value that is
+ *  not an operator. Threads: any. */
 KOLO_API const char *kolo_redop_text(kolo_redop op);
 
 KOLO_END_DECLS

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Exact distributed evaluation: a sampler that says which samples a rank takes, sums that do not
- *  depend on order, mean loss and top-k accuracy that are the same to the last bit at any number of
- *  ranks.
+ *  depend on the order of addition, and mean loss and top-k accuracy that are the same to the last
+ *  bit for any number of ranks. <kolo/classification.h>, <kolo/regression.h> and <kolo/detection.h>
+ *  have further metrics.
  *
- *  A metric is created, updated with this rank's batches (no communication), and computed by all
- *  ranks together:
+ *  Each rank creates a metric and updates it with its own batches (no communication); then all
+ *  ranks compute it together:
  *
  *      const struct kolo_mean_config config = {.size = sizeof config, .samples = n};
  *      kolo_mean_create(&config, &loss);
@@ -13,24 +14,24 @@
  *      kolo_metrics_compute(comm, (struct kolo_metric *[]){loss, accuracy}, 2, NULL);
  *      kolo_mean_result(loss, &result);
  *
- *  The state is int64 counts and an exact integer sum (and, where sample indices are given, one
- *  record per sample); division happens once, last, in double. A rank without data takes part like
- *  the others. A sample that several ranks hold, as a padding sampler deals out, counts once: on
- *  the lowest rank that has it, by its first update there.
+ *  The state of a metric is int64 counts and an exact integer sum, and one record per sample if
+ *  sample indices are given. Division happens once, at the end, in double. A rank without data
+ *  takes part like the others. A sample that several ranks hold, because a sampler padded their
+ *  shares, counts once: on the lowest rank that has it, by its first update there.
  *
- *  Arrays of an update may be in the memory of a CUDA device, managed memory too, each on its own:
- *  nothing is to be said, and the results have the same bits. Such an array is copied to the host
- *  for the update, once all work that its context was given before, on any stream, is done: the
- *  call waits for that, for each array until KOLO_TIMEOUT of the environment has passed
- *  (KOLO_ERR_TIMEOUT), and is refused while a stream of that context is captured into a graph
- *  (KOLO_ERR_UNSUPPORTED; CUDA ends the capture). (Pinned memory is the host's: the program itself
- *  waits until it is written.) It takes a process that uses CUDA, and a library that was not built
- *  with KOLO_CUDA=OFF, to which such a pointer is as good as a wild one.
+ *  CUDA: each array of an update may be in host memory, device memory or managed memory; the
+ *  library recognises it, and the results have the same bits. A device array is copied to the host
+ *  for the update, after all earlier work of its context, on any stream. The call waits for that
+ *  work for at most KOLO_TIMEOUT of the environment per array (KOLO_ERR_TIMEOUT), and is refused
+ *  while a stream of that context is captured into a graph (KOLO_ERR_UNSUPPORTED; CUDA ends the
+ *  capture). Pinned memory is host memory: the program itself must wait until it is written. A
+ *  library built with KOLO_CUDA=OFF takes every pointer for host memory.
  *
- *  Threads: a metric is used by one thread at a time.
+ *  Threads: a metric may be used by only one thread at a time.
  *  Ownership: what is passed in is read before the call returns.
- *  Statuses: an update whose array cannot be copied is ERR_SYSTEM (ERR_NO_MEMORY where that is the
- *  cause), with the array, the driver's call and result, and the device; nothing is added.
+ *  Statuses: if a device array cannot be copied, an update adds nothing and returns ERR_SYSTEM, or
+ *  ERR_NO_MEMORY if that is the cause; the detail names the array, the driver's call and result,
+ *  and the device.
  */
 #ifndef KOLO_METRICS_H
 #define KOLO_METRICS_H
@@ -47,9 +48,10 @@ KOLO_BEGIN_DECLS
 
 /** What to do when the number of samples is not a multiple of the number of ranks. */
 typedef enum kolo_sampler_tail {
-    KOLO_SAMPLER_PAD, /**< repeat leading indices: all ranks have equally many (torch's default) */
+    KOLO_SAMPLER_PAD,       /**< repeat leading indices, so that all ranks have the same number
+                                   (torch's default) */
     KOLO_SAMPLER_DROP_LAST, /**< leave out the tail */
-    KOLO_SAMPLER_UNPADDED,  /**< every sample exactly once; ranks differ by at most one */
+    KOLO_SAMPLER_UNPADDED,  /**< every sample exactly once; numbers differ by at most one */
 } kolo_sampler_tail;
 
 struct kolo_sampler_config {
@@ -63,22 +65,24 @@ struct kolo_sampler_config {
 
 struct kolo_sampler;
 
-/** Deals out sample indices as torch.utils.data.DistributedSampler does: the permutation of
- *  torch.randperm(samples, generator seeded with seed + epoch), padded or cut, then every nranks-th
- *  from rank on. The indices are the same as torch's for the same seed and epoch. Epoch 0 is set.
- *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
+/** Distributes sample indices over ranks as torch.utils.data.DistributedSampler does: it takes the
+ *  permutation of torch.randperm(samples, generator seeded with seed + epoch), pads or cuts it, and
+ *  gives each rank every nranks-th index, starting at its rank. The indices are the same as torch's
+ *  for the same seed and epoch. The sampler begins with epoch 0.
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY.
+ *  Ownership: *sampler_out is the caller's until kolo_sampler_destroy(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_sampler_create(const struct kolo_sampler_config *config,
                                                         struct kolo_sampler **sampler_out);
-/** Deals again, for another epoch.
- *  @return KOLO_OK; ERR_INVALID (negative). */
+/** Distributes the indices again, for another epoch.
+ *  @return KOLO_OK; ERR_INVALID (@p epoch is negative). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_sampler_set_epoch(struct kolo_sampler *sampler,
                                                            int64_t epoch);
-/** How many indices this rank has in an epoch; 0 of NULL. */
+/** The number of indices that this rank has in an epoch; 0 for NULL. */
 KOLO_API int64_t kolo_sampler_count(const struct kolo_sampler *sampler);
-/** This rank's indices, kolo_sampler_count() of them; valid until set_epoch or destroy. NULL of
- *  NULL. */
+/** This rank's indices, kolo_sampler_count() of them, valid until kolo_sampler_set_epoch() or
+ *  kolo_sampler_destroy(). NULL for NULL. */
 KOLO_API const int64_t *kolo_sampler_indices(const struct kolo_sampler *sampler);
-/** NULL is fine. */
+/** Frees a sampler. NULL is allowed. */
 KOLO_API void kolo_sampler_destroy(struct kolo_sampler *sampler);
 
 /* ---- exact sums ------------------------------------------------------------------------------ */
@@ -87,103 +91,106 @@ enum { KOLO_EXACT_SUM_LIMBS = 68 };
 
 /** A sum of doubles without rounding: a fixed-point integer of 68 limbs of 32 bits (with room for
  *  carries), wide enough for every finite double, after Collange, Defour, Graillat, Iakymchuk,
- *  "Numerical reproducibility for the parallel reduction" (2015). Two sums merge by adding limbs,
- *  so an int64 sum-allreduce merges those of all ranks. The value is the correctly rounded sum,
- *  whatever the order. */
+ *  "Numerical reproducibility for the parallel reduction" (2015). Adding the limbs of two sums
+ *  merges them, so an int64 sum-allreduce merges those of all ranks. The value is the correctly
+ *  rounded sum, in whatever order values were added. */
 struct kolo_exact_sum {
     int64_t limbs[KOLO_EXACT_SUM_LIMBS];
     int64_t nans, plus_infinities, minus_infinities; /**< counted, not added */
-    int64_t since_carry; /**< additions since carries were last passed on */
+    int64_t since_carry; /**< additions since carries were last propagated */
 };
 
-/** Makes @p sum zero. */
+/** Sets @p sum to zero. */
 KOLO_API void kolo_exact_sum_init(struct kolo_exact_sum *sum);
-/** Adds a value; NaN and infinities are counted beside the sum. */
+/** Adds a value. NaNs and infinities are counted separately. */
 KOLO_API void kolo_exact_sum_add(struct kolo_exact_sum *sum, double value);
 /** Adds @p count values, as kolo_exact_sum_add() each of them. */
 KOLO_API void kolo_exact_sum_add_float32(struct kolo_exact_sum *sum, const float *values,
                                          size_t count);
-/** sum += other. @p other has its carries passed on, its value stays. */
+/** sum += other. Carries in @p other are propagated; its value does not change. */
 KOLO_API void kolo_exact_sum_merge(struct kolo_exact_sum *sum, struct kolo_exact_sum *other);
-/** Passes on carries, so that every limb but the last lies in [0, 2^32): after it up to 2^31 sums
+/** Propagates carries, so that every limb but the last is in [0, 2^32). After that up to 2^31 sums
  *  can be added limb by limb. */
 KOLO_API void kolo_exact_sum_carry(struct kolo_exact_sum *sum);
-/** The sum of the finite values, rounded once to nearest even; +-infinity where it overflows. */
+/** The sum of the finite values, rounded once to nearest even; +-infinity if it overflows. */
 KOLO_API double kolo_exact_sum_value(struct kolo_exact_sum *sum);
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
 struct kolo_metric;
 
-/** What to do with NaN and infinities among the values of a mean. They are said in the result in
- *  any case. */
+/** What to do with NaNs and infinities among the values of a mean. The result reports their number
+ *  in any case. */
 typedef enum kolo_nonfinite {
-    KOLO_NONFINITE_ERROR,     /**< computing fails with ERR_DATA, on all ranks alike */
+    KOLO_NONFINITE_ERROR,     /**< computing fails with ERR_DATA on all ranks */
     KOLO_NONFINITE_SKIP,      /**< leave them out of sum and count */
-    KOLO_NONFINITE_PROPAGATE, /**< as IEEE 754 adds: NaN, or an infinity if all are of one sign */
-    KOLO_NONFINITE_WARN,      /**< SKIP, and a line of the log, on rank 0, when it is computed */
-    KOLO_NONFINITE_IMPUTE,    /**< each counts as the config's `imputed` */
+    KOLO_NONFINITE_PROPAGATE, /**< as IEEE 754 adds: NaN, or infinity if all have one sign */
+    KOLO_NONFINITE_WARN,      /**< as SKIP, and rank 0 logs a warning when it is computed */
+    KOLO_NONFINITE_IMPUTE,    /**< use the config's `imputed` in place of each */
 } kolo_nonfinite;
 
 struct kolo_mean_config {
-    size_t size;     /**< sizeof(struct kolo_mean_config) */
-    int64_t samples; /**< in the data set, where updates give sample indices; 0: they do not */
+    size_t size; /**< sizeof(struct kolo_mean_config) */
+    /** The number of samples in the data set, if updates pass sample indices, so that a sample that
+     *  is passed twice counts once; 0 if updates pass none. */
+    int64_t samples;
     kolo_nonfinite nonfinite;
-    double imputed; /**< KOLO_NONFINITE_IMPUTE: finite */
-    /** Each rank adds up in double (an update without indices in eight sums), and the ranks' sums
-     *  are added exactly: all ranks still have the same bits, but the last ones depend on how
-     *  values are divided among ranks and updates. */
+    double imputed; /**< KOLO_NONFINITE_IMPUTE: a finite value */
+    /** Each rank adds up in double (in eight partial sums in an update without indices), and only
+     *  the ranks' sums are added exactly. All ranks still have the same bits, but the last bits
+     *  depend on how values are distributed over ranks and updates. */
     bool fast;
 };
 
-/** The mean of one value per sample, such as the loss: the exact sum over all samples, rounded
- *  once, divided once by their number. Never a mean of means.
- *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
+/** Creates a metric of the mean of one value per sample, such as the loss: the exact sum over all
+ *  samples, rounded once, divided once by their number. It is not a mean of per-rank means.
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY.
+ *  Ownership: *metric_out is the caller's until kolo_metric_destroy(), as for every kind. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mean_create(const struct kolo_mean_config *config,
                                                      struct kolo_metric **metric_out);
-/** Adds @p count values. @p indices: the global index of each sample (0 <= index < samples) where
- *  the metric has samples; NULL where it has none. Nothing is added on failure.
- *  @return KOLO_OK; ERR_INVALID (an index, named); ERR_NO_MEMORY. */
+/** Adds @p count values. @p indices: if the config has `samples`, the global index of each sample
+ *  (0 <= index < samples); else NULL. Nothing is added on failure.
+ *  @return KOLO_OK; ERR_INVALID (an index is out of range, and named); ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_float32(struct kolo_metric *metric,
                                                              const float *values, size_t count,
                                                              const int64_t *indices);
-/** The same for values of float64. */
+/** The same for values in float64. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_float64(struct kolo_metric *metric,
                                                              const double *values, size_t count,
                                                              const int64_t *indices);
 
-/** Adds @p count values of which only the mean is known, as of a batch whose losses were averaged:
- *  mean * count is added without rounding. Not of metrics that have samples.
- *  @return KOLO_OK; ERR_INVALID (a count out of 0..2^40, alone or with what is there, a product
- *  that no double holds, a metric with samples; nothing is added). */
+/** Adds @p count values of which only the mean is known, such as the losses of a batch that were
+ *  already averaged: mean * count is added without rounding. Only for metrics without `samples`.
+ *  @return KOLO_OK; ERR_INVALID (the count, or the total, is not in 0..2^40; the product overflows
+ *  a double; the metric has `samples`; nothing is added). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mean_update_batch(struct kolo_metric *metric, double mean,
                                                            int64_t count);
 
 /** How samples were counted. */
 struct kolo_sample_counts {
     int64_t counted;    /**< samples that count, each once */
-    int64_t duplicates; /**< updates beyond the first of a sample */
-    int64_t missing;    /**< samples that no rank had; 0 where the metric has no samples */
+    int64_t duplicates; /**< updates beyond the first of each sample */
+    int64_t missing;    /**< samples that no rank had; 0 for a metric without `samples` */
 };
 
 struct kolo_mean_result {
     size_t size; /**< set to sizeof(struct kolo_mean_result) by the caller */
-    double mean; /**< NaN where nothing was counted */
+    double mean; /**< NaN if nothing was counted */
     double sum;
     struct kolo_sample_counts samples;
     int64_t nans, plus_infinities, minus_infinities;
 };
-/** Of the last kolo_metrics_compute().
+/** The result of the last kolo_metrics_compute().
  *  @return KOLO_OK; ERR_INVALID (not a mean, or not computed since the last update). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mean_result(const struct kolo_metric *metric,
                                                      struct kolo_mean_result *result_out);
 
-/** Which of several classes with the same score ranks first. */
+/** Which of several classes with equal scores ranks first. */
 typedef enum kolo_ties {
-    KOLO_TIES_LOWEST,      /**< the lowest class index, as argmax does */
+    KOLO_TIES_LOWEST,      /**< the lowest class index, as in argmax */
     KOLO_TIES_HIGHEST,     /**< the highest class index */
     KOLO_TIES_OPTIMISTIC,  /**< the label */
-    KOLO_TIES_PESSIMISTIC, /**< any class but the label */
+    KOLO_TIES_PESSIMISTIC, /**< every class but the label */
 } kolo_ties;
 
 enum { KOLO_TOP_K_MAX = 16 };
@@ -192,22 +199,22 @@ struct kolo_accuracy_config {
     size_t size;           /**< sizeof(struct kolo_accuracy_config) */
     int64_t samples;       /**< as in kolo_mean_config */
     int64_t classes;       /**< at least 1 */
-    int k[KOLO_TOP_K_MAX]; /**< the k of top-k, each at least 1; ends at the first 0; none: {1} */
+    int k[KOLO_TOP_K_MAX]; /**< the k of top-k, each at least 1, up to the first 0; all 0: {1} */
     kolo_ties ties;
-    bool ignores; /**< samples with label ignore_index are left out and counted as ignored */
-    int64_t ignore_index; /**< any number, a class or not */
+    bool ignores; /**< leave out samples with label ignore_index, and count them as ignored */
+    int64_t ignore_index; /**< any number, whether or not it is a class */
 };
 
-/** Top-k accuracy, for several k at once: a sample is correct if fewer than k classes rank before
- *  its label. With the scores s and label t, class j ranks before t if s[j] > s[t], or s[j] == s[t]
- *  and the tie rule says so. A NaN score ranks before every number (as argmax takes it) and ties
- *  with other NaNs; samples with one are counted.
+/** Creates a metric of top-k accuracy, for several k at once. A sample is correct if fewer than k
+ *  classes rank before its label. With scores s and label t, class j ranks before t if s[j] > s[t],
+ *  or if s[j] == s[t] and the tie rule says so. A NaN score ranks before every number (as in
+ *  argmax) and ties with other NaNs; the result has the number of samples with one.
  *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_create(const struct kolo_accuracy_config *config,
                                                          struct kolo_metric **metric_out);
-/** Adds @p count samples: scores[i * classes + j] is sample i's score of class j, labels[i] its
- *  class.
- *  @return KOLO_OK; ERR_INVALID (a label or index out of range, named; nothing is added);
+/** Adds @p count samples: scores[i * classes + j] is the score of sample i for class j, labels[i]
+ *  its class. @p indices: as for kolo_mean_update_float32().
+ *  @return KOLO_OK; ERR_INVALID (a label or an index is out of range, and named; nothing is added);
  *  ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_update(struct kolo_metric *metric,
                                                          const float *scores, const int64_t *labels,
@@ -215,61 +222,66 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_update(struct kolo_metric *met
 
 struct kolo_accuracy_result {
     size_t size; /**< set to sizeof(struct kolo_accuracy_result) by the caller */
-    int ks;      /**< how many k */
+    int ks;      /**< the number of k; the arrays have as many entries */
     int k[KOLO_TOP_K_MAX];
     int64_t correct[KOLO_TOP_K_MAX];
-    double accuracy[KOLO_TOP_K_MAX]; /**< correct / counted; NaN where nothing was counted */
+    double accuracy[KOLO_TOP_K_MAX]; /**< correct / counted; NaN if nothing was counted */
     struct kolo_sample_counts samples;
     int64_t nan_samples; /**< samples with a NaN score */
     int64_t ignored;     /**< samples left out by ignore_index; not in samples.counted */
 };
-/** Of the last kolo_metrics_compute().
+/** The result of the last kolo_metrics_compute().
  *  @return KOLO_OK; ERR_INVALID (not an accuracy, or not computed since the last update). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_result(const struct kolo_metric *metric,
                                                          struct kolo_accuracy_result *result_out);
 
-/* ---- what every metric can ------------------------------------------------------------------- */
+/* ---- functions of all metrics ---------------------------------------------------------------- */
 
-/** Computes several metrics over all ranks; collective: all ranks pass metrics of the same kinds
- *  and configurations in the same order. Their number is fixed by those configurations and by how
- *  many ranks there are, whatever each of them holds: one int64 allreduce to agree, one for all
- *  together, and, for each that has samples, one more per 2^20 samples to settle which rank counts
- *  which; an exact curve (AUROC, average precision) takes six more of its own to sort its records,
- *  and a detection (detection.h) 55 (19 on one rank; one more by PASCAL VOC's rules, on several
- *  ranks). If no metric was updated on any rank since these very ranks computed it last, the
- *  results are still there and only the first allreduce is made. The results are the same on all
- *  ranks; the state stays, and more updates may follow. A failure of one rank (no memory, or a
- *  metric that is NULL) is one of all, which names it, and so is a list that is not that of rank 0.
+/** Computes @p count metrics over all ranks. Collective: all ranks must pass metrics of the same
+ *  kinds and configurations in the same order. The results are the same on all ranks. The state
+ *  stays, and more updates may follow. If one rank fails (no memory, or a metric that is NULL), or
+ *  its list differs from that of rank 0, all ranks fail, and the detail names that rank.
+ *
+ *  The number of collective calls depends only on the configurations and on the number of ranks:
+ *  one int64 allreduce to agree, and one for all metrics together; for each metric with `samples`,
+ *  one more per 2^20 samples, to decide which rank counts which sample; six more for each exact
+ *  curve (AUROC, average precision), to sort its records; and 55 for each detection (detection.h;
+ *  19 on one rank; one more by PASCAL VOC's rules on several ranks). If no metric was updated on
+ *  any rank since the same ranks computed it last, the results are kept, and only the first
+ *  allreduce is made.
  *  @return KOLO_OK; ERR_DATA (non-finite values under KOLO_NONFINITE_ERROR); ERR_INVALID;
- *  ERR_MISMATCH (different lists); ERR_NO_MEMORY; and those of kolo_allreduce(). */
+ *  ERR_MISMATCH (different lists); ERR_NO_MEMORY; else as kolo_allreduce(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metrics_compute(struct kolo_comm *comm,
                                                          struct kolo_metric *const *metrics,
                                                          size_t count,
                                                          const struct kolo_opts *opts);
-/** into += from, on this rank: as if all updates of @p from had been made to @p into, after its
- *  own (so a sample that both have counts as @p into has it, and as one more duplicate). The two
- *  were created with the same configuration. What @p from counts stays.
- *  @return KOLO_OK; ERR_INVALID (different kinds or configurations; more than 2^40 samples, or
- *  than 2^50 elements that they consist of); ERR_NO_MEMORY. On failure nothing is added. */
+/** Adds @p from to @p into, on this rank: as if all updates of @p from had been made to @p into,
+ *  after its own. So a sample that both have counts as in @p into, and as one more duplicate. Both
+ *  must have been created with the same configuration. @p from keeps its counts.
+ *  @return KOLO_OK; ERR_INVALID (different kinds or configurations; more than 2^40 samples, or more
+ *  than 2^50 elements in them); ERR_NO_MEMORY. On failure nothing is added. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metric_merge(struct kolo_metric *into,
                                                       struct kolo_metric *from);
-/** Writes this rank's state (what updates made of it, not the results) as bytes that
- *  kolo_metric_restore() reads on any machine: a version, the kind and a fingerprint of the
- *  configuration, the counts and records, a SHA-256 over it all. With @p buffer NULL only says how
- *  many bytes it takes now.
+/** Saves this rank's state (the updates, not the results) as bytes that kolo_metric_restore() reads
+ *  on any machine: a version, the kind, a fingerprint of the configuration, the counts and records,
+ *  and a SHA-256 of all that.
+ *  @param buffer NULL: only asks for the size
+ *  @param capacity the size of @p buffer in bytes
+ *  @param bytes_out the size of the state in bytes
  *  @return KOLO_OK; ERR_INVALID (@p capacity is too small). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metric_save(struct kolo_metric *metric, void *buffer,
                                                      size_t capacity, size_t *bytes_out);
 /** Replaces the state by a saved one, of a metric that was created with the same configuration.
- *  Trusts nothing in @p data.
- *  @return KOLO_OK; ERR_DATA (cut short, changed, of another version, kind or configuration, or
- *  with contents that no updates lead to: the detail says which; the state is as before, or, where
- *  the checksum was right, empty); ERR_INVALID (NULL); ERR_NO_MEMORY (then it is empty). */
+ *  Nothing in @p data is trusted.
+ *  @return KOLO_OK; ERR_DATA (@p data is truncated, changed, of another version, kind or
+ *  configuration, or has contents that no updates can produce: the detail says which; the state is
+ *  as before, or empty if the checksum was right); ERR_INVALID (NULL); ERR_NO_MEMORY (the state is
+ *  then empty). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metric_restore(struct kolo_metric *metric,
                                                         const void *data, size_t bytes);
-/** Forgets all updates and results. */
+/** Discards all updates and results; the configuration stays. */
 KOLO_API void kolo_metric_reset(struct kolo_metric *metric);
-/** NULL is fine. */
+/** Frees a metric. NULL is allowed. */
 KOLO_API void kolo_metric_destroy(struct kolo_metric *metric);
 
 KOLO_END_DECLS

@@ -75,8 +75,8 @@ static const char *preset_text(const struct kolo_setting_row *row)
 
 void kolo_settings_print_help(FILE *out)
 {
-    fprintf(out, "Settings are environment variables. A value that is not understood is an error;\n"
-                 "an unknown KOLO_ variable draws a warning.\n");
+    fprintf(out, "Settings are environment variables. An invalid value is an error; an unknown\n"
+                 "KOLO_ variable is a warning.\n");
     for (size_t i = 0; i < KOLO_SETTINGS_COUNT; i++) {
         const struct kolo_setting_row *row = &kolo_setting_rows[i];
         char bounds[96];
@@ -112,8 +112,8 @@ void kolo_settings_print_markdown(FILE *out)
     fprintf(out,
             "<!-- Generated from base/settings.def: build target settings-doc. Do not edit. -->\n"
             "# Settings\n\n"
-            "Each setting is an environment variable. A value that is not understood is an error; "
-            "an unknown `KOLO_` variable\ndraws a warning that names the nearest known one. "
+            "Each setting is an environment variable. An invalid value is an error; an unknown "
+            "`KOLO_` variable is a warning that\nsuggests the nearest known one. "
             "`kolorun --print-settings` shows each value and where it came from.\n\n"
             "| Variable | Meaning | Accepts | Default |\n| --- | --- | --- | --- |\n");
     for (size_t i = 0; i < KOLO_SETTINGS_COUNT; i++) {
@@ -149,8 +149,8 @@ void kolo_settings_print_man(FILE *out)
           ".SH NAME\nkolo\\-settings \\- environment variables of kolo's library and programs\n"
           ".SH DESCRIPTION\n"
           "Each setting is an environment variable.\n"
-          "A value that is not understood is an error; an unknown KOLO_ variable draws a\n"
-          "warning that names the nearest known one.\n.B kolorun \\-\\-print\\-settings\n"
+          "An invalid value is an error; an unknown KOLO_ variable is a warning that\n"
+          "suggests the nearest known one.\n.B kolorun \\-\\-print\\-settings\n"
           "shows each value and where it came from;\n.B kolorun \\-\\-set\nNAME=VALUE gives one "
           "to kolorun and to every rank.\n.SH ENVIRONMENT\n",
           out);

@@ -107,17 +107,18 @@ TAKE(transport)
 TAKE(help);
 
 static const struct bench_flag flags[] = {
-    {'t', "time", "TIME", "for which each figure is measured in each round [20ms]", take_time},
-    {'r', "rounds", "N", "all pairs so many times; the best figure of a link counts [3]",
+    {'t', "time", "TIME", "how long each figure is measured in each round [20ms]", take_time},
+    {'r', "rounds", "N", "how often all pairs are measured; the best figure of a link counts [3]",
      take_rounds},
-    {'s', "size", "SIZE", "of the messages that measure bandwidth [1M]", take_size},
-    {0, "factor", "N", "slow is what is so many times worse than its siblings [2]", take_factor},
-    {0, "exhaustive", NULL, "one pair at a time, whatever hosts they are on", take_exhaustive},
-    {0, "transport", "NAME", "force inproc, shm, rdma or tcp for every pair", take_transport},
-    {0, "threads", "N", "ranks as threads of this process instead of kolorun's", take_threads},
-    {0, "json", "FILE", "also write all of it as JSON", take_json},
-    {'q', "quiet", NULL, "no progress line on a terminal", take_quiet},
-    {'h', "help", NULL, "this", take_help},
+    {'s', "size", "SIZE", "size of the messages that measure bandwidth [1M]", take_size},
+    {0, "factor", "N", "how many times worse than its siblings a slow one is [2]", take_factor},
+    {0, "exhaustive", NULL, "measure one pair at a time, whatever hosts they are on",
+     take_exhaustive},
+    {0, "transport", "NAME", "use only inproc, shm, rdma or tcp", take_transport},
+    {0, "threads", "N", "run N ranks as threads of this process, without kolorun", take_threads},
+    {0, "json", "FILE", "also write everything as JSON", take_json},
+    {'q', "quiet", NULL, "print no progress line on a terminal", take_quiet},
+    {'h', "help", NULL, "print this text", take_help},
     {0},
 };
 
@@ -126,9 +127,11 @@ static int take_help(const struct bench_flag *flag, const char *value, void *tar
     (void)flag, (void)value, (void)target;
     if (!bench_speaks())
         return 0;
-    printf("usage: kolorun -H HOSTS kolobench diagnose [options]\n"
-           "Measures every pair of ranks, and says which link, host or rank is slow against its "
-           "siblings.\nExit status: 0 nothing is slow, 1 something is, 2 a bad command line.\n\n");
+    printf(
+        "usage: kolorun -H HOSTS kolobench diagnose [options]\n"
+        "Measures every pair of ranks, and names the hosts, ranks and links that are slow compared "
+        "with their\nsiblings. Exit status: 0 nothing is slow, 1 something is, 2 invalid "
+        "options.\n\n");
     bench_flags_help(flags, stdout);
     return 0;
 }

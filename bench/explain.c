@@ -156,30 +156,31 @@ TAKE(plan)
 TAKE(help);
 
 static const struct bench_flag flags[] = {
-    {'n', "np", "N", "ranks [2]", take_ranks},
-    {0, "hosts", "N", "on how many hosts, in blocks [1]", take_hosts},
+    {'n', "np", "N", "number of ranks [2]", take_ranks},
+    {0, "hosts", "N", "number of hosts, which hold consecutive ranks [1]", take_hosts},
     {0, "line", "MBIT",
-     "Mbit/s of each host's network cards together; a job asks the system, if no profile says it "
-     "[10000, or the profile's]",
+     "speed of each host's network cards together, in Mbit/s; a job without a profile asks the "
+     "system [the profile's, or 10000]",
      take_line},
-    {0, "domains", "N", "NUMA domains of each host, in blocks [1]", take_domains},
-    {0, "cores", "N", "of a host; a job takes the one that has the fewest [those of this one]",
+    {0, "domains", "N", "number of NUMA domains of each host, which hold consecutive ranks [1]",
+     take_domains},
+    {0, "cores", "N", "cores of a host; a job uses the smallest number of any host [this host's]",
      take_cores},
-    {'s', "size", "SIZE", "of the whole vector [1M]", take_size},
+    {'s', "size", "SIZE", "size of the whole vector in bytes [1M]", take_size},
     {'d', "dtype", "TYPE", "element type [float32]", take_dtype},
     {'o', "op", "OP", "operator [sum]", take_op},
-    {0, "root", "RANK", "of rooted collectives [0]", take_root},
+    {0, "root", "RANK", "root of rooted collectives [0]", take_root},
     {0, "transport", "NAME",
-     "between ranks of one host: inproc, shm, rdma (which also joins hosts) or tcp "
+     "between ranks of one host: inproc, shm, rdma (then also between hosts) or tcp "
      "[KOLO_TRANSPORT, or shm]",
      take_transport},
-    {0, "memory", "KIND", "of the call: kolo (kolo_alloc) or user (plain memory) [kolo]",
+    {0, "memory", "KIND", "memory of the call: kolo (kolo_alloc) or user (plain memory) [kolo]",
      take_memory},
-    {0, "deterministic", NULL, "as with KOLO_DETERMINISTIC=1", take_deterministic},
-    {0, "plan", "NAME", "show this one alone, beside the one that is chosen", take_plan},
-    {0, "profile", "FILE", "figures: a file of kolobench profile, auto or none [KOLO_PROFILE]",
+    {0, "deterministic", NULL, "as if KOLO_DETERMINISTIC=1 were set", take_deterministic},
+    {0, "plan", "NAME", "show only this plan, beside the one that is chosen", take_plan},
+    {0, "profile", "FILE", "the figures: a file of kolobench profile, auto or none [KOLO_PROFILE]",
      take_profile},
-    {'h', "help", NULL, "this", take_help},
+    {'h', "help", NULL, "print this text", take_help},
     {0},
 };
 
@@ -187,8 +188,8 @@ static int take_help(const struct bench_flag *flag, const char *value, void *tar
 {
     (void)flag, (void)value, (void)target;
     printf("usage: kolobench plan COLLECTIVE [options]\n"
-           "Says which plan a call would run, what it is expected to take, and why the others "
-           "lost.\n\n");
+           "Shows which plan (algorithm) a call would use, its expected time, and why the others "
+           "are not chosen.\n\n");
     bench_flags_help(flags, stdout);
     return 0;
 }

@@ -382,46 +382,47 @@ TAKE(help);
 static const struct bench_flag flags[] = {
     {'b', "begin", "SIZE", "smallest size in bytes, such as 4, 64K, 1M [4]", take_begin},
     {'e', "end", "SIZE", "largest size [64M]", take_end},
-    {'f', "factor", "N", "each size is the one before times N [4]", take_factor},
-    {'s', "sizes", "LIST", "instead: 4,64K,1M or 4:64M:x4 or 1M:4M:+1M", take_sizes},
+    {'f', "factor", "N", "factor between sizes [4]", take_factor},
+    {'s', "sizes", "LIST", "these sizes instead, such as 4,64K,1M or 4:64M:x4 or 1M:4M:+1M",
+     take_sizes},
     {'d', "dtype", "TYPE", "int8 ... int64, uint8, float16, bfloat16, float32, float64 [float32]",
      take_dtype},
     {'o', "op", "OP", "sum, min, max, prod, average, band, bor, bxor, land, lor, lxor [sum]",
      take_op},
-    {0, "root", "RANK", "of rooted collectives, or rotate: another one each call [0]", take_root},
-    {0, "peer", "RANK", "pingpong and bandwidth: between rank 0 and this one [the last]",
+    {0, "root", "RANK", "root of rooted collectives; rotate: another one in each call [0]",
+     take_root},
+    {0, "peer", "RANK", "the rank that pingpong and bandwidth use beside rank 0 [the last]",
      take_peer},
-    {'n', "iterations", "N", "timed calls a size; 0: as many as fit into --time [0]",
+    {'n', "iterations", "N", "timed calls per size; 0: as many as fit into --time [0]",
      take_iterations},
-    {'t', "time", "TIME", "for which each size is measured [0.2s]", take_time},
-    {'w', "warmup", "N", "calls before [2]", take_warmup},
-    {0, "barrier", NULL, "a barrier before each sample", take_barrier},
-    {'c', "check", NULL, "compare every element of one more call with what must come out",
-     take_check},
-    {0, "in-place", NULL, "send and receive in one buffer, where the collective can",
+    {'t', "time", "TIME", "how long each size is measured [0.2s]", take_time},
+    {'w', "warmup", "N", "untimed calls before each size [2]", take_warmup},
+    {0, "barrier", NULL, "call a barrier before each sample", take_barrier},
+    {'c', "check", NULL, "compare every element of one more call with a reference", take_check},
+    {0, "in-place", NULL, "use one buffer to send and receive, where the collective supports it",
      take_in_place},
     {0, "memory", "KIND",
      "kolo (kolo_alloc), user (plain), pinned (kolo_alloc, locked for CUDA), device "
      "(kolo_alloc_device), cuda (cuMemAlloc) or managed (cuMemAllocManaged) [kolo]",
      take_memory},
     {0, "async", NULL, "start each call and wait for its request", take_async},
-    {0, "stream", NULL,
-     "each call in a CUDA stream's place, until that has done it (--memory device)", take_stream},
-    {0, "transport", "NAME", "force inproc, shm, rdma or tcp for every pair", take_transport},
-    {0, "plan", "NAME", "force a plan; kolobench plan says which a collective has", take_plan},
-    {0, "deterministic", NULL, "KOLO_DETERMINISTIC=1: operands in the order of ranks",
+    {0, "stream", NULL, "pass a CUDA stream to each call (needs --memory device)", take_stream},
+    {0, "transport", "NAME", "use only inproc, shm, rdma or tcp", take_transport},
+    {0, "plan", "NAME", "use only this plan; kolobench plan lists those of a collective",
+     take_plan},
+    {0, "deterministic", NULL, "combine operands in the order of ranks (KOLO_DETERMINISTIC=1)",
      take_deterministic},
-    {0, "threads", "N", "ranks as threads of this process instead of kolorun's", take_threads},
+    {0, "threads", "N", "run N ranks as threads of this process, without kolorun", take_threads},
     {0, "limits", NULL,
-     "the machine, lower bounds of the collectives [allreduce], and how near kolo comes",
+     "measure the machine, lower bounds of the collectives [allreduce], and kolo beside them",
      take_limits},
     {0, "save-profile", "FILE", NULL, take_save_profile},
     {0, "json", "FILE", "also write machine facts and rows as JSON", take_json},
     {0, "csv", "FILE", "also write the rows as CSV", take_csv},
     {0, "plot", "FILE", "also draw time and busbw over size, as SVG", take_plot},
-    {'q', "quiet", NULL, "no progress line on a terminal", take_quiet},
-    {'h', "help", NULL, "this", take_help},
-    {0, "version", NULL, "the version", take_version},
+    {'q', "quiet", NULL, "print no progress line on a terminal", take_quiet},
+    {'h', "help", NULL, "print this text", take_help},
+    {0, "version", NULL, "print the version", take_version},
     {0},
 };
 
@@ -430,16 +431,19 @@ static int take_help(const struct bench_flag *flag, const char *value, void *tar
     (void)flag, (void)value, (void)target;
     if (!bench_speaks())
         return 0;
-    printf("usage: kolorun -np N kolobench COLLECTIVE... [options]\n"
-           "       kolobench COLLECTIVE... --threads N [options]\n"
-           "       kolorun -np N kolobench --limits [COLLECTIVE...] [options]\n"
-           "       kolorun -np N kolobench diagnose [options]\n"
-           "       kolobench plot FILE... -o FILE.svg\n"
-           "       kolobench plan COLLECTIVE -np N --size SIZE\n"
-           "       kolobench profile\n"
-           "Measures collectives over a range of sizes; prints time, algbw and busbw as nccl-tests "
-           "defines them.\n\n"
-           "collectives: all");
+    printf(
+        "usage: kolorun -np N kolobench COLLECTIVE... [options]\n"
+        "       kolobench COLLECTIVE... --threads N [options]\n"
+        "       kolorun -np N kolobench --limits [COLLECTIVE...] [options]\n"
+        "       kolorun -np N kolobench diagnose [options]\n"
+        "       kolobench plot FILE... -o FILE.svg\n"
+        "       kolobench plan COLLECTIVE -np N --size SIZE\n"
+        "       kolobench profile\n"
+        "Measures collectives over a range of sizes, and prints time, algbw and busbw as "
+        "nccl-tests defines\nthem. diagnose finds slow hosts and links, plot draws results, plan "
+        "shows which algorithm a call\nuses, profile measures the figures by which it is chosen; "
+        "each has a --help.\n\n"
+        "collectives: all");
     for (const struct bench_operation *operation = bench_operations; operation->name; operation++)
         printf(", %s", operation->name);
     printf("\n\n");

@@ -384,17 +384,18 @@ static int take_help(const struct bench_flag *flag, const char *value, void *tar
 
 static const struct bench_flag flags[] = {
     {'o', "output", "FILE", "the SVG to write", take_out},
-    {0, "title", "TEXT", "what stands above [time and busbw over size]", take_title},
-    {'h', "help", NULL, "this", take_help},
+    {0, "title", "TEXT", "the heading [time and busbw over size]", take_title},
+    {'h', "help", NULL, "print this text", take_help},
     {0},
 };
 
 static int take_help(const struct bench_flag *flag, const char *value, void *target)
 {
     (void)flag, (void)value, (void)target;
-    printf("usage: kolobench plot FILE... -o FILE.svg [options]\n"
-           "Draws time and busbw over size from files of kolobench --json, --csv, --limits --json "
-           "and of bench/compare.\n\n");
+    printf(
+        "usage: kolobench plot FILE... -o FILE.svg [options]\n"
+        "Draws time and busbw over size, from files of kolobench --json, --csv and --limits --json "
+        "and of bench/compare.\n\n");
     bench_flags_help(flags, stdout);
     return 0;
 }

@@ -560,15 +560,16 @@ TAKE(quiet)
 TAKE(help);
 
 static const struct bench_flag flags[] = {
-    {'o', "output", "FILE", "where [kolo/profile-HOST in XDG_CACHE_HOME or ~/.cache]", take_output},
-    {'t', "time", "TIME", "for which each figure is measured [0.1s]", take_time},
-    {0, "transport", "NAME", "under kolorun: force inproc, shm, rdma or tcp for every pair",
-     take_transport},
-    {0, "threads", "N", "measure between so many threads of this process alone", take_threads},
+    {'o', "output", "FILE", "the file to write [kolo/profile-HOST in XDG_CACHE_HOME or ~/.cache]",
+     take_output},
+    {'t', "time", "TIME", "how long each figure is measured [0.1s]", take_time},
+    {0, "transport", "NAME", "under kolorun: use only inproc, shm, rdma or tcp", take_transport},
+    {0, "threads", "N", "measure only between N threads of this process", take_threads},
     {0, "part", "NAME",
-     "between ranks of one host: links, or over a board short or long vectors [links]", take_part},
-    {'q', "quiet", NULL, "say nothing", take_quiet},
-    {'h', "help", NULL, "this", take_help},
+     "what to measure inside a host: links, or short or long vectors over a board [links]",
+     take_part},
+    {'q', "quiet", NULL, "print nothing", take_quiet},
+    {'h', "help", NULL, "print this text", take_help},
     {0},
 };
 
@@ -580,8 +581,9 @@ static int take_help(const struct bench_flag *flag, const char *value, void *tar
     printf("usage: kolobench profile [options]\n"
            "       kolorun --host A,B -np 2 kolobench profile [options]\n"
            "Measures the figures by which plans are chosen, and saves them where later jobs find "
-           "them\n(KOLO_PROFILE). Alone: all of this host. Under kolorun: those between its ranks, "
-           "added to\nthe file of rank 0; ranks on several hosts measure the network.\n\n");
+           "them\n(KOLO_PROFILE). Without kolorun it measures all figures of this host. Under "
+           "kolorun it measures\nthose between the ranks (on several hosts, the network), and adds "
+           "them to the file of rank 0.\n\n");
     bench_flags_help(flags, stdout);
     return 0;
 }

@@ -63,10 +63,10 @@ static int usage(void)
 {
     fprintf(speaker(stdout),
             "usage: detect-eval [--images N] [--seed N] [--pad] [--categories]\n"
-            "  --images N    how many images [500]\n"
-            "  --seed N      which images [1]\n"
+            "  --images N    number of images [500]\n"
+            "  --seed N      seed of the generated images [1]\n"
             "  --pad         give all ranks equally many images by repeating some\n"
-            "  --categories  the average precision of each category too\n");
+            "  --categories  also print the average precision of each category\n");
     return 0;
 }
 

@@ -291,44 +291,47 @@ static const struct entry {
     apply_fn *apply;
 } table[] = {
     {"-np", "-n", "N",
-     "ranks to start (default: one per slot, or per core of this machine; a Slurm job's tasks)",
-     apply_np},
-    {"--host", "-H", "HOST[:SLOTS],...", "hosts and how many ranks each may take", apply_hosts},
-    {"--hostfile", NULL, "FILE", "the same, one host a line: HOST:SLOTS or HOST slots=N",
+     "number of ranks (default: one per slot, Slurm task or, without either, core)", apply_np},
+    {"--host", "-H", "HOST[:SLOTS],...", "the hosts, and how many ranks each may take",
+     apply_hosts},
+    {"--hostfile", NULL, "FILE", "the hosts, one per line: HOST:SLOTS or HOST slots=N",
      apply_hostfile},
     {"--oversubscribe", NULL, NULL, "allow more ranks than slots", apply_oversubscribe},
     {"--env", "-x", "NAME[=VALUE]",
-     "forward a variable to every rank (KOLO_*, PATH, LD_LIBRARY_PATH and LANG always are)",
+     "pass a variable to every rank (KOLO_*, PATH, LD_LIBRARY_PATH and LANG always are)",
      apply_env},
     {"--chdir", NULL, "DIR", "run in DIR on every host (default: the current directory)",
      apply_chdir},
-    {"--bind", NULL, "none|core|numa|auto", "processors of each rank (default auto)", apply_bind},
-    {"--gpus", NULL, "N",
-     "let each rank see N NVIDIA devices: sets CUDA_VISIBLE_DEVICES (default: leave it)",
+    {"--bind", NULL, "none|core|numa|auto", "which processors each rank may use (default auto)",
+     apply_bind},
+    {"--gpus", NULL, "N", "show each rank only N GPUs, by CUDA_VISIBLE_DEVICES (default: all GPUs)",
      apply_gpus},
-    {"--timeout", NULL, "TIME", "end the job after this long, such as 90s or 5min", apply_timeout},
+    {"--timeout", NULL, "TIME", "end the job after this time, such as 90s or 5min", apply_timeout},
     {"--start-timeout", NULL, "TIME", "how long hosts and ranks may take to start (default 60s)",
      apply_start_timeout},
-    {"--transport", NULL, "NAME", "force a transport: the setting KOLO_TRANSPORT", apply_transport},
-    {"--set", NULL, "NAME=VALUE", "any setting, for kolorun and for every rank", apply_set},
+    {"--transport", NULL, "NAME", "use only this transport: inproc, shm, rdma or tcp",
+     apply_transport},
+    {"--set", NULL, "NAME=VALUE", "give any setting to kolorun and to every rank", apply_set},
     {"--prefix", NULL, NULL, "begin each line of output with [rank] (the default)", apply_prefix},
     {"--no-prefix", NULL, NULL, "pass output on as it is, byte for byte", apply_no_prefix},
-    {"--no-stdin", NULL, NULL, "do not read standard input (else rank 0 gets it)", apply_no_stdin},
-    {"--keep-going", NULL, NULL, "when a rank dies the others go on (they may call kolo_shrink)",
-     apply_keep_going},
-    {"--timeline", NULL, "FILE", "what all ranks did, call by call, as a trace for Perfetto",
+    {"--no-stdin", NULL, NULL, "do not read standard input (otherwise rank 0 gets it)",
+     apply_no_stdin},
+    {"--keep-going", NULL, NULL,
+     "when a rank dies, let the others continue (they may call kolo_shrink)", apply_keep_going},
+    {"--timeline", NULL, "FILE", "write every call of every rank as a trace for Perfetto",
      apply_timeline},
-    {"--ssh", NULL, "COMMAND", "how to reach other hosts (default ssh)", apply_ssh},
-    {"--agent", NULL, "PATH", "kolorun on the other hosts (default: the same path as here)",
+    {"--ssh", NULL, "COMMAND", "the command that reaches other hosts (default ssh)", apply_ssh},
+    {"--agent", NULL, "PATH", "path of kolorun on the other hosts (default: the same as here)",
      apply_agent},
-    {"--dry-run", NULL, NULL, "say what would be started where, and start nothing", apply_dry_run},
-    {"--json", NULL, "FILE", "doctor: also write all of it as JSON", apply_json},
-    {"--verbose", "-v", NULL, "say what is being done", apply_verbose},
+    {"--dry-run", NULL, NULL, "print what would be started where, and start nothing",
+     apply_dry_run},
+    {"--json", NULL, "FILE", "doctor: also write everything as JSON", apply_json},
+    {"--verbose", "-v", NULL, "report what is being done", apply_verbose},
     {"--help-settings", NULL, NULL, "list the settings", apply_help_settings},
-    {"--print-settings", NULL, NULL, "print every setting's value and where it came from",
+    {"--print-settings", NULL, NULL, "print the value of every setting, and where it came from",
      apply_print_settings},
-    {"--help", "-h", NULL, "this text", apply_help},
-    {"--version", "-V", NULL, "the version", apply_version},
+    {"--help", "-h", NULL, "print this text", apply_help},
+    {"--version", "-V", NULL, "print the version", apply_version},
 };
 enum { OPTIONS = sizeof table / sizeof table[0] };
 
@@ -527,14 +530,14 @@ void kolo_options_help(FILE *out)
     fprintf(
         out,
         "usage: kolorun [options] program [arguments]\n"
-        "       kolorun doctor [options] [program]     what would keep the job from running, or\n"
-        "                        slow it down: its hosts, and the network between them\n"
-        "       kolorun info     this machine: cores, transports, what the build has\n"
-        "       kolorun timeline FILE... -o OUT.json   one trace of what ranks kept\n"
-        "                        (KOLO_TIMELINE)\n"
-        "       kolorun help     this text\n\n"
-        "Starts one program as many ranks, on this machine or on several by ssh, and ends\n"
-        "all of them when one fails. Exit status: that of the first rank that failed.\n\n");
+        "       kolorun doctor [options] [program]     check the hosts of a job and the network\n"
+        "                                              between them, without starting it\n"
+        "       kolorun info                           show what this machine and build can use\n"
+        "       kolorun timeline FILE... -o OUT.json   merge the files of KOLO_TIMELINE=FILE into\n"
+        "                                              one trace\n"
+        "       kolorun help                           print this text\n\n"
+        "Starts one program as many ranks, on this machine or, by ssh, on several, and ends\n"
+        "all of them when one fails. The exit status is that of the first rank that failed.\n\n");
     for (size_t i = 0; i < OPTIONS; i++) {
         char left[64];
         snprintf(left, sizeof left, "%s%s%s%s%s", table[i].name, table[i].alias ? ", " : "",

@@ -153,8 +153,8 @@ int kolo_timeline_command(int count, char *const *words)
 {
     if (count == 1 && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0))
         return printf("usage: kolorun timeline FILE... -o OUT.json\n"
-                      "Puts the files that the ranks of one job have kept by KOLO_TIMELINE=FILE\n"
-                      "together as one trace, for Perfetto.\n") < 0 ||
+                      "Merges the files that the ranks of one job wrote by KOLO_TIMELINE=FILE\n"
+                      "into one trace for Perfetto.\n") < 0 ||
                        fflush(stdout) != 0
                    ? EXIT_STATUS_FAILED
                    : 0;

@@ -321,9 +321,11 @@ static void print_forced(const char *name, const struct kolo_answer *answers, si
     while (i < count && strcmp(answers[i].plan->name, name) != 0)
         i++;
     if (i == count)
-        printf("# KOLO_PLAN=%s is none of these: it does not change the choice here\n", name);
+        printf("# KOLO_PLAN=%s is not one of these plans, and does not change the choice here\n",
+               name);
     else if (!answers[i].is_chosen)
-        printf("# KOLO_PLAN=%s: a job that has it runs %s here, or refuses the call if it cannot\n",
+        printf("# KOLO_PLAN=%s: a job with this setting uses %s here, or refuses the call if it "
+               "cannot\n",
                name, name);
 }
 

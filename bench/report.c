@@ -67,8 +67,8 @@ kolo_status bench_report_open(const struct bench_options *options, struct kolo_c
         return status;
     }
     bench_machine_print(machine);
-    printf("# time: median over samples, each that of the rank it took longest; algbw and busbw "
-           "are of that time\n");
+    printf("# time: median over samples, each the time of its slowest rank; algbw and busbw are "
+           "computed from it\n");
     status = streams_flush(); /* before anything is measured in vain */
     if (status == KOLO_OK)
         *report_out = report;

@@ -177,7 +177,7 @@ static kolo_status check_mask_size(struct feed *feed, const struct boxes *boxes)
     if (mask->height == feed->height && mask->width == feed->width)
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_DATA,
-                     "the size of the mask is [%u, %u], that of others of its image [%u, %u]",
+                     "the size of the mask is [%u, %u], but other masks of its image have [%u, %u]",
                      mask->height, mask->width, feed->height, feed->width);
 }
 

@@ -289,7 +289,7 @@ static int take_frequency(struct eval_json *json, const char *text, size_t lengt
     static const char groups[] = "rcf";
     const char *group = length == 1 ? memchr(groups, text[0], sizeof groups - 1) : NULL;
     if (!group)
-        return stop(json, "the frequency of this %s is none of r, c and f", json->list->what);
+        return stop(json, "the frequency of this %s is not r, c or f", json->list->what);
     json->record.frequency = 1 + (group - groups);
     json->record.has |= 1u << EVAL_FREQUENCY;
     return 1;

@@ -103,18 +103,16 @@ static void add(struct kolo_gather *gather, struct kolo_trace *trace, int rank, 
     kolo_status status = kolo_trace_add(trace, rank, part->data, part->bytes);
     *part = (struct part){.data = NULL};
     if (status != KOLO_OK && !is_quiet)
-        fprintf(stderr, "kolorun: timeline: that of rank %d is left out: %s\n", rank,
-                kolo_error_detail());
+        fprintf(stderr, "kolorun: timeline: rank %d is left out: %s\n", rank, kolo_error_detail());
 }
 
 static void say_silent(const struct kolo_gather *gather)
 {
     if (gather->silent > 0)
-        fprintf(
-            stderr,
-            "kolorun: timeline: of %d of %d ranks there is none: they did not call kolo_init, or "
-            "were lost with their host\n",
-            gather->silent, gather->size);
+        fprintf(stderr,
+                "kolorun: timeline: %d of %d ranks have none: they did not call kolo_init, or "
+                "were lost with their host\n",
+                gather->silent, gather->size);
 }
 
 static kolo_status write(struct kolo_gather *gather, struct kolo_trace *trace, const char *verdict)

@@ -278,7 +278,7 @@ kolo_status kolo_detection_average(const struct kolo_detection *detection,
         slice->area >= params->areas || slice->cap >= params->caps || slice->group < 0)
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_detection_average: threshold %lld, category %lld, area %zu, cap "
-                         "%zu or group %lld is none; there are %zu, %zu, %zu and %zu",
+                         "%zu or group %lld is out of range; there are %zu, %zu, %zu and %zu",
                          (long long)slice->threshold, (long long)slice->category, slice->area,
                          slice->cap, (long long)slice->group, params->thresholds, params->classes,
                          params->areas, params->caps);

@@ -104,7 +104,8 @@ static kolo_status check_arrays(const struct part *part)
     if ((boxes->dtype != KOLO_FLOAT32 && boxes->dtype != KOLO_FLOAT64) ||
         (unsigned)boxes->format > KOLO_BOX_XYXY)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_update: %s.dtype %d or format %d is none of boxes",
+                         "kolo_detection_update: %s.dtype is %d and format %d; use KOLO_FLOAT32 or "
+                         "KOLO_FLOAT64, and a kolo_box_format",
                          part->what, (int)boxes->dtype, (int)boxes->format);
     return KOLO_OK;
 }

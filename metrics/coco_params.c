@@ -231,12 +231,13 @@ static kolo_status take_rules(struct kolo_coco_params *params,
                               const struct kolo_detection_config *config)
 {
     if ((unsigned)config->rules > KOLO_DETECTION_VOC)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: rules %d are none",
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_detection_create: unknown rules %d; use a kolo_detection_rules",
                          (int)config->rules);
     if (config->rules != KOLO_DETECTION_COCO && config->kind == KOLO_DETECTION_KEYPOINTS)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_create: rules %d are of boxes and masks; keypoints have "
-                         "COCO's",
+                         "kolo_detection_create: rules %d are for boxes and masks; keypoints "
+                         "need KOLO_DETECTION_COCO",
                          (int)config->rules);
     params->rules = config->rules;
     params->slack = config->rules == KOLO_DETECTION_VOC ? 0 : 0x1p-52;

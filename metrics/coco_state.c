@@ -112,8 +112,8 @@ static kolo_status read_records(struct kolo_coco_images *images,
         kolo_read_bytes(reader, record->is_ignored, sizeof record->is_ignored);
         if (!accepts_record(params, record, before))
             return kolo_fail(KOLO_ERR_DATA,
-                             "kolo_metric_restore: detection %zu of image %lld is none that "
-                             "matching makes",
+                             "kolo_metric_restore: detection %zu of image %lld is not one "
+                             "that matching makes",
                              i, (long long)images->image[images->images - 1].id);
         if (before && before->place == record->place)
             record->position = (uint16_t)(before->position + 1);

@@ -406,9 +406,10 @@ kolo_status kolo_curve_average(const struct kolo_metric *metric, kolo_average av
         *average_out = all_elements(curve);
         return KOLO_OK;
     case KOLO_AVERAGE_NONE:
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_curve_average: KOLO_AVERAGE_NONE is kolo_curve_labels()");
+        return kolo_fail(
+            KOLO_ERR_INVALID,
+            "kolo_curve_average: KOLO_AVERAGE_NONE: call kolo_curve_labels() for that");
     }
-    return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_average: average %d is none of kolo_average",
+    return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_average: unknown average %d; use a kolo_average",
                      (int)average);
 }

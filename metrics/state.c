@@ -165,11 +165,11 @@ static kolo_status read_record(struct kolo_reader *reader, struct kolo_metric *m
                          (unsigned long long)number, (long long)index, (long long)metric->samples);
     if (is_indexed && metric->seen[index / 64] >> index % 64 & 1)
         return kolo_fail(KOLO_ERR_DATA,
-                         "kolo_metric_restore: record %llu is a second one of index %lld",
+                         "kolo_metric_restore: record %llu has index %lld, as one before it",
                          (unsigned long long)number, (long long)index);
     if (!metric->ops->accepts_record || !metric->ops->accepts_record(metric, record, bytes))
         return kolo_fail(KOLO_ERR_DATA,
-                         "kolo_metric_restore: record %llu of %zu bytes is none of a metric of "
+                         "kolo_metric_restore: record %llu of %zu bytes does not fit a metric of "
                          "kind '%s'",
                          (unsigned long long)number, bytes, metric->ops->name);
     kolo_status status = kolo_metric_prepare(metric, 1, bytes, is_indexed ? &index : NULL);

@@ -257,7 +257,7 @@ const char *kolo_call_difference(const struct kolo_call *mine, const struct kolo
                "KOLO_SMALL_BYTES differ";
     uint32_t my_hash = mine->hash ^ mine->history, their_hash = theirs->hash ^ theirs->history;
     if (my_hash != their_hash && mine->history != 0)
-        return ", after broadcasts that they did not call alike, or by another name, operator, "
+        return ", after broadcasts that they called differently, or with another name, operator, "
                "counts or displs, postscale or KOLO_SEGMENT_BYTES";
     return my_hash != their_hash ? hashed_difference(mine->kind, both_own) : "";
 }

@@ -113,8 +113,8 @@ kolo_status kolo_op_free(struct kolo_comm *comm, kolo_redop op)
     }
     kolo_comm_leave(comm);
     if (found == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_op_free: op %d is none of kolo_op_create",
-                         (int)op);
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_op_free: op %d was not made by kolo_op_create() here", (int)op);
     if (uses > 0)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_op_free: op %d is in use by %d %s first", (int)op,
                          uses, uses == 1 ? "request: wait for it" : "requests: wait for them");

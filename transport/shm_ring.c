@@ -159,7 +159,7 @@ kolo_status kolo_shm_reader_peek(struct kolo_shm_reader *reader, struct kolo_shm
     if ((word & is_there) == 0 || bytes > kolo_shm_record_max(reader->capacity))
         return kolo_fail(KOLO_ERR_PROTOCOL,
                          "shm ring: a record begins with %016" PRIx64
-                         ", which is none of at most %zu bytes: its memory is corrupt",
+                         ", which is not a record of at most %zu bytes: its memory is corrupt",
                          word, kolo_shm_record_max(reader->capacity));
     record_out->kind = (uint32_t)(word & (is_there - 1));
     record_out->bytes = (uint32_t)bytes;

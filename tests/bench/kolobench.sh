@@ -80,7 +80,7 @@ for sizes in 8 1,2,4; do
     [[ ! -e $work/none.json ]] || wrong "no rows: a file"
 done
 KOLO_PLAN=ring KOLO_TRANSPORT=tcp timeout 20 "$bin/kolobench" plan allreduce -np 4 -s 64 >"$work/out" 2>&1 || wrong "plan with settings: $(cat "$work/out")"
-grep -q 'tcp inside' "$work/out" && grep -q '^# KOLO_PLAN=ring: a job that has it runs ring here' "$work/out" || wrong "plan: settings are not looked at: $(cat "$work/out")"
+grep -q 'tcp inside' "$work/out" && grep -q '^# KOLO_PLAN=ring: a job with this setting uses ring here' "$work/out" || wrong "plan: settings are not looked at: $(cat "$work/out")"
 KOLO_PLAN=ringo timeout 20 "$bin/kolobench" plan allreduce >"$work/out" 2>&1 && wrong "plan with a KOLO_PLAN that is none: success"
 ((failures == 0)) && echo "kolobench: all good"
 exit $((failures > 0))

@@ -212,7 +212,7 @@ sed 's/"height": 9, "width": 9/"height": 1, "width": 4294967295/' shapes.json >b
 refused 'bad.json: line [0-9]+, .*an image of 4294967295 times 1 pixels; a side has 1 to 1048576' bad.json dt.shapes.json --iou-type segm
 sed -e 's/, "height": 9, "width": 9//' -e 's/\[\[1, 1, 7, 1, 7, 7, 1, 7\]\]/'"$mask/" shapes.json >no_size.json
 printf '[%s, %s]' "$shape" "${shape/"$mask"/{\"size\": [9, 8], \"counts\": [72]\}}" >bad.json
-refused 'bad.json: detection 2: the size of the mask is \[9, 8\], that of others of its image \[9, 9\]' no_size.json bad.json --iou-type segm
+refused 'bad.json: detection 2: the size of the mask is \[9, 8\], but other masks of its image have \[9, 9\]' no_size.json bad.json --iou-type segm
 sed 's/"num_keypoints": 17,//' shapes.json >bad.json
 refused 'bad.json: line [23].*this annotation has no num_keypoints' bad.json dt.shapes.json --iou-type keypoints
 
@@ -237,7 +237,7 @@ alone lvis.json dt.json --rules lvis >out 2>err || wrong "--rules lvis: $(tail -
 refused 'gt.json: line [0-9]+.*this (image has no neg_category_ids|category has no frequency)' gt.json dt.json --rules lvis
 alone gt.json dt.json --rules lvis --mode fixed >out 2>err || wrong "--rules lvis --mode fixed: $(tail -2 err)"
 known() { sed -e "$2" lvis.json >bad.json; refused "bad.json: line [0-9]+.*$1" bad.json dt.json --rules lvis; }
-known 'the frequency of this category is none of r, c and f' 's/"r"/"x"/'
+known 'the frequency of this category is not r, c or f' 's/"r"/"x"/'
 known 'the frequency of this category is a number' 's/"r"/1/'
 known 'a string in the neg_category_ids of this image; it has ids' 's/\[3\]/["3"]/'
 known 'the neg_category_ids of this image is 1.5; it must be an integer' 's/\[3\]/[1.5]/'

@@ -56,7 +56,7 @@ run 0 "$KOLORUN" timeline --help
 says out '^usage: kolorun timeline FILE'
 # Of ranks that never were kolo's there is none, and a rank whose descriptor was closed says so and goes on.
 run 0 "$KOLORUN" "${timeline[@]}" -np 2 true
-says err '^kolorun: timeline: of 2 of 2 ranks there is none: they did not call kolo_init'
+says err '^kolorun: timeline: 2 of 2 ranks have none: they did not call kolo_init'
 lines err 1
 python3 -m json.tool "$work/job.json" /dev/null || fail "a trace of nobody"
 run 0 "$KOLORUN" "${timeline[@]}" -np 2 bash -c 'n=${KOLO_TIMELINE#fd://}; eval "exec $n>&-"; exec "$0" 5' "$CALLS"

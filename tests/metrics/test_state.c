@@ -295,7 +295,8 @@ Test(state, refuses_two_records_of_one_sample_and_indices_out_of_range)
     size_t body = state_saved(metric, bytes) - HASH_BYTES;
     uint8_t *second = bytes + body - 16; /* index, length, record */
     static const int64_t bad[] = {1, 4, -1};
-    static const char *const words[] = {"a second one of index 1", "index 4 of 4", "index -1 of 4"};
+    static const char *const words[] = {"index 1, as one before it", "index 4 of 4",
+                                        "index -1 of 4"};
     for (int i = 0; i < 3; i++) {
         for (int b = 0; b < 8; b++)
             second[b] = (uint8_t)((uint64_t)bad[i] >> 8 * b);

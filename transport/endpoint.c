@@ -5,7 +5,9 @@
 //
 // Sleep: arm sets the doorbell word of every port; then progress once more; what a peer publishes
 // after that it follows by a look at the word and a write to our eventfd, and what it published
-// before, that progress has seen (both sides seq_cst).
+// before, that progress has seen. For that a peer's store and its look at the word are seq_cst, and
+// arm has a fence behind its store: what progress looks at, of ports, links and boards, is loaded
+// with acquire or less, which on Arm may be done before a seq_cst store that stands before it.
 //
 // Dials that arrive before the runtime gave us the table of peers are parked until then.
 #include <errno.h>
@@ -324,6 +326,7 @@ static void set_doorbells(struct kolo_endpoint *endpoint, uint32_t value)
 void kolo_endpoint_arm(struct kolo_endpoint *endpoint)
 {
     set_doorbells(endpoint, 1);
+    atomic_thread_fence(memory_order_seq_cst);
 }
 
 void kolo_endpoint_disarm(struct kolo_endpoint *endpoint)

@@ -73,6 +73,13 @@ void kolo_exact_sum_add(struct kolo_exact_sum *sum, double value)
         kolo_exact_sum_carry(sum);
 }
 
+double kolo_exact_product(double a, double b, double *rest_out)
+{
+    const double product = a * b;
+    *rest_out = fma(a, b, -product);
+    return product;
+}
+
 void kolo_exact_sum_add_float32(struct kolo_exact_sum *sum, const float *values, size_t count)
 {
     for (size_t i = 0; i < count; i++)

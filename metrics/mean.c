@@ -271,7 +271,7 @@ kolo_status kolo_mean_update_batch(struct kolo_metric *metric, double mean, int6
         return status;
     int64_t *words = kolo_metric_count_direct(metric, (size_t)count);
     double value = isfinite(mean) ? mean : own->imputed;
-    double product = value * (double)count, rest = fma(value, (double)count, -product);
+    double rest, product = kolo_exact_product(value, (double)count, &rest);
     if (!isfinite(mean))
         count_nonfinite(words, mean, count);
     if (!isfinite(mean) && own->nonfinite != KOLO_NONFINITE_IMPUTE)

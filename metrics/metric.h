@@ -135,6 +135,11 @@ static inline double kolo_number_at(const void *numbers, size_t bytes, size_t i)
 /** For accepts_words: all are counts of elements, and so is their sum. */
 bool kolo_metric_accepts_counts(const struct kolo_metric *metric, const int64_t *words);
 
+/** @p a * @p b rounded, and in *rest_out what the rounding took: their sum is the product, if none
+ * of the two underflows. The one multiply-add that is fused (exact_sum.c, which is not to call it):
+ * tests/checks/fused.sh finds all others, which would give another processor other bits. */
+double kolo_exact_product(double a, double b, double *rest_out);
+
 /** An exact sum is words of a state: all its fields are int64 and add up once carries are passed
  * on. */
 enum { KOLO_EXACT_WORDS = sizeof(struct kolo_exact_sum) / sizeof(int64_t) };

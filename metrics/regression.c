@@ -35,9 +35,9 @@ static struct kolo_exact_sum *sum_in(int64_t *words, int number)
 /* sum += a * b, exactly. */
 static void add_product(struct kolo_exact_sum *sum, double a, double b)
 {
-    double product = a * b;
+    double rest, product = kolo_exact_product(a, b, &rest);
     kolo_exact_sum_add(sum, product);
-    kolo_exact_sum_add(sum, fma(a, b, -product));
+    kolo_exact_sum_add(sum, rest);
 }
 
 static bool is_good(double number)

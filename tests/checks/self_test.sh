@@ -21,7 +21,7 @@ put() {
     printf '%s\n' "$licence" "$@" >"$path"
 }
 
-compile() { "$compiler" -shared -fPIC -fvisibility=hidden -I"$work/tree/include" -o "$work/lib.so" "$work/tree/base/ring.c"; }
+compile() { "$compiler" "$@" -shared -fPIC -fvisibility=hidden -I"$work/tree/include" -o "$work/lib.so" "$work/tree/base/ring.c"; }
 
 fresh_tree() {
     rm -rf "$work/tree"
@@ -71,13 +71,14 @@ run_check() {
     local more=()
     case $1 in
         exported_symbols) more=("$work/lib.so") ;;
+        fused) more=("${OBJDUMP:-objdump}" "$work/lib.so") ;;
         settings_doc) more=("$work/print") ;;
     esac
     result=0
     output=$(bash "$checks/$1.sh" "$work/tree" "${more[@]}" 2>&1) || result=$?
 }
 
-all=(include_direction clang_format banned_calls exported_symbols settings_doc mirrored_tests function_length spdx line_length conditionals man_pages file_map)
+all=(include_direction clang_format banned_calls exported_symbols fused settings_doc mirrored_tests function_length spdx line_length conditionals man_pages file_map)
 fresh_tree
 for check in "${all[@]}"; do
     run_check "$check"
@@ -128,6 +129,15 @@ put include/kolo/more.h 'KOLO_API int' 'kolo_missing(void);'; expect exported_sy
 put include/kolo/more.h.in 'KOLO_API int kolo_generated(void);'; expect exported_symbols 'kolo_generated is declared'
 echo '__attribute__((visibility("default"))) int kolo_leak;' >>"$work/tree/base/ring.c"; compile
 expect exported_symbols 'kolo_leak is exported'
+
+multiply_adds='double %s(double a, double b, double c);\ndouble %s(double a, double b, double c) { return a * b + c; }\n'
+fuse=(-O2 -ffp-contract=fast) # on 64-bit Arm that is enough
+if "$compiler" -mfma -E -x c /dev/null >/dev/null 2>&1; then fuse+=(-mfma); fi
+printf "$multiply_adds" kolo_fused kolo_fused >>"$work/tree/base/ring.c"; compile "${fuse[@]}"
+expect fused 'kolo_fused has '
+printf "$multiply_adds" kolo_exact_product kolo_exact_product >>"$work/tree/base/ring.c"; compile "${fuse[@]}"; run_check fused
+[[ $result -eq 0 ]] || { echo "fused: kolo_exact_product is refused" >&2; mistakes=$((mistakes + 1)); }
+fresh_tree
 
 echo 'stale' >"$work/tree/docs/SETTINGS.md"; expect settings_doc 'docs/SETTINGS.md:1: stale'
 rm "$work/tree/docs/SETTINGS.md"; expect settings_doc 'docs/SETTINGS.md:1:'

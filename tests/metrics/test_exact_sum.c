@@ -9,6 +9,8 @@
 
 #include <kolo/metrics.h>
 
+#include "metrics/metric.h"
+
 __extension__ typedef __int128 int128; /* no ISO type */
 
 static uint64_t next_random(uint64_t *state)
@@ -54,6 +56,22 @@ Test(exact_sum, equals_128_bit_integers)
         expect_bits(sum_of(values, (size_t)count), ldexp((double)exact, -100) + 0.0,
                     "128-bit oracle");
     }
+}
+
+Test(exact_sum, a_product_and_what_its_rounding_took_are_exact)
+{
+    uint64_t state = 5;
+    int rounded = 0;
+    for (int round = 0; round < 10000; round++) {
+        const int64_t a = (int64_t)next_random(&state) >> 11,
+                      b = (int64_t)next_random(&state) >> 11;
+        double rest, product = kolo_exact_product((double)a, (double)b, &rest);
+        expect_bits(product, (double)a * (double)b, "the product");
+        cr_assert((int128)product + (int128)rest == (int128)a * b, "%a and %a of %lld * %lld",
+                  product, rest, (long long)a, (long long)b);
+        rounded += rest != 0;
+    }
+    cr_assert_gt(rounded, 9000);
 }
 
 Test(exact_sum, equals_python_fsum)

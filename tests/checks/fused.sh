@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: fused.sh SOURCE_TREE OBJDUMP PROGRAM...
+# No multiply-add is fused but the one that says so (kolo_exact_product): a compiler that makes one of a * b + c, as gcc does
+# of itself where the processor has the instruction, as every 64-bit Arm has, gives results other bits than it has elsewhere.
+objdump=${2:?usage: $0 SOURCE_TREE OBJDUMP PROGRAM...}
+programs=()
+for program in "${@:3}"; do programs+=("$(realpath "$program")"); done
+source "$(dirname "$0")/common.sh"
+command -v "$objdump" >/dev/null || skip "$objdump is not installed (binutils)"
+
+for program in "${programs[@]}"; do
+    while read -r function instruction; do
+        violation "$program: $function has $instruction; compile it with -ffp-contract=off (kolo_flags), or call kolo_exact_product"
+    done < <("$objdump" -d --no-show-raw-insn "$program" | awk '
+        /^[0-9a-f]+ <.*>:$/ { function_name = substr($2, 2, length($2) - 3); next }
+        function_name != "kolo_exact_product" &&
+            $2 ~ /^(vfn?m(add|sub)|fn?m(add|sub|l[as])|bfml|bfmm|fcmla|fmmla|fmopa)/ && !seen[function_name]++ {
+            print function_name, $2 }')
+done
+finish "${#programs[@]} programs have no fused multiply-add of a compiler's making"

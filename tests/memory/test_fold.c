@@ -191,6 +191,36 @@ ParameterizedTest(int *dtype, fold, kernels, .timeout = 200)
     check_fold((struct kolo_fold){.dtype = (kolo_dtype)*dtype, .op = KOLO_MAX, .divisor = 7});
 }
 
+/** The naive fold's, which the kernels have everywhere, as an x86-64 got them: ranks of one job may
+ * be on processors of both kinds, and the answer depends on neither. */
+Test(fold, has_the_same_bits_on_every_processor, .timeout = 200)
+{
+    static const uint64_t bits[KOLO_DTYPES] = {
+        [KOLO_INT8] = UINT64_C(0xd43766f044a13a6d),
+        [KOLO_INT16] = UINT64_C(0x76130913be4f17a8),
+        [KOLO_INT32] = UINT64_C(0x47274b82df5bada0),
+        [KOLO_INT64] = UINT64_C(0x2898ff0444480075),
+        [KOLO_UINT8] = UINT64_C(0x8076186f99612e37),
+        [KOLO_FLOAT16] = UINT64_C(0xd8318a7c7c1e582c),
+        [KOLO_BFLOAT16] = UINT64_C(0x3e62d2602aee2fe7),
+        [KOLO_FLOAT32] = UINT64_C(0x5f4a2a8da4465ddc),
+        [KOLO_FLOAT64] = UINT64_C(0xcd5a9138bfbfb66d),
+    };
+    for (int dtype = 0; dtype < KOLO_DTYPES; dtype++) {
+        uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+        for (int op = 0; op < KOLO_REDOPS && oracle_is_defined((kolo_dtype)dtype, (kolo_redop)op);
+             op++) {
+            struct fold_data *data = data_create(
+                (struct kolo_fold){.dtype = (kolo_dtype)dtype, .op = (kolo_redop)op, .divisor = 7});
+            for (size_t i = 0; i < sizeof(data->expected); i++)
+                hash = (hash ^ ((const uint8_t *)data->expected)[i]) * UINT64_C(0x100000001b3);
+            free(data);
+        }
+        cr_expect(hash == bits[dtype], "%s: 0x%016llx", kolo_dtype_text((kolo_dtype)dtype),
+                  (unsigned long long)hash);
+    }
+}
+
 /** Rounded at every step, 1 + 2^-11 n times would stay 1; accumulated in float32 it does not. */
 Test(fold, shorts_are_rounded_once)
 {

@@ -11,6 +11,12 @@
 #include "base/alloc.h"
 #include "tests/memory/heap_stress.h"
 
+/** Of 4 to 64 KiB: spans are cut at pages, wherever kolo runs. */
+static size_t page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
 static struct kolo_heap *heap_new(void)
 {
     struct kolo_heap *heap = NULL;
@@ -38,7 +44,7 @@ static int open_files(void)
 Test(heap, finds_at_the_edges)
 {
     struct kolo_heap *heap = heap_new();
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t page = page_bytes();
     unsigned char *memory = heap_take(heap, page + 1);
     struct kolo_span span = {0}, untouched = {.id = 77};
     cr_assert(kolo_heap_find(heap, memory, page + 1, &span));
@@ -64,7 +70,7 @@ Test(heap, finds_among_many)
     unsigned char *memory[MANY];
     uint64_t ids[MANY];
     for (int i = 0; i < MANY; i++)
-        memory[i] = heap_take(heap, (size_t)(1 + i % 3) * 4096);
+        memory[i] = heap_take(heap, (size_t)(1 + i % 3) * page_bytes());
     struct kolo_span span;
     for (int i = 0; i < MANY; i++) {
         cr_assert(kolo_heap_find(heap, memory[i] + 4095, 1, &span));
@@ -142,31 +148,31 @@ static unsigned char *map_as_neighbour(const struct kolo_span *span)
 
 Test(heap, severs_a_whole_allocation)
 {
-    enum { BYTES = 5 * 4096 };
+    const size_t page = page_bytes(), bytes = 5 * page;
     const int files = open_files();
     struct kolo_heap *heap = heap_new();
-    unsigned char *memory = heap_take(heap, BYTES);
+    unsigned char *memory = heap_take(heap, bytes);
     struct kolo_span before, after;
     struct told told = {.count = 0};
-    memset(memory, 1, BYTES);
-    cr_assert(kolo_heap_find(heap, memory, BYTES, &before));
+    memset(memory, 1, bytes);
+    cr_assert(kolo_heap_find(heap, memory, bytes, &before));
     unsigned char *stale = map_as_neighbour(&before);
     stale[5] = 2;
     cr_assert(memory[5] == 2);
-    cr_assert(kolo_heap_sever(heap, memory, BYTES, note_gone, &told) == KOLO_OK, "%s",
+    cr_assert(kolo_heap_sever(heap, memory, bytes, note_gone, &told) == KOLO_OK, "%s",
               kolo_error_detail());
     cr_assert(told.count == 1 && told.ids[0] == before.id);
     stale[5] = 3;
-    memset(stale + 4096, 3, 4096);
-    cr_assert(memory[5] == 2 && memory[4096] == 1 && memory[BYTES - 1] == 1);
-    cr_assert(kolo_heap_find(heap, memory, BYTES, &after));
-    cr_assert(after.base == memory && after.bytes == BYTES && after.id != before.id);
-    cr_assert(after.file_bytes == BYTES && after.file_offset == 0);
+    memset(stale + page, 3, page);
+    cr_assert(memory[5] == 2 && memory[page] == 1 && memory[bytes - 1] == 1);
+    cr_assert(kolo_heap_find(heap, memory, bytes, &after));
+    cr_assert(after.base == memory && after.bytes == bytes && after.id != before.id);
+    cr_assert(after.file_bytes == bytes && after.file_offset == 0);
     unsigned char *fresh = map_as_neighbour(&after);
     fresh[7] = 9;
     cr_assert(memory[7] == 9);
-    munmap(fresh, BYTES);
-    munmap(stale, BYTES);
+    munmap(fresh, bytes);
+    munmap(stale, bytes);
     cr_assert(kolo_heap_free(heap, memory, note_gone, &told) == KOLO_OK);
     cr_assert(told.count == 2 && told.ids[1] == after.id);
     kolo_heap_destroy(heap);
@@ -177,19 +183,20 @@ Test(heap, severs_a_whole_allocation)
 static void check_pieces(struct kolo_heap *heap, unsigned char *memory, unsigned char *stale,
                          const bool *model, size_t pages)
 {
+    const size_t page = page_bytes();
     uint64_t ids = 0;
     for (size_t i = 0; i < pages; i++) {
-        unsigned char *page = memory + i * 4096;
+        unsigned char *at = memory + i * page;
         struct kolo_span span;
-        cr_assert(page[0] == (unsigned char)i && page[4095] == (unsigned char)i, "page %zu", i);
-        stale[i * 4096 + 1]++;
-        cr_assert((page[1] == stale[i * 4096 + 1]) == model[i], "page %zu", i);
-        stale[i * 4096 + 1]--;
-        cr_assert(kolo_heap_find(heap, page, 4096, &span));
+        cr_assert(at[0] == (unsigned char)i && at[page - 1] == (unsigned char)i, "page %zu", i);
+        stale[i * page + 1]++;
+        cr_assert((at[1] == stale[i * page + 1]) == model[i], "page %zu", i);
+        stale[i * page + 1]--;
+        cr_assert(kolo_heap_find(heap, at, page, &span));
         unsigned char *mapped = map_as_neighbour(&span);
-        size_t offset = span.file_offset + (size_t)(page - (unsigned char *)span.base);
+        size_t offset = span.file_offset + (size_t)(at - (unsigned char *)span.base);
         mapped[offset + 2]++;
-        cr_assert(page[2] == mapped[offset + 2], "page %zu lies elsewhere in its file", i);
+        cr_assert(at[2] == mapped[offset + 2], "page %zu lies elsewhere in its file", i);
         mapped[offset + 2]--;
         munmap(mapped, span.file_bytes);
         cr_assert(span.id >= ids, "%llu", (unsigned long long)span.id);
@@ -198,39 +205,40 @@ static void check_pieces(struct kolo_heap *heap, unsigned char *memory, unsigned
 
 Test(heap, severs_parts)
 {
-    enum { PAGES = 12, BYTES = PAGES * 4096 };
+    enum { PAGES = 12 };
+    const size_t page = page_bytes(), bytes = PAGES * page;
     const struct {
         size_t at, bytes;
-    } parts[] = {{4 * 4096, 4096},         {4 * 4096 + 5, 10}, {0, 1},    {BYTES - 1, 1},
-                 {3 * 4096, 3 * 4096 + 1}, {7 * 4096 - 1, 2},  {0, BYTES}};
+    } parts[] = {{4 * page, page},         {4 * page + 5, 10}, {0, 1},    {bytes - 1, 1},
+                 {3 * page, 3 * page + 1}, {7 * page - 1, 2},  {0, bytes}};
     const int files = open_files();
     struct kolo_heap *heap = heap_new();
-    unsigned char *memory = heap_take(heap, BYTES), *other = heap_take(heap, BYTES);
+    unsigned char *memory = heap_take(heap, bytes), *other = heap_take(heap, bytes);
     struct kolo_span span;
     bool model[PAGES];
     for (size_t i = 0; i < PAGES; i++) {
-        memset(memory + i * 4096, (int)i, 4096);
+        memset(memory + i * page, (int)i, page);
         model[i] = true;
     }
-    cr_assert(kolo_heap_find(heap, memory, BYTES, &span));
+    cr_assert(kolo_heap_find(heap, memory, bytes, &span));
     unsigned char *stale = map_as_neighbour(&span);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         struct told told = {.count = 0};
-        for (size_t page = parts[i].at / 4096; page * 4096 < parts[i].at + parts[i].bytes; page++)
-            model[page] = false;
+        for (size_t n = parts[i].at / page; n * page < parts[i].at + parts[i].bytes; n++)
+            model[n] = false;
         cr_assert(kolo_heap_sever(heap, memory + parts[i].at, parts[i].bytes, note_gone, &told) ==
                       KOLO_OK,
                   "part %zu: %s", i, kolo_error_detail());
         cr_assert(told.count > 0);
         check_pieces(heap, memory, stale, model, PAGES);
     }
-    cr_assert(kolo_heap_find(heap, memory, BYTES, &span)); // one again
-    cr_assert(kolo_heap_sever(heap, memory + 4096, 4096, NULL, NULL) == KOLO_OK);
-    cr_assert(!kolo_heap_find(heap, memory, 4097, &span));
+    cr_assert(kolo_heap_find(heap, memory, bytes, &span)); // one again
+    cr_assert(kolo_heap_sever(heap, memory + page, page, NULL, NULL) == KOLO_OK);
+    cr_assert(!kolo_heap_find(heap, memory, page + 1, &span));
     const struct {
         const unsigned char *memory;
         size_t bytes;
-    } bad[] = {{memory, BYTES + 1}, {memory + BYTES, 1},    {memory - 1, 1},
+    } bad[] = {{memory, bytes + 1}, {memory + bytes, 1},    {memory - 1, 1},
                {memory, 0},         {memory + 1, SIZE_MAX}, {NULL, 1}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (!kolo_heap_find(heap, bad[i].memory, bad[i].bytes, &span) || bad[i].bytes == 0)
@@ -238,36 +246,36 @@ Test(heap, severs_parts)
                           KOLO_ERR_INVALID,
                       "case %zu", i);
     struct told told = {.count = 0};
-    cr_assert(kolo_heap_free(heap, memory + 4096, note_gone, &told) == KOLO_ERR_INVALID);
+    cr_assert(kolo_heap_free(heap, memory + page, note_gone, &told) == KOLO_ERR_INVALID);
     cr_assert(kolo_heap_free(heap, memory, note_gone, &told) == KOLO_OK && told.count == 3);
     cr_assert(kolo_heap_free(heap, memory, note_gone, &told) == KOLO_ERR_INVALID);
-    cr_assert(kolo_heap_find(heap, other, BYTES, &span));
-    munmap(stale, BYTES);
+    cr_assert(kolo_heap_find(heap, other, bytes, &span));
+    munmap(stale, bytes);
     kolo_heap_destroy(heap);
     cr_assert(open_files() == files);
 }
 
 Test(heap, severing_that_fails_changes_nothing)
 {
-    enum { BYTES = 3 * 4096 };
+    const size_t page = page_bytes(), bytes = 3 * page;
     struct kolo_heap *heap = heap_new();
-    unsigned char *memory = heap_take(heap, BYTES);
+    unsigned char *memory = heap_take(heap, bytes);
     const int files = open_files();
     struct kolo_span before, after;
     struct told told = {.count = 0};
     struct rlimit limit, none;
-    memset(memory, 6, BYTES);
-    cr_assert(kolo_heap_find(heap, memory, BYTES, &before));
+    memset(memory, 6, bytes);
+    cr_assert(kolo_heap_find(heap, memory, bytes, &before));
     cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     for (int more = 0; more < 2; more++) { // not even a second descriptor; not a new file
         none =
             (struct rlimit){.rlim_cur = (rlim_t)(before.fd + 1 + more), .rlim_max = limit.rlim_max};
         cr_assert(setrlimit(RLIMIT_NOFILE, &none) == 0);
-        cr_assert(kolo_heap_sever(heap, memory + 4096, 4096, note_gone, &told) == KOLO_ERR_SYSTEM);
+        cr_assert(kolo_heap_sever(heap, memory + page, page, note_gone, &told) == KOLO_ERR_SYSTEM);
         cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
         cr_assert(open_files() == files && told.count == 0);
-        cr_assert(kolo_heap_find(heap, memory, BYTES, &after) && after.id == before.id);
-        cr_assert(memory[4096] == 6);
+        cr_assert(kolo_heap_find(heap, memory, bytes, &after) && after.id == before.id);
+        cr_assert(memory[page] == 6);
     }
     kolo_heap_destroy(heap);
 }

@@ -254,70 +254,75 @@ Test(shm_board, a_span_that_is_freed_too_early_leaves_its_addresses, .timeout = 
 Test(shm_board, severed_memory_is_out_of_reach, .timeout = 60)
 {
     static struct shm_side sides[2];
-    enum { BYTES = 16384 };
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 4 * page;
     struct kolo_board_name name;
     uint8_t *stale, *borrowed, local;
     void *memory;
     shm_pair_up(sides, true);
     struct kolo_board *boards[2] = {begin(&sides[0], BOARD), begin(&sides[1], BOARD)};
     drive_ready(sides, boards);
-    cr_assert(kolo_heap_alloc(sides[0].heap, BYTES, &memory) == KOLO_OK);
+    cr_assert(kolo_heap_alloc(sides[0].heap, bytes, &memory) == KOLO_OK);
     uint8_t *mine = memory;
-    memset(mine, 5, BYTES);
-    kolo_board_lend(boards[0], mine, BYTES, &name);
-    cr_assert(kolo_board_borrow(boards[1], 0, &name, BYTES, &stale) == KOLO_OK);
+    memset(mine, 5, bytes);
+    kolo_board_lend(boards[0], mine, bytes, &name);
+    cr_assert(kolo_board_borrow(boards[1], 0, &name, bytes, &stale) == KOLO_OK);
     // the other side is stopped: it does not look at its socket, and writes
-    cr_assert(kolo_board_sever(boards[0], mine + 4096, 8192) == KOLO_OK, "%s", kolo_error_detail());
-    memset(stale, 7, BYTES);
-    cr_assert(mine[0] == 7 && mine[4096] == 5 && mine[12287] == 5 && mine[12288] == 7);
+    cr_assert(kolo_board_sever(boards[0], mine + page, 2 * page) == KOLO_OK, "%s",
+              kolo_error_detail());
+    memset(stale, 7, bytes);
+    cr_assert(mine[0] == 7 && mine[page] == 5 && mine[3 * page - 1] == 5 && mine[3 * page] == 7);
     cr_assert(kolo_board_sever(boards[0], &local, 1) == KOLO_OK);
     // and is lent again, each part by itself
-    for (int i = 0; i < BYTES; i += 4096) {
-        kolo_board_lend(boards[0], mine + i, 4096, &name);
+    for (size_t i = 0; i < 4; i++) {
+        uint8_t *part = mine + i * page, value = (uint8_t)(20 + i);
+        kolo_board_lend(boards[0], part, page, &name);
         cr_assert(name.span != 0);
-        cr_assert(kolo_board_borrow(boards[1], 0, &name, 4096, &borrowed) == KOLO_OK);
-        memset(borrowed, 20 + i / 4096, 4096);
-        cr_assert(mine[i] == 20 + i / 4096 && mine[i + 4095] == 20 + i / 4096, "at %d", i);
+        cr_assert(kolo_board_borrow(boards[1], 0, &name, page, &borrowed) == KOLO_OK);
+        memset(borrowed, value, page);
+        cr_assert(part[0] == value && part[page - 1] == value, "part %zu", i);
     }
-    kolo_board_lend(boards[0], mine, BYTES, &name);
+    kolo_board_lend(boards[0], mine, bytes, &name);
     cr_assert(name.span == 0, "it lies in three files");
-    shm_transfer(sides, 0, mine + 4096, (uint8_t[8192]){0}, 8192); // the link lends it, too
+    uint8_t *copy = calloc(2, page);
+    shm_transfer(sides, 0, mine + page, copy, 2 * page); // the link lends it, too
     kolo_board_settle(boards[1]);
     shm_pair_close(sides);
+    free(copy);
 }
 
 Test(shm_board, impossible_names_are_refused, .timeout = 60)
 {
     static struct shm_side sides[2];
+    const size_t bytes = 2 * (size_t)sysconf(_SC_PAGESIZE);
     struct kolo_board_name name;
     uint8_t *borrowed;
     void *memory;
     shm_pair_up(sides, true);
     struct kolo_board *boards[2] = {begin(&sides[0], BOARD), begin(&sides[1], BOARD)};
     drive_ready(sides, boards);
-    cr_assert(kolo_heap_alloc(sides[0].heap, 8192, &memory) == KOLO_OK);
-    kolo_board_lend(boards[0], memory, 8192, &name);
+    cr_assert(kolo_heap_alloc(sides[0].heap, bytes, &memory) == KOLO_OK);
+    kolo_board_lend(boards[0], memory, bytes, &name);
     const struct {
         struct kolo_board_name name;
         size_t bytes;
         kolo_status status;
     } cases[] = {
-        {{name.span, 0}, 8193, KOLO_ERR_PROTOCOL},
-        {{name.span, 8193}, 0, KOLO_ERR_PROTOCOL},
+        {{name.span, 0}, bytes + 1, KOLO_ERR_PROTOCOL},
+        {{name.span, bytes + 1}, 0, KOLO_ERR_PROTOCOL},
         {{name.span, UINT64_MAX}, 2, KOLO_ERR_PROTOCOL},
         {{name.span, 2}, SIZE_MAX, KOLO_ERR_PROTOCOL},
-        {{name.span, 8192}, 0, KOLO_OK},
+        {{name.span, bytes}, 0, KOLO_OK},
         {{name.span + 1, 0}, 1, KOLO_AGAIN},
         {{0, 0}, 1, KOLO_AGAIN},
         {{UINT64_MAX, 0}, 1, KOLO_AGAIN},
-        {{name.span, 0}, 8192, KOLO_OK},
+        {{name.span, 0}, bytes, KOLO_OK},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         kolo_status status =
             kolo_board_borrow(boards[1], 0, &cases[i].name, cases[i].bytes, &borrowed);
         cr_assert(status == cases[i].status, "case %zu: %d", i, (int)status);
     }
-    cr_assert(kolo_board_borrow(boards[0], 0, &name, 8193, &borrowed) == KOLO_ERR_PROTOCOL);
+    cr_assert(kolo_board_borrow(boards[0], 0, &name, bytes + 1, &borrowed) == KOLO_ERR_PROTOCOL);
     shm_pair_close(sides);
 }
 

@@ -157,6 +157,12 @@ const struct kolo_plan kolo_plans[] = {
     {"leaders", KOLO_COLLECTIVE_REDUCE_SCATTER, "whole vectors to one rank of each host, which sums up its host's blocks and hands them out",
      .is_by_hosts = true, .closes = true, .fits = kolo_leaders_blocks_fits, SCRATCH(leaders_reduce_scatter), .held = kolo_leaders_reduce_scatter_held,
      RUNS(leaders_reduce_scatter), WINDOW(leaders_reduce_scatter)},
+    {"leaders", KOLO_COLLECTIVE_GATHER, "all blocks of a host to one rank of it, then to the root",
+     .is_by_hosts = true, .depth = KOLO_DEPTH_TREE, .fits = kolo_leaders_blocks_fits, SCRATCH(leaders_rooted), .held = kolo_leaders_rooted_held,
+     .nsteps = kolo_leaders_rooted_nsteps, .step = kolo_leaders_gather_step, WINDOW(leaders_rooted)},
+    {"leaders", KOLO_COLLECTIVE_SCATTER, "all blocks of a host to one rank of it, which hands them out",
+     .is_by_hosts = true, .depth = KOLO_DEPTH_TREE, .fits = kolo_leaders_blocks_fits, SCRATCH(leaders_rooted), .held = kolo_leaders_rooted_held,
+     .nsteps = kolo_leaders_rooted_nsteps, .step = kolo_leaders_scatter_step, WINDOW(leaders_rooted)},
     {.name = NULL},
 };
 // clang-format on

@@ -44,9 +44,9 @@ for hosts in host1:2,host2:2 host1:3,host2:1 host1:2,host2:3 host1:1,host2:2,hos
     check leaders "$hosts" allreduce --plan leaders -b 4 -e 1M -f 64
 done
 for hosts in host1:2,host2:2 host1:3,host2:1 host1:2,host2:3 host1:1,host2:2,host3:3; do
-    check leaders "$hosts" allreduce allgather reduce_scatter --plan leaders -b 4 -e 256K -f 64
+    check leaders "$hosts" allreduce allgather reduce_scatter gather scatter --plan leaders --root rotate -b 4 -e 256K -f 64
     rows=$(grep -cE ' float32 .*/leaders$' "$work/out")
-    [[ $rows -ge 7 ]] || { fail "$hosts: $rows rows by plan leaders"; cat "$work/out"; }
+    [[ $rows -ge 11 ]] || { fail "$hosts: $rows rows by plan leaders"; cat "$work/out"; }
 done
 # Many pieces, and blocks that no piece fits into.
 KOLO_SEGMENT_BYTES=4K check pieces host1:3,host2:2,host3:1 "${forced[@]}" -s 100K,1M

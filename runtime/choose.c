@@ -37,12 +37,12 @@ static const char *bars_board(const struct kolo_plan *plan, const struct kolo_qu
 {
     const struct kolo_plan_args *args = &question->args, fitted = to_fit(question);
     if (!question->layout.has_board)
-        return "these ranks have no memory in common";
+        return "these ranks do not share memory";
     const char *why = kolo_moves_fit(plan->collective, &fitted);
     if (why == NULL && plan->is_oneshot &&
         kolo_oneshot_bytes(plan->collective, args, question->element_bytes) >
             KOLO_BOARD_ONESHOT_BYTES)
-        return "a rank's part is longer than its place on the board";
+        return "a rank's contribution does not fit its part of the board";
     return why;
 }
 
@@ -52,8 +52,8 @@ const char *kolo_plan_bars(const struct kolo_plan *plan, const struct kolo_quest
         return bars_board(plan, question);
     if (question->order != KOLO_ORDER_FREE && combines(question->collective) && !plan->is_ordered)
         return question->order == KOLO_ORDER_STRICT
-                   ? "combines in an order of its own, and the call needs that of the ranks"
-                   : "rounds to 16 bits at every step";
+                   ? "the plan does not combine in the order of ranks, which this call needs"
+                   : "the plan rounds to 16 bits at every step";
     const struct kolo_plan_args fitted = to_fit(question);
     return kolo_plan_fits(plan, &fitted, question->element_bytes);
 }

@@ -45,7 +45,7 @@ static size_t no_scratch(const struct kolo_plan_args *args)
 #define ON_BOARD .closes = true, .on_board = true, .is_ordered = true, .fits = always, \
                  .scratch = no_scratch, .nsteps = no_steps
 #define ONESHOT(name) \
-    {"oneshot", KOLO_COLLECTIVE_##name, "all that a rank gives in memory of the host; each takes what it needs", \
+    {"oneshot", KOLO_COLLECTIVE_##name, "each rank publishes its whole contribution in shared memory, and takes what it needs", \
      .is_oneshot = true, ON_BOARD}
 #define TWOSHOT(name) \
     {"twoshot", KOLO_COLLECTIVE_##name, "each rank moves its share from all ranks' memory into all ranks' memory", \
@@ -77,23 +77,23 @@ const struct kolo_plan kolo_plans[] = {
      ALWAYS, NO_SCRATCH, .nsteps = kolo_direct_rooted_nsteps, .step = kolo_direct_scatter_step, WINDOW(direct_rooted)},
     {"dissemination", KOLO_COLLECTIVE_BARRIER, "distances 1, 2, 4, ... round the ring",
      .closes = true, ALWAYS, NO_SCRATCH, RUNS(dissemination_barrier)},
-    {"direct", KOLO_COLLECTIVE_ALLREDUCE, "each rank folds a chunk in the order of ranks and sends it to all",
+    {"direct", KOLO_COLLECTIVE_ALLREDUCE, "each rank reduces a chunk in the order of ranks and sends it to all",
      .closes = true, .is_segmented = true, .is_ordered = true,
      .fits = kolo_fold_fits, SCRATCH(direct_allreduce), RUNS(direct_allreduce), WINDOW(direct_allreduce)},
-    {"flat", KOLO_COLLECTIVE_ALLREDUCE, "whole vectors from everybody to everybody, folded in the order of ranks",
+    {"flat", KOLO_COLLECTIVE_ALLREDUCE, "whole vectors from each rank to each other, reduced in the order of ranks",
      .closes = true, .is_ordered = true,
      .fits = kolo_flat_fits, SCRATCH(flat_allreduce), .held = kolo_flat_held, RUNS(flat_allreduce), WINDOW(flat_allreduce)},
-    {"direct", KOLO_COLLECTIVE_REDUCE, "each rank folds a chunk in the order of ranks and sends it to the root",
+    {"direct", KOLO_COLLECTIVE_REDUCE, "each rank reduces a chunk in the order of ranks and sends it to the root",
      .closes = true, .is_segmented = true, .is_ordered = true,
      .fits = kolo_fold_fits, SCRATCH(direct_reduce), RUNS(direct_reduce), WINDOW(direct_reduce)},
-    {"flat", KOLO_COLLECTIVE_REDUCE, "whole vectors to the root, folded in the order of ranks",
+    {"flat", KOLO_COLLECTIVE_REDUCE, "whole vectors to the root, reduced in the order of ranks",
      .is_ordered = true, .fits = kolo_flat_fits, SCRATCH(flat_reduce), .held = kolo_flat_held, RUNS(flat_reduce), WINDOW(flat_reduce)},
-    {"direct", KOLO_COLLECTIVE_REDUCE_SCATTER, "each rank receives its block from all and folds it in the order of ranks",
+    {"direct", KOLO_COLLECTIVE_REDUCE_SCATTER, "each rank receives its block from all and reduces it in the order of ranks",
      .closes = true, .is_segmented = true, .is_ordered = true,
      .fits = kolo_fold_fits, SCRATCH(direct_reduce_scatter), RUNS(direct_reduce_scatter), WINDOW(direct_reduce_scatter)},
     {"direct", KOLO_COLLECTIVE_ALLGATHER, "every rank sends its block to every other",
      .closes = true, ALWAYS, NO_SCRATCH, .nsteps = kolo_direct_nsteps, .step = kolo_direct_allgather_step, WINDOW(direct)},
-    {"direct", KOLO_COLLECTIVE_ALLTOALL, "every block straight to where it goes",
+    {"direct", KOLO_COLLECTIVE_ALLTOALL, "every block directly to its destination",
      .closes = true, ALWAYS, NO_SCRATCH, .nsteps = kolo_direct_nsteps, .step = kolo_direct_alltoall_step, WINDOW(direct)},
     ONESHOT(ALLREDUCE), TWOSHOT(ALLREDUCE), ONESHOT(REDUCE), TWOSHOT(REDUCE),
     ONESHOT(BROADCAST), TWOSHOT(BROADCAST), ONESHOT(ALLGATHER), TWOSHOT(ALLGATHER),
@@ -117,13 +117,13 @@ const struct kolo_plan kolo_plans[] = {
     {"tree", KOLO_COLLECTIVE_SCATTER, "binomial tree, the blocks of a subtree together",
      .depth = KOLO_DEPTH_TREE, .fits = kolo_bruck_fits, SCRATCH(tree_rooted),
      .nsteps = kolo_tree_rooted_nsteps, .step = kolo_tree_scatter_step, WINDOW(tree_rooted)},
-    {"twolevel", KOLO_COLLECTIVE_ALLREDUCE, "in pieces: halving inside hosts, halving and doubling across them, a share for each local rank, doubling inside",
+    {"twolevel", KOLO_COLLECTIVE_ALLREDUCE, "in pieces: halving inside hosts, halving and doubling across them with one share per local rank, doubling inside",
      .is_by_hosts = true, .closes = true, .is_segmented = true, .fits = kolo_twolevel_fits, NO_SCRATCH, RUNS(twolevel_allreduce), WINDOW(twolevel_allreduce)},
     {"twolevel", KOLO_COLLECTIVE_BROADCAST, "binomial tree over hosts, then inside each",
      .is_by_hosts = true, .depth = KOLO_DEPTH_TREE, .fits = kolo_twolevel_fits, NO_SCRATCH, RUNS(twolevel_broadcast)},
     {"twolevel", KOLO_COLLECTIVE_REDUCE, "binomial tree inside each host, then over hosts",
      .is_by_hosts = true, .depth = KOLO_DEPTH_TREE, .fits = kolo_twolevel_fits, SCRATCH(twolevel_reduce), RUNS(twolevel_reduce)},
-    {"twolevel", KOLO_COLLECTIVE_BARRIER, "to one rank of each host, among those, and back",
+    {"twolevel", KOLO_COLLECTIVE_BARRIER, "to one rank of each host, between those, and back",
      .is_by_hosts = true, .closes = true, .fits = kolo_twolevel_fits, NO_SCRATCH, RUNS(twolevel_barrier)},
     {"scattered", KOLO_COLLECTIVE_BROADCAST, "chunks along a binomial tree, then recursive doubling of chunks",
      .closes = true, .depth = KOLO_DEPTH_TREE,
@@ -137,9 +137,9 @@ const struct kolo_plan kolo_plans[] = {
     {"twolevel", KOLO_COLLECTIVE_REDUCE_SCATTER, "each block summed by one rank of each other host, which sends it to its owner",
      .is_by_hosts = true, .closes = true, .is_segmented = true, .fits = kolo_twolevel_fits, SCRATCH(twolevel_reduce_scatter),
      RUNS(twolevel_reduce_scatter), WINDOW(twolevel_blocks)},
-    {"twolevel", KOLO_COLLECTIVE_ALLTOALL, "what a rank has for all of another host in one message, handed out there",
+    {"twolevel", KOLO_COLLECTIVE_ALLTOALL, "all blocks of a rank for another host in one message, distributed there",
      .is_by_hosts = true, .closes = true, .fits = kolo_twolevel_alltoall_fits, SCRATCH(twolevel_alltoall), .held = kolo_twolevel_alltoall_held, RUNS(twolevel_alltoall), WINDOW(twolevel_alltoall)},
-    {"numa", KOLO_COLLECTIVE_ALLREDUCE, "as twolevel, and inside hosts halving and doubling in NUMA nodes, then between them",
+    {"numa", KOLO_COLLECTIVE_ALLREDUCE, "as twolevel; inside hosts, halving and doubling in NUMA nodes, then between them",
      .is_by_hosts = true, .closes = true, .is_segmented = true, .fits = kolo_numa_allreduce_fits, NO_SCRATCH, RUNS(numa_allreduce), WINDOW(numa_allreduce)},
     {"numa", KOLO_COLLECTIVE_BROADCAST, "binomial tree over NUMA nodes, then inside each",
      .is_by_hosts = true, .depth = KOLO_DEPTH_TREE, .fits = kolo_numa_fits, NO_SCRATCH, RUNS(numa_broadcast)},
@@ -150,11 +150,11 @@ const struct kolo_plan kolo_plans[] = {
     {"numa", KOLO_COLLECTIVE_REDUCE_SCATTER, "each block summed by one rank of each other NUMA node, which sends it to its owner",
      .is_by_hosts = true, .closes = true, .is_segmented = true, .fits = kolo_numa_fits, SCRATCH(numa_reduce_scatter),
      RUNS(numa_reduce_scatter), WINDOW(twolevel_blocks)},
-    {"leaders", KOLO_COLLECTIVE_ALLREDUCE, "whole vectors to one rank of each host, recursive doubling among those, and back",
+    {"leaders", KOLO_COLLECTIVE_ALLREDUCE, "whole vectors to one rank of each host, recursive doubling between those, and back",
      .is_by_hosts = true, .closes = true, .fits = kolo_twolevel_fits, SCRATCH(leaders_allreduce), RUNS(leaders_allreduce), WINDOW(leaders_allreduce)},
-    {"leaders", KOLO_COLLECTIVE_ALLGATHER, "all blocks of a host to one rank of it, among those, and all to all inside",
+    {"leaders", KOLO_COLLECTIVE_ALLGATHER, "all blocks of a host to one of its ranks, between those, and all blocks to all ranks inside",
      .is_by_hosts = true, .closes = true, .fits = kolo_leaders_blocks_fits, NO_SCRATCH, RUNS(leaders_allgather), WINDOW(leaders_allgather)},
-    {"leaders", KOLO_COLLECTIVE_REDUCE_SCATTER, "whole vectors to one rank of each host, which sums up its host's blocks and hands them out",
+    {"leaders", KOLO_COLLECTIVE_REDUCE_SCATTER, "whole vectors to one rank of each host, which reduces its host's blocks and distributes them",
      .is_by_hosts = true, .closes = true, .fits = kolo_leaders_blocks_fits, SCRATCH(leaders_reduce_scatter), .held = kolo_leaders_reduce_scatter_held,
      RUNS(leaders_reduce_scatter), WINDOW(leaders_reduce_scatter)},
     {"leaders", KOLO_COLLECTIVE_GATHER, "all blocks of a host to one rank of it, then to the root",
@@ -276,7 +276,7 @@ const char *kolo_plan_fits(const struct kolo_plan *plan, const struct kolo_plan_
         return why;
     size_t held = plan->held(args);
     return held > 0 && args->count > KOLO_SCRATCH_BYTES / element_bytes / held
-               ? "what others sent would take more than 16 MiB of scratch on a rank"
+               ? "received data would need more than 16 MiB of scratch on a rank"
                : NULL;
 }
 

@@ -473,7 +473,7 @@ Test(choose, a_forced_plan_that_cannot_is_refused, .timeout = 60)
 {
     struct world world = {
         .size = 3, .transport = "tcp", .settings = {"KOLO_PLAN=ring", "KOLO_DETERMINISTIC=1"}};
-    WORLD_MUST_RUN(&world, expect_refusal, (void *)(uintptr_t) "order of its own");
+    WORLD_MUST_RUN(&world, expect_refusal, (void *)(uintptr_t) "not combine in the order of ranks");
 }
 
 /** Few elements, but long ones, and two whole vectors of 18 MB: a bound on the number of elements
@@ -525,7 +525,7 @@ static kolo_status split_by_another_plan(struct kolo_comm *comm, void *argument)
     WORLD_EXPECT(kolo_rank(comm) != 1 || other == 0, "%d came", (int)other);
     status = kolo_allreduce(copy, &value, &other, 1, KOLO_INT32, KOLO_SUM, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_UNSUPPORTED &&
-                     strstr(kolo_error_detail(), "no memory in common") != NULL,
+                     strstr(kolo_error_detail(), "do not share memory") != NULL,
                  "%s: %s", kolo_status_name(status), kolo_error_detail());
     KOLO_TRY(kolo_finalize(copy));
     if (part != NULL)

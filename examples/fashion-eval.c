@@ -43,10 +43,10 @@ static int usage(void)
     fprintf(fashion_speaker(stdout),
             "usage: fashion-eval [--data DIR] [--pad|--no-pad] [--device D] --checkpoint "
             "FILE\n"
-            "  --data DIR         the gz files of Fashion-MNIST [" FASHION_DATA_DIR "]\n"
+            "  --data DIR         folder of Fashion-MNIST's gz files [" FASHION_DATA_DIR "]\n"
             "  --pad, --no-pad    give all ranks equally many samples by repeating some, or "
             "not [--no-pad]\n"
-            "  --device D         gpu, cpu, or auto: the GPU where there is one [auto]\n"
+            "  --device D         gpu, cpu, or auto: a GPU if there is one [auto]\n"
             "  --checkpoint FILE  written by fashion-train\n");
     return 0;
 }

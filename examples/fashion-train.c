@@ -51,17 +51,17 @@ struct training {
 
 static int usage(void)
 {
-    fprintf(
-        fashion_speaker(stdout),
-        "usage: fashion-train [--data DIR] [--epochs E] [--batch B] [--lr R] [--seed S] "
-        "[--device D] --checkpoint FILE\n"
-        "  --data DIR         the gz files of Fashion-MNIST [" FASHION_DATA_DIR "]\n"
-        "  --epochs E         passes over the training set, 1 to 10000 [5]\n"
-        "  --batch B          images per rank and step, 1 to 60000 [64]\n"
-        "  --lr R             learning rate, above 0 up to 10 [0.1]\n"
-        "  --seed S           of the first parameters and the shuffling [1]\n"
-        "  --device D         gpu, cpu, or auto: the GPU where there is one [auto]\n"
-        "  --checkpoint FILE  written after each epoch; if it exists, training goes on from it\n");
+    fprintf(fashion_speaker(stdout),
+            "usage: fashion-train [--data DIR] [--epochs E] [--batch B] [--lr R] [--seed S] "
+            "[--device D] --checkpoint FILE\n"
+            "  --data DIR         folder of Fashion-MNIST's gz files [" FASHION_DATA_DIR "]\n"
+            "  --epochs E         passes over the training set, 1 to 10000 [5]\n"
+            "  --batch B          images per rank and step, 1 to 60000 [64]\n"
+            "  --lr R             learning rate, above 0 up to 10 [0.1]\n"
+            "  --seed S           seed of the initial parameters and of the shuffling [1]\n"
+            "  --device D         gpu, cpu, or auto: a GPU if there is one [auto]\n"
+            "  --checkpoint FILE  written after each epoch; if it exists, training continues from "
+            "it\n");
     return 0;
 }
 

@@ -256,8 +256,8 @@ static kolo_status compare(struct run *run)
 static int usage(FILE *stream, int status)
 {
     fprintf(stream, "usage: hosts-allreduce [--mib N] [--piece-mib N]\n"
-                    "  --mib N        length of the vector [64]\n"
-                    "  --piece-mib N  and of what is summed up at a time [8]\n");
+                    "  --mib N        length of the vector in MiB [64]\n"
+                    "  --piece-mib N  length of a piece of it in MiB [8]\n");
     return status;
 }
 

@@ -328,8 +328,8 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     WORLD_INVALID(kolo_op_free(comm, made), "in use");
     WORLD_TRY(kolo_wait(&request, -1));
     WORLD_TRY(kolo_op_free(comm, made));
-    WORLD_INVALID(kolo_op_free(comm, made), "none of");
-    WORLD_INVALID(kolo_op_free(comm, KOLO_SUM), "none of");
+    WORLD_INVALID(kolo_op_free(comm, made), "was not made");
+    WORLD_INVALID(kolo_op_free(comm, KOLO_SUM), "was not made");
     WORLD_INVALID(kolo_allreduce(comm, a, a + 1, 1, type, made, NULL, NULL), "kolo_op_create");
     WORLD_EXPECT(a[0].a == 0 && a[1].a == 1, "written");
     for (int i = 0; i < 40; i++) /* more than the table has at first; what is left, the end frees */

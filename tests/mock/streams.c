@@ -445,11 +445,17 @@ bool mock_streams_use(const struct allocation *a)
 
 /* ---- the driver ---- */
 
+/** Puts it first: destroyed ones are kept for ever, those in use are asked for again and again. */
 static bool is_event(const void *event)
 {
-    for (const struct event *at = events; at; at = at->next)
-        if (at == event)
-            return !at->is_destroyed;
+    for (struct event **at = &events; *at; at = &(*at)->next)
+        if (*at == event) {
+            struct event *found = *at;
+            *at = found->next;
+            found->next = events;
+            events = found;
+            return !found->is_destroyed;
+        }
     return false;
 }
 

@@ -112,7 +112,8 @@ bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args
                     size_t element_bytes, double buffer_bytes, size_t from)
 {
     const bool is_pair = collective == KOLO_COLLECTIVE_SCATTER && args->size == 2;
-    return kolo_pull_can(collective, args, element_bytes, from) && buffer_bytes < CACHE_BYTES &&
+    return kolo_pull_can(collective, args, element_bytes, from) &&
+           buffer_bytes < (double)CACHE_BYTES &&
            !(is_pair && block_bytes(args, element_bytes) >= PAIR_BYTES);
 }
 

@@ -105,8 +105,10 @@ static void settle(struct kolo_hub *hub)
 /** The same on all members, as all that it goes by. */
 static unsigned open_ways(struct kolo_hub *hub, bool all_see, struct lengths bytes)
 {
-    const bool streams_out = all_see ? bytes.all >= ALL_SEE_BYTES : bytes.most >= OWN_BYTES;
-    const bool surely_out = all_see ? bytes.all >= ALL_SEE_SURELY : bytes.most >= OWN_SURELY;
+    const bool streams_out =
+        all_see ? bytes.all >= (double)ALL_SEE_BYTES : bytes.most >= (double)OWN_BYTES;
+    const bool surely_out =
+        all_see ? bytes.all >= (double)ALL_SEE_SURELY : bytes.most >= (double)OWN_SURELY;
     unsigned open = 1;
     if (!all_see && kolo_staged_may_stream(hub))
         open |= open << STREAMS_IN;

@@ -156,7 +156,7 @@ static double oneshot(const struct kolo_plan *plan, const struct kolo_plan_args 
 static bool is_cached(enum kolo_collective collective, const struct kolo_plan_args *args,
                       double element_bytes)
 {
-    return buffers(collective, args, element_bytes) < CACHE_BYTES;
+    return buffers(collective, args, element_bytes) < (double)CACHE_BYTES;
 }
 
 /** Nanoseconds to read or write a byte of the ranks' own memory. */
@@ -176,7 +176,7 @@ static double direct(const struct kolo_plan *plan, const struct kolo_plan_args *
     double byte = touched_byte(plan->collective, args, element_bytes, figures);
     double bytes = moved(plan->collective, args, element_bytes);
     double far = apart(layout) / fmax(1, layout->domains) * figures->far_byte;
-    return ENTERS_DIRECT * crowd * figures->enter + flags(FLAGS_DIRECT, layout, figures) +
+    return (double)ENTERS_DIRECT * crowd * figures->enter + flags(FLAGS_DIRECT, layout, figures) +
            bytes * fmax(byte / cores, far);
 }
 
@@ -220,7 +220,7 @@ static double pulled(const struct kolo_plan *plan, const struct kolo_plan_args *
     int next = (args->root + 1) % args->size; /* like all but the root */
     double root = taken(plan->collective, args, args->root, element_bytes, figures);
     double other = taken(plan->collective, args, next, element_bytes, figures);
-    return ENTERS_DIRECT * crowd * figures->enter + flags(FLAGS_DIRECT, layout, figures) +
+    return (double)ENTERS_DIRECT * crowd * figures->enter + flags(FLAGS_DIRECT, layout, figures) +
            fmax(fmax(root, other), (root + (args->size - 1) * other) / cores);
 }
 

@@ -102,7 +102,7 @@ static double message(struct walker *walker, int peer, size_t elements, size_t m
     double work = figures->message + (double)moved * walker->element_bytes * figures->byte +
                   cold(walker, path, bytes, goes_out);
     /* long pieces of one stream come while the one before is worked on: few of them wake anybody */
-    double wakes = walker->is_streamed && bytes >= STREAMED_BYTES ? 0.25 : 1;
+    double wakes = walker->is_streamed && bytes >= (double)STREAMED_BYTES ? 0.25 : 1;
     double crowded = wakes * figures->crowded_message + bytes * figures->crowded_byte;
     double wire = crosses(walker, peer) ? bytes * wire_byte(walker) : 0;
     double far = is_far(walker, peer) ? bytes * walker->figures->far_byte : 0;
@@ -211,7 +211,7 @@ static bool is_vast(const struct kolo_cost_query *query)
     if (args->size > 1)
         elements +=
             (args->size - 1) * longer_buffer(collective, args, (args->root + 1) % args->size);
-    return elements * (double)query->element_bytes >= CACHES_BYTES;
+    return elements * (double)query->element_bytes >= (double)CACHES_BYTES;
 }
 
 struct kolo_walk kolo_walk_rank(const struct kolo_cost_query *query, int rank)

@@ -90,7 +90,7 @@ static kolo_status parse_line(struct kolo_figures *figures, char *line, const ch
         return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: '%s' is no number of nanoseconds", path, number,
                          text);
     if (strcmp(name, version_name) == 0)
-        return !(value < KOLO_PROFILE_VERSION || value > KOLO_PROFILE_VERSION)
+        return !(value < (double)KOLO_PROFILE_VERSION || value > (double)KOLO_PROFILE_VERSION)
                    ? KOLO_OK
                    : kolo_fail(KOLO_ERR_CONFIG,
                                "%s:%zu: of version %s, and %d is understood; write it anew by "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a processor does between two looks at a word that another one writes.
+// The processor's pause instruction, for between two reads of a word that another processor writes.
 #ifndef KOLO_RUNTIME_RELAX_H
 #define KOLO_RUNTIME_RELAX_H
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the rendezvous: its text, what rank 0 listens at and publishes, and how the others find it.
-// Must never take a file's presence for a job's: only a greeting with the file's job id is one.
+// Owns the rendezvous: parsing its setting, where rank 0 listens and what it publishes, and how the
+// other ranks find it. Must never take the presence of a file as proof of a job: only a greeting
+// with the job id of that file is proof.
 //
-// Shared file systems do not tell of changes, so a rank that has no file, or one whose store does
-// not answer, looks again every LOOK_EVERY_MS, under its deadline.
+// Shared file systems do not report changes. So a rank that finds no file, or whose store does not
+// answer, looks again every LOOK_EVERY_MS until its deadline.
 #include "runtime/rendezvous.h"
 
 #include <stdio.h>
@@ -61,11 +62,11 @@ static kolo_status make_job_id(uint64_t *job_id_out)
     if (status != KOLO_OK)
         return status;
     struct kolo_reader reader = kolo_reader_over(random.bytes, sizeof random.bytes);
-    *job_id_out = kolo_read_u64(&reader) | 1; /* 0 means none */
+    *job_id_out = kolo_read_u64(&reader) | 1; /* 0 would mean none */
     return KOLO_OK;
 }
 
-/** Writes the file: this machine's addresses at @p port. */
+/** Writes the file with this machine's addresses at @p port. */
 static kolo_status publish(struct kolo_rendezvous_host *host, const char *net, uint16_t port)
 {
     struct kolo_place places[KOLO_RENDEZVOUS_PLACES_MAX];
@@ -77,8 +78,9 @@ static kolo_status publish(struct kolo_rendezvous_host *host, const char *net, u
     return status;
 }
 
-/** A host's own name often means 127.0.1.1 in its /etc/hosts, and its true address elsewhere: where
- * a name other than localhost led to loopback, all addresses are listened at. */
+/** In its own /etc/hosts a host's name often means 127.0.1.1, while other hosts know its real
+ * address. So if a name other than localhost resolved to a loopback address, listen at all
+ * addresses instead. */
 static void open_up(const char *where, struct kolo_place *places, size_t count)
 {
     bool is_literal = where[0] == '[' || (where[0] >= '0' && where[0] <= '9');
@@ -90,7 +92,7 @@ static void open_up(const char *where, struct kolo_place *places, size_t count)
                 kolo_place_make(places[i].addr.ss_family, NULL, kolo_place_port(&places[i]));
 }
 
-/** Where to listen: the text's own places, or any. */
+/** Where to listen: at the places of a tcp:// setting, else at any address. */
 static kolo_status find_places(const struct kolo_rendezvous *rendezvous, struct kolo_place *places,
                                size_t *count_out)
 {
@@ -107,8 +109,8 @@ static kolo_status find_places(const struct kolo_rendezvous *rendezvous, struct 
     return KOLO_OK;
 }
 
-/** Listens at every place that this machine has; one is enough (a machine without IPv6, a name
- * with an address of another interface). */
+/** Listens at every place that this machine has. One is enough (there may be no IPv6, or the name
+ * may also have an address of another interface). */
 static kolo_status start_store(struct kolo_rendezvous_host *host,
                                const struct kolo_store_server_config *config, uint16_t *port_out)
 {
@@ -185,13 +187,14 @@ static bool has_changed(void *context)
     return kolo_rendezvous_file_has_changed(looking->path, looking->seen);
 }
 
-/** Waits for @p path to be another version than @p seen, or to be looked at again. */
+/** Waits until it is time to look at the file again. */
 static void pause_look(struct kolo_poller *poller, kolo_deadline deadline)
 {
     kolo_poller_sleep(poller, kolo_deadline_min(deadline, kolo_deadline_in_ms(LOOK_EVERY_MS)));
 }
 
-/** Says in the end why nothing came of it; @p why is what the last attempt met. */
+/** The final error of a rank that did not reach the store. @p why: the failure of the last
+ * attempt. */
 static kolo_status give_up(const char *path, kolo_status status, const char *why)
 {
     if (status == KOLO_ERR_NOT_FOUND && !why[0])
@@ -267,8 +270,8 @@ static kolo_status dial_by_tcp(const struct kolo_rendezvous *rendezvous,
                      kolo_error_detail(), rendezvous->where);
 }
 
-/** What the store's host offers is of the networks that KOLO_NET names: where this machine has none
- * of them, that is why it was not reached. */
+/** The store's host offers only addresses of the networks that KOLO_NET names. If this machine has
+ * none of these networks, the error says that this is the reason. */
 static kolo_status blame_net(const char *net, kolo_status status)
 {
     struct kolo_place place;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a job find their store. tcp://HOST:PORT[,HOST:PORT...]: rank 0 (or kolorun)
-// listens there. file:///SHARED/PATH: rank 0 listens at a free port and writes its addresses and a
-// random job id into the file; the others wait for it. The job id is proved in the greeting, so
-// that the file of an older run, or an older run that still listens, is never an error: it is
-// dialled again until the file changes.
+// How the ranks of a job find the job's store. There are two kinds of rendezvous:
+//
+//   - tcp://HOST:PORT[,HOST:PORT...]: rank 0 (or kolorun) listens there.
+//   - file:///SHARED/PATH: rank 0 listens at a free port and writes its addresses and a random job
+//     id into the file; the other ranks wait for the file. The job id is proved in the greeting, so
+//     a file that an earlier run left, or an earlier run that still listens, is never an error: a
+//     rank dials again until the file changes.
 #ifndef KOLO_RUNTIME_RENDEZVOUS_H
 #define KOLO_RUNTIME_RENDEZVOUS_H
 
@@ -18,28 +20,31 @@ struct kolo_rendezvous {
     char where[KOLO_TEXT_MAX]; /* "HOST:PORT[,HOST:PORT...]" or the absolute path */
 };
 
-/** ERR_CONFIG names the text and what it should be. */
+/** Parses the setting. The detail of ERR_CONFIG names the text and the forms that are allowed. */
 kolo_status kolo_rendezvous_parse(const char *text,
                                   struct kolo_rendezvous *rendezvous_out) KOLO_NODISCARD;
 
-/** Rank 0 of a job without a launcher: the store on a thread of its own, listening where
- * @p rendezvous says, and the file that says so. */
+/** The store of a job without a launcher, which rank 0 runs: its server on a thread of its own,
+ * which listens where @p rendezvous says, and the file that contains its addresses. */
 struct kolo_rendezvous_host;
-/** @p net: the setting KOLO_NET. @p config: job_id is chosen here. Rank 0 itself joins by
- * kolo_store_thread_pair. ERR_CONNECT if no place of tcp:// can be listened at; ERR_SYSTEM naming
- * the file if it cannot be written. */
+/** Starts the store. @p net is the setting KOLO_NET. The job_id of @p config is replaced: by a
+ * random one for file://, by none for tcp://. Rank 0 itself joins through kolo_store_thread_pair.
+ * ERR_CONNECT: none of the places of tcp:// can be listened at; ERR_SYSTEM: the file, which the
+ * detail names, cannot be written. */
 kolo_status kolo_rendezvous_host_open(const struct kolo_rendezvous *rendezvous, const char *net,
                                       const struct kolo_store_server_config *config,
                                       struct kolo_rendezvous_host **host_out) KOLO_NODISCARD;
 struct kolo_store_thread *kolo_rendezvous_host_store(struct kolo_rendezvous_host *host);
-/** Removes the file (if it is still this job's) and stops the store, which waits for all ranks to
- * leave up to the deadline. NULL is fine. */
+/** Removes the file (if it is still this job's) and stops the store, which waits until all ranks
+ * have left, at most until the deadline. NULL is allowed. */
 void kolo_rendezvous_host_close(struct kolo_rendezvous_host *host, kolo_deadline deadline);
 
-/** A proved connection to the job's store, for kolo_store_client_join. Blocks until the deadline.
- *  @p net: KOLO_NET of this rank, by which the store's host chose what it offers.
- *  @return KOLO_OK; ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT, naming the file and the addresses in it,
- *  and before them @p net if nothing of this machine matches it. */
+/** Opens an authenticated connection to the job's store, for kolo_store_client_join. Blocks until
+ * the deadline at most.
+ *  @p net: KOLO_NET of this rank; the store's host used the same setting to choose the addresses
+ *  that it offers.
+ *  @return KOLO_OK; ERR_CONNECT, ERR_AUTH or ERR_TIMEOUT. The detail names the file and the
+ *  addresses in it, and first @p net if no interface of this machine matches it. */
 kolo_status kolo_rendezvous_dial(const struct kolo_rendezvous *rendezvous, const char *net,
                                  const struct kolo_secret *secret, int rank, kolo_deadline deadline,
                                  int *fd_out) KOLO_NODISCARD;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns what is kept of blocking calls over a board: a program that calls the same
-// collective again and again has its plan, its description and its moves found out once. A kept
-// request gets the buffers of the next call like it, and a number; all that can be otherwise in
-// that call is asked again (arguments, a failed communicator, memory of a device's). Must never:
-// keep what a call brings along (options, arrays, an operator of the program's own), nor give a
-// request to a second thread before the first, which waits without the lock, has read its status.
+// Owns the requests that are kept of blocking calls over a board. If a program calls the same
+// collective again and again, its plan, description and moves are found out only once: a kept
+// request gets the buffers of the next equal call and a new number. Everything that can differ in
+// that call is checked again (arguments, a failed communicator, device memory).
+//
+// Must never keep what belongs to a single call (options, arrays, an operator of the program), nor
+// give a request to a second thread before the first, which waits without the lock, has read its
+// status.
 #include "runtime/repeat.h"
 
 #include <stddef.h>
@@ -14,8 +16,8 @@
 
 enum { REPEATS = 8 /* a power of two */ };
 
-/** Calls of one kind with other roots, or of lengths that are powers of two, do not push each other
- * out. */
+/** Calls of one kind that differ in their root, or in their length by a power of two, get different
+ * slots and so do not replace each other. */
 static size_t slot_of(enum kolo_call_kind kind, int root, uint64_t count)
 {
     unsigned length = count != 0 ? 63 - (unsigned)__builtin_clzll(count) : 0;
@@ -59,7 +61,7 @@ void kolo_repeat_keep(struct kolo_comm *comm, const struct kolo_request *request
     if (comm->repeats == NULL)
         comm->repeats = kolo_calloc(REPEATS, sizeof(*comm->repeats));
     if (comm->repeats == NULL)
-        return; /* it will be found out again */
+        return; /* the next call finds out everything again */
     struct kolo_request *kept = &comm->repeats[slot_of(call->kind, call->root, call->count)];
     if (kept->is_taken)
         return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests: the two lists, from submission to the end. A collective waits in comm->collectives
-// until those before it are over; messages run side by side. How a request moves is its route's
-// affair.
+// Requests: the two lists of a communicator, and the life of a request from submission to its end.
+// A collective waits in comm->collectives until those before it are over; messages run side by
+// side. How the data of a request moves is left to its route.
 #include "runtime/request.h"
 
 #include <stdio.h>
@@ -70,7 +70,7 @@ void kolo_requests_calm(const struct kolo_comm *comm)
             kolo_staging_cancel(request);
 }
 
-/** One more, or one less, of those that the progress thread sees to. */
+/** Changes the number of requests that the progress thread must advance. */
 static void count(const struct kolo_request *request, int change)
 {
     struct kolo_engine *engine = request->comm->engine;
@@ -83,11 +83,11 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
 {
     struct kolo_comm *comm = request->comm;
     if (request->staged != NULL && status != KOLO_OK)
-        kolo_staging_cancel(request); /* first: the route may cut off pages that are copied */
+        kolo_staging_cancel(request); /* first: the route may unmap pages that are being copied */
     request->route->cancel(request);
     if (request->staged == NULL && status == KOLO_OK)
         kolo_request_finish(request);
-    if (request->is_reported) /* also where a communicator has failed: the job may live on */
+    if (request->is_reported) /* also if the communicator has failed, since the job may continue */
         kolo_comm_unreport(comm, request);
     take_out(list_of(request), request);
     if (request->own_scratch != NULL)
@@ -133,7 +133,7 @@ void kolo_request_drop(struct kolo_request *request)
 
 /* ---- advancing ---- */
 
-/** It is the first of its communicator's from here on. */
+/** The request is now at the head of its communicator's collectives. */
 static void enter(struct kolo_comm *comm, struct kolo_request *request)
 {
     request->has_entered = true;
@@ -144,7 +144,8 @@ static void enter(struct kolo_comm *comm, struct kolo_request *request)
         kolo_comm_look_early(comm);
 }
 
-/** Keeps what is needed to judge messages of a broadcast that others have not ended. */
+/** Keeps the description of an open broadcast, to check messages that come late from ranks that
+ * have not ended it. */
 static void remember(struct kolo_comm *comm, const struct kolo_request *request)
 {
     comm->is_open = kolo_plan_is_open(request->plan, &request->args);
@@ -187,7 +188,7 @@ static void advance_messages(struct kolo_comm *comm)
         if (request->staged == NULL || kolo_staging_is_out(request))
             kolo_request_end(request, KOLO_OK);
         else if (comm->failure.status != KOLO_OK)
-            break; /* the device failed, and all are over */
+            break; /* the device failed, and all requests have ended */
     }
 }
 
@@ -214,14 +215,14 @@ void kolo_request_keep(struct kolo_comm *comm, struct kolo_request *request)
 static void set_deadline(struct kolo_engine *engine, struct kolo_request *request)
 {
     request->deadline = kolo_deadline_in_ms(request->timeout_ms);
-    /* the timers are looked at first with the first idle look at the clock, which sets the rest */
+    /* the first idle check of the clock looks at the timers and sets the other deadlines */
     engine->next_timer = kolo_deadline_min(engine->next_timer, engine->next_tick);
     engine->next_timer = kolo_deadline_min(engine->next_timer, request->deadline);
 }
 
-/** A broadcast of the world is open on every rank until a later call has closed it. Of another
- * communicator a rank may take its leave without a word to wait for (kolo_finalize): so there its
- * root waits for notes. */
+/** A broadcast on the world is open on every rank until a later call has closed it. On other
+ * communicators a rank may finalize without waiting for anything (kolo_finalize), so there the root
+ * waits for notes. */
 static enum kolo_closing closing_of(const struct kolo_comm *comm)
 {
     if (comm->number != 0)
@@ -229,8 +230,8 @@ static enum kolo_closing closing_of(const struct kolo_comm *comm)
     return comm->open_count + 1 < KOLO_OPEN_MAX ? KOLO_CLOSING_LATER : KOLO_CLOSING_NOW;
 }
 
-/** Takes its place among the collectives: its number, what it says of those before it, and what
- * those after it will say of it. */
+/** Gives the request its place among the collectives: its number, what its description says of
+ * earlier ones (history), and what later ones will say of it. */
 static void take_place(struct kolo_comm *comm, struct kolo_request *request)
 {
     request->args.closing = closing_of(comm);
@@ -242,7 +243,7 @@ static void take_place(struct kolo_comm *comm, struct kolo_request *request)
         kolo_call_pack(&request->call, &request->desc);
     const enum kolo_closing closing =
         kolo_plan_is_open(request->plan, &request->args) ? request->args.closing : KOLO_CLOSING_NOW;
-    if (closing == KOLO_CLOSING_NOW) { /* on a board by its root, who sees all enter */
+    if (closing == KOLO_CLOSING_NOW) { /* on a board the root closes it: it sees all enter */
         comm->history = 0;
         comm->open_count = 0;
     } else if (closing == KOLO_CLOSING_LATER) {
@@ -266,7 +267,7 @@ static void enlist(struct kolo_comm *comm, struct kolo_request *request)
     request->deadline = KOLO_NEVER;
 }
 
-/** A message waits for nobody's turn. */
+/** Begins the timeline's record. A message has no turn to wait for. */
 static void keep_in_timeline(struct kolo_request *request)
 {
     const bool is_first = request->comm->collectives.first == request;
@@ -277,7 +278,7 @@ static void keep_in_timeline(struct kolo_request *request)
 void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
 {
     struct kolo_engine *engine = comm->engine;
-    /* On a board that is open many a call is over at once: no clock is read for it. */
+    /* On an open board many calls are over at once: the clock is not read for them. */
     bool may_be_quick = request->route == &kolo_route_board && comm->hub != NULL;
     enlist(comm, request);
     if (!may_be_quick)
@@ -297,12 +298,12 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
 void kolo_request_take_up(struct kolo_comm *comm, struct kolo_request *request)
 {
     enlist(comm, request);
-    request->moves = 1; /* as of a step that has begun */
+    request->moves = 1; /* as after the first step has begun */
     set_deadline(comm->engine, request);
     if (comm->failure.status == KOLO_OK) {
         kolo_requests_advance(comm);
         return;
     }
-    request->fell_with_comm = true; /* it ended those that were in the list then */
+    request->fell_with_comm = true; /* the failure ended only what was in the list then */
     kolo_request_end(request, comm->failure.status);
 }

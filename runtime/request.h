@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective, send or receive on its way: what a call has become, how it moves (its route), and
-// what it has of plans, buffers and deadlines. Private to runtime/.
+// A request: a collective, send or receive that has been called. It holds the checked call, the
+// route that moves its data (links or a board), its plan, its buffers and its deadline. Private to
+// runtime/.
 //
-// Held: the engine's lock, for all of it and in all calls.
+// Held: the engine's lock, for all fields and in all functions.
 #ifndef KOLO_RUNTIME_REQUEST_H
 #define KOLO_RUNTIME_REQUEST_H
 
@@ -23,131 +24,140 @@ struct kolo_own_op;
 struct kolo_request;
 struct kolo_staged;
 
-/** How a request moves: over links (route_links.c), or over the board of this host. Held: lock. */
+/** How the data of a request moves: over links (route_links.c) or over the board of this host
+ * (route_board.c). Held: lock. */
 struct kolo_route {
-    /** First look at a request that was just appended to its list. A collective may have others
-     * before it: it must not move before advance() is called. */
+    /** Called when a request has been appended to its list. A collective may have others ahead of
+     * it, so it must not move anything before advance() is called. */
     void (*begin)(struct kolo_request *request);
-    /** Goes as far as it can now. True: it is over, and the result is there. */
+    /** Makes as much progress as is possible now. True: the request is over, and its result is
+     * there. */
     bool (*advance)(struct kolo_request *request);
-    /** Takes everything back: on return nobody touches its buffers any more. */
+    /** Withdraws the request: after it returns, neither this rank nor any other touches its
+     * buffers. */
     void (*cancel)(struct kolo_request *request);
-    /** The ranks that it waits for now, at most @p capacity; how many. */
+    /** Writes the ranks that the request waits for now to @p peers, at most @p capacity of them,
+     * and returns their number. */
     int (*waits_for)(const struct kolo_request *request, int peers[], int capacity);
-    /** What it waits for, in words: "rank 3 (host, pid 7): tcp ... 3 of 8 MiB received"; "" if for
-     * nothing. */
+    /** Describes what the request waits for, as in "rank 3 (host, pid 7): tcp ... 3 of 8 MiB
+     * received"; "" if it waits for nothing. */
     void (*describe)(const struct kolo_request *request, char *text, size_t capacity);
-    /** A number that grows with everything that moves, to see a stall. */
+    /** A number that grows whenever something moves; if it stays the same, the request has
+     * stalled. */
     uint64_t (*moves)(const struct kolo_request *request);
 };
 extern const struct kolo_route kolo_route_links;
 extern const struct kolo_route kolo_route_board;
 
-/** A step in flight: what is on its way in and out; status KOLO_OK: over, or none. */
+/** A step in flight: its send and its receive. A status of KOLO_OK means that this one is over, or
+ * that the step has none. */
 struct kolo_flight {
     struct kolo_work in, out;
     int from, to; /* -1: none */
 };
 
-/** A plan on its way over links, on a channel of its own (KOLO_CHANNEL_...). */
+/** The progress of a plan over links, on a channel of its own (KOLO_CHANNEL_...). */
 struct kolo_strand {
-    const struct kolo_plan *plan; /* NULL: a message, which is one step, or no strand */
+    const struct kolo_plan *plan; /* NULL: a message, which has one step, or an unused strand */
     uint32_t channel;
     size_t nsteps, window;
     size_t first, next;          /* steps in flight: first <= i < next, in flights[i % window] */
-    size_t after;                /* of step `next`, if it is known; else 0 */
-    struct kolo_flight *flights; /* the communicator's, or just `alone` */
+    size_t after;                /* `after` of step `next`, if it is known; else 0 */
+    struct kolo_flight *flights; /* the communicator's array, or the address of `alone` */
     struct kolo_flight alone;
 };
 
-/** Where the data of buffers that are a device's is. */
+/** Where the data of the request's device buffers is now. */
 enum kolo_stage {
-    KOLO_STAGE_NONE,   /* it is not running, or has none */
-    KOLO_STAGE_BEHIND, /* where it is: its stream has not done what it was given before */
-    KOLO_STAGE_IN,     /* on its way to the host */
-    KOLO_STAGE_FLOWS,  /* in segments on its way to the host and back, beside the plan */
-    KOLO_STAGE_DIRECT, /* where it is: links reach it (staging_direct.c) */
-    KOLO_STAGE_LENT,   /* where it is: the ranks' kernels reach it (staging_lent.c) */
+    KOLO_STAGE_NONE,   /* the request is not running, or has no device buffers */
+    KOLO_STAGE_BEHIND, /* on the device: the stream has not done its earlier work yet */
+    KOLO_STAGE_IN,     /* being copied to the host */
+    KOLO_STAGE_FLOWS,  /* being copied to the host and back in segments, while the plan runs */
+    KOLO_STAGE_DIRECT, /* on the device, where links reach it (staging_direct.c) */
+    KOLO_STAGE_LENT,   /* on the device, where the ranks' kernels reach it (staging_lent.c) */
     KOLO_STAGE_READY,  /* on the host */
-    KOLO_STAGE_OUT     /* the call is over, its result on its way to the device */
+    KOLO_STAGE_OUT     /* the call is over, its result is being copied to the device */
 };
 
-/** What a rank does in a collective that goes by contributions which all show: the same at each
- * start of a request. */
+/** What a rank does in a oneshot. It is the same at each start of a request, so it is computed
+ * once. */
 struct kolo_oneshot {
-    bool is_known; /* the rest */
-    bool is_short; /* a broadcast of which several are shown at a time */
+    bool is_known; /* the other fields have been computed */
+    bool is_short; /* a broadcast of which several can be published at a time */
     bool is_inline;
-    size_t put_bytes;          /* of the own contribution */
-    size_t first, count;       /* moves to this rank */
-    struct kolo_move moves[2]; /* they, if they are no more */
+    size_t put_bytes;          /* length of this rank's contribution */
+    size_t first, count;       /* the range of moves whose destination is this rank */
+    struct kolo_move moves[2]; /* those moves, if they are at most two */
 };
 
-/** A collective, send or receive on its way. Blocking calls keep it on their stack. */
+/** A collective, send or receive that has been called. Blocking calls keep it on their stack. */
 struct kolo_request {
     struct kolo_comm *comm;
     const struct kolo_route *route;
     struct kolo_request *next, *previous; /* in comm->collectives or comm->messages */
     kolo_status status;                   /* KOLO_AGAIN until it is over */
     bool is_async;                        /* from kolo_calloc, freed by test, wait or finalize */
-    bool is_persistent;                   /* not freed by test and wait: it starts again */
-    bool is_counted;                      /* in engine->outstanding */
-    struct kolo_request *chain;           /* the next of its group, all started as one */
+    bool is_persistent;         /* not freed by test and wait, since it can be started again */
+    bool is_counted;            /* in engine->outstanding */
+    struct kolo_request *chain; /* the next request of its group; all are started together */
     struct kolo_request *next_async, *previous_async; /* in engine->asyncs until freed */
-    bool fell_with_comm; /* it was running when the communicator failed */
-    bool has_entered;    /* a collective that is or was the first of its communicator's */
+    bool fell_with_comm; /* the communicator failed while it was running */
+    bool has_entered;    /* a collective that is or was at the head of comm->collectives */
 
     struct kolo_call call;
     struct kolo_desc desc;
     int timeout_ms;
-    unsigned flags;         /* of its options that say how it is carried out: KOLO_DETERMINISTIC */
-    kolo_deadline deadline; /* from its submission, or from when it first has to wait */
+    unsigned flags;         /* the flag of its options that affects it: KOLO_DETERMINISTIC */
+    kolo_deadline deadline; /* counts from submission, or from when it first has to wait */
 
     const uint8_t *send; /* buffers, lent by the caller */
     uint8_t *recv, *scratch;
-    void *own_scratch; /* NULL: the communicator's */
+    void *own_scratch; /* its own scratch memory; NULL: it uses the communicator's */
     size_t *arrays;    /* copies of counts and displs, then of send_...; NULL: none */
     char *name;        /* copy of opts->name, async only */
-    bool in_place;     /* as the plan sees it */
-    double postscale;  /* of the first result_count elements of recv; 0: none */
+    bool in_place;     /* whether the call is in place for the plan */
+    double postscale;  /* factor of the first result_count elements of recv; 0: none */
     size_t result_count;
-    struct kolo_own_op *own_op; /* the operator, if it is the program's own; else NULL */
-    void *scaled;    /* the scaled input; NULL: none, or it lies in a buffer of the caller's */
-    double prescale; /* of input_count elements of `unscaled`, to `input`, at each start; 0: none */
+    struct kolo_own_op *own_op; /* the operator, if the program defined it; else NULL */
+    void *scaled; /* memory for the scaled input; NULL: none, or it is in a buffer of the caller */
+    /** Factor by which input_count elements of `unscaled` are multiplied, into `input`, at each
+     * start; 0: none. */
+    double prescale;
     size_t input_count;
     const void *unscaled;
     void *input;
-    struct kolo_staged *staged; /* staging.c: buffers that are a device's; NULL: none */
-    enum kolo_stage stage;      /* of those */
-    bool is_apart;              /* they are all its buffers */
-    bool may_lend;              /* they may be lent to the other ranks, by what the call asks for */
-    struct kolo_follow *follow; /* stream.c: the program's stream that it follows; NULL: none */
-    size_t copied; /* DIRECT: one more than the number of the last step whose copy was begun */
-    struct kolo_group_part *parts; /* group.c: the calls that this one stands for; NULL: none */
+    struct kolo_staged *staged; /* its device buffers (staging.c); NULL: none */
+    enum kolo_stage stage;      /* where their data is */
+    bool is_apart;              /* all of its buffers are device buffers */
+    bool may_lend;              /* the call's options allow that they are lent to the other ranks */
+    struct kolo_follow *follow; /* the program's stream that it follows (stream.c); NULL: none */
+    size_t copied;              /* with KOLO_STAGE_DIRECT: 1 + the last step whose copy was begun */
+    struct kolo_group_part *parts; /* the calls fused into this one (group.c); NULL: none */
     size_t part_count;
 
     const struct kolo_plan *plan; /* NULL: a message */
     struct kolo_plan_args args;
     struct kolo_oneshot oneshot; /* board_oneshot.c */
-    bool is_kept;                /* by repeat.c: its desc is that of the call before it */
-    bool is_taken;               /* by repeat.c: a call has it, and may not have read its status */
+    bool is_kept;  /* kept by repeat.c: its desc is that of the equal call before it */
+    bool is_taken; /* kept by repeat.c: a call is using it and may not have read its status */
 
-    /* stalls: what was done when we last looked */
+    /* For the detection of stalls: what had been done at the last check. */
     uint64_t moves, moves_seen;
     int quiet_ticks;
     bool is_reported;
-    bool is_awaited;          /* somebody waits for it, though it is asynchronous */
-    uint64_t needed_reported; /* a hash of whom the store was told that it waits for */
-    uint32_t report;          /* a message's number there */
+    bool is_awaited;          /* a thread is waiting for it, though it is asynchronous */
+    uint64_t needed_reported; /* hash of the ranks that the store was told it waits for */
+    uint32_t report;          /* the number under which a message was reported to the store */
 
-    uint64_t ticket; /* of its record in the timeline; 0: none */
-    bool has_turn;   /* or that says nothing of its turn */
+    uint64_t ticket; /* ticket of its record in the timeline; 0: none */
+    bool has_turn;   /* its turn has been recorded, or need not be */
 
-    struct kolo_strand main, closing; /* route_links.c: the plan, and what closes it */
+    struct kolo_strand main, closing; /* its plan and the plan that closes it (route_links.c) */
 };
 
-/** Makes a request of memory that may hold anything. The strands, two thirds of it, are left: their
- * route sets them up when it begins, and the other route has none. */
+/** Initialises a request in memory with any contents. The strands, two thirds of the struct, are
+ * left as they are: the route over links sets them up in begin(), and the route over a board does
+ * not use them. */
 static inline void kolo_request_clear(struct kolo_request *request)
 {
     memset(request, 0, offsetof(struct kolo_request, main));
@@ -157,7 +167,7 @@ struct kolo_request_list {
     struct kolo_request *first, *last;
 };
 
-/** Is it a send or receive? Once it has its plan. */
+/** Whether it is a send or receive. Valid once the request has its plan. */
 static inline bool kolo_request_is_message(const struct kolo_request *request)
 {
     return request->plan == NULL;
@@ -165,45 +175,49 @@ static inline bool kolo_request_is_message(const struct kolo_request *request)
 
 /* ---- request.c ---- */
 
-/** So that finalize can free what the user did not: it is asynchronous from here on. */
+/** Makes the request asynchronous and lists it, so that finalize can free it if the program does
+ * not. */
 void kolo_request_keep(struct kolo_comm *comm, struct kolo_request *request);
-/** Packs the description, appends to its list, begins if it can. */
+/** Packs the description, appends the request to its list and begins it if possible. */
 void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request);
-/** Lets a message that was posted (kolo_message_post), and is not over, wait among the others from
- * here on. */
+/** Appends a message that was posted (kolo_message_post) and is not over to the list of messages,
+ * so that it is advanced with the others. */
 void kolo_request_take_up(struct kolo_comm *comm, struct kolo_request *request);
-/** Advances every request as far as it goes. */
+/** Advances every request as far as possible. */
 void kolo_requests_advance(struct kolo_comm *comm);
-/** What is done to the result once it is on the host. */
+/** Completes the result once it is on the host: scales it, and copies the parts of a fused call to
+ * the program's buffers. */
 void kolo_request_finish(const struct kolo_request *request);
-/** Before collectives of @p comm are ended that are not over: ends the copies of all, and lets
- * their streams go on as far as can be. Their routes may lock pages, for which a driver may wait
- * for its streams. */
+/** Prepares for ending unfinished collectives of @p comm: ends the copies of all of them, and lets
+ * the streams that wait for them continue where possible. This must come first because a route may
+ * lock pages when it is cancelled, for which a driver may wait for its streams. */
 void kolo_requests_calm(const struct kolo_comm *comm);
-/** Takes it out of its list with this result; its works are cancelled. */
+/** Removes the request from its list and gives it @p status; its transfers are cancelled. */
 void kolo_request_end(struct kolo_request *request, kolo_status status);
-/** Frees what it owns (and itself if asynchronous). Held: lock, if it was kept. */
+/** Frees what the request owns, and the request itself if it is asynchronous. Held: lock, if
+ * kolo_request_keep was called. */
 void kolo_request_drop(struct kolo_request *request);
 void kolo_request_words(const struct kolo_request *request, char *text, size_t capacity);
 
 /* ---- route_links.c ---- */
 
-/** Whether anything is done to what @p step says has its final sum. */
+/** Whether the range that @p step marks as finished must still be processed (the division of an
+ * average, for example). */
 static inline bool kolo_step_finishes(const struct kolo_request *request,
                                       const struct kolo_step *step)
 {
     return step->finish.count > 0 && (request->args.size == 1 || request->call.op == KOLO_AVERAGE);
 }
-/** Numbers a message of memory of the host's and hands its work to @p link, which is up: of a
- * request that has its buffers and its call. Held: lock. */
+/** Gives a message its number and hands its transfer to @p link, which must be up. The request has
+ * its call, and its buffers are in host memory. Held: lock. */
 void kolo_message_post(struct kolo_request *request, struct kolo_link *link);
-/** Has it been sent or received? False: not yet, or it failed. */
+/** Whether the message has been sent or received. False: not yet, or it failed. */
 static inline bool kolo_message_is_over(const struct kolo_request *request)
 {
     const struct kolo_flight *flight = &request->main.alone;
     return flight->in.status == KOLO_OK && flight->out.status == KOLO_OK;
 }
-/** Where a slice lies; NULL: nowhere on this rank. */
+/** The address of a slice; NULL: this rank does not have that buffer. */
 uint8_t *kolo_slice_address(const struct kolo_request *request, const struct kolo_slice *slice);
 
 #endif

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The route over links: plans run step by step, and messages between two ranks. A step is two
-// works, one each way. It begins when all before it are over but the last few, as many as the plan
-// says; what is in flight lies in a ring of the plan's window.
+// The route over links: runs plans step by step, and messages between two ranks.
 //
-// Beside a plan that does not close by itself runs what closes it (kolo_plan_closing), on a channel
-// of its own and under the same description: the call is over when both are. Of most broadcasts
-// that is nothing, and a rank is through when it has its data and has passed it on: it may be some
-// broadcasts ahead of others.
+// A step has at most two transfers ("works"), one in each direction. It begins when all steps
+// before it are over, except for the last few, as many as the plan allows (`after`). Transfers in
+// flight are kept in a ring whose size is the plan's window.
+//
+// If a plan does not close by itself, the plan that closes it (kolo_plan_closing) runs beside it,
+// on a channel of its own and with the same description; the call is over when both are. Most
+// broadcasts have no closing plan: a rank has finished when it has received its data and passed it
+// on, so it may be some broadcasts ahead of other ranks.
 #include "runtime/comm.h"
 
 #include <stdio.h>
@@ -43,7 +45,8 @@ uint8_t *kolo_slice_address(const struct kolo_request *request, const struct kol
     return base != NULL ? base + offset : NULL;
 }
 
-/** The link to @p peer, or a suspicion and NULL; *work_out then says why. */
+/** Returns the link to @p peer. On failure it returns NULL, suspects the peer, and stores the
+ * status in @p work. */
 static struct kolo_link *link_to(struct kolo_request *request, int peer, struct kolo_work *work)
 {
     struct kolo_link *link = NULL;
@@ -113,7 +116,7 @@ static void run_fold(const struct kolo_request *request, const struct kolo_foldi
     kolo_fold(&fold, &out, 1, in, (size_t)folding->ways, folding->out.count, KOLO_STORE_CACHED);
 }
 
-/** A world of one: the average is the data, and truths become 1 or 0. */
+/** In a world of one, an average is the data itself, and truth values become 1 or 0. */
 static void finish_alone(const struct kolo_request *request, const struct kolo_slice *slice)
 {
     void *data = kolo_slice_address(request, slice);
@@ -166,7 +169,8 @@ static bool has_failed(const struct kolo_work *work)
     return work->status != KOLO_OK && work->status != KOLO_AGAIN;
 }
 
-/** A work failed. Events have told why, unless it is a plain error of the link's. */
+/** A transfer failed. Events have already given the reason, unless it is a plain error of the
+ * link. */
 static void explain(struct kolo_request *request, const struct kolo_flight *flight)
 {
     struct kolo_comm *comm = request->comm;
@@ -176,14 +180,14 @@ static void explain(struct kolo_request *request, const struct kolo_flight *flig
     if (comm->failure.status != KOLO_OK || comm->suspicion.status != KOLO_OK)
         return;
     kolo_comm_rank_text(comm, peer, who);
-    /* a rank that failed leaves too, and what it told the store may still be on its way */
+    /* a rank that failed also leaves, and its report to the store may still be on its way */
     kolo_comm_suspect(comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s%s%s", who,
                       status == KOLO_ERR_PEER ? " has left" : ": ",
                       status == KOLO_ERR_PEER ? "" : kolo_status_text(status));
 }
 
-/** A step is over: what it received goes to its device, if it is to. False: all is over, it
- * failed. */
+/** A step is over: copies what it received to the device if that is needed. False: the device
+ * failed, and the request has ended. */
 static bool is_received(struct kolo_request *request, const struct kolo_strand *strand,
                         const struct kolo_flight *flight)
 {
@@ -191,8 +195,8 @@ static bool is_received(struct kolo_request *request, const struct kolo_strand *
            kolo_staging_received(request, &flight->in);
 }
 
-/** Counts off the steps that are over, in their order; sees those that failed. False: it is over
- * itself, since its device failed. */
+/** Counts the steps that are over, in order, and explains failed ones. False: the device failed,
+ * and the request has ended. */
 static bool look(struct kolo_request *request, struct kolo_strand *strand)
 {
     size_t i = strand->first;
@@ -212,7 +216,7 @@ static bool look(struct kolo_request *request, struct kolo_strand *strand)
     return true;
 }
 
-/** Begins the steps that may begin. True: all are over. */
+/** Begins the steps that may begin. True: all steps are over. */
 static bool advance_strand(struct kolo_request *request, struct kolo_strand *strand)
 {
     for (;;) {
@@ -242,7 +246,7 @@ static bool has_closing(const struct kolo_request *request)
     return !kolo_request_is_message(request) && !request->plan->closes && request->args.size > 1;
 }
 
-/** Gives a message the next number of those to, or from, its peer. */
+/** Gives a message the next number of the messages to its peer, or from it. */
 static void number_message(struct kolo_request *request)
 {
     const struct kolo_comm *comm = request->comm;
@@ -269,8 +273,8 @@ static void begin_message(struct kolo_request *request)
     run_step(request, &request->main, &step);
 }
 
-/** @p flights: room for a window of them. What is in flight is left: each step that begins sets it
- * up. */
+/** Prepares @p strand. @p flights has room for a window of flights. Their contents are left as they
+ * are: each step sets its own when it begins. */
 static void begin_strand(struct kolo_request *request, struct kolo_strand *strand,
                          const struct kolo_plan *plan, uint32_t channel,
                          struct kolo_flight *flights)
@@ -334,15 +338,16 @@ static bool links_advance(struct kolo_request *request)
     return is_over;
 }
 
-/* ---- all works in flight ---- */
+/* ---- all transfers in flight ---- */
 
-/** A work in flight and whom it is with. */
+/** A flight, and which of its two transfers is waiting. */
 struct wait {
     const struct kolo_flight *flight;
     bool is_in;
 };
 
-/** The next work that waits, from @p *at on (begin with 0); false: none. */
+/** Finds the next transfer that is waiting, from @p *at on (start with 0). False: there is no
+ * other. */
 static bool next_wait(const struct kolo_request *request, size_t *at, struct wait *wait_out)
 {
     const struct kolo_strand *strands[] = {&request->main, &request->closing};

@@ -1,53 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers in the memory of devices, as the rest of the runtime sees them: a task gets the host's
-// memory in their place, and a request asks when it may go on. Of messages and collectives alike; a
-// request without such buffers (request->staged NULL) is none of its affair.
+// Staging of device buffers, as the rest of the runtime sees it. A task gets host memory in place
+// of its device buffers; a request asks here when it may continue. The same for messages and
+// collectives. A request without device buffers has request->staged NULL and must not call these.
 #ifndef KOLO_RUNTIME_STAGING_H
 #define KOLO_RUNTIME_STAGING_H
 
 #include "runtime/submit.h"
 
-/** Memory of the host's in place of those buffers of @p task that are a device's. @p task is a
- * copy. Takes the lock. ERR_NO_MEMORY; what a device failed with fails the communicator. */
+/** Replaces the device buffers of @p task, which is a copy, by host memory. Takes the lock.
+ * ERR_NO_MEMORY; an error of a device fails the communicator. */
 kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *request,
                                  struct kolo_task *task) KOLO_NODISCARD;
-/** Waits for what the program gave to the device before; of a message also for its copy to the
- * host. ERR_UNSUPPORTED: a stream of that context is captured; else a failure is the
- * communicator's. Not held: lock. */
+/** Waits for the work that the program gave to the device earlier; for a message, also for its copy
+ * to the host. ERR_UNSUPPORTED: a stream of that context is being captured. Any other failure fails
+ * the communicator. Not held: lock. */
 kolo_status kolo_staging_await(struct kolo_request *request) KOLO_NODISCARD;
-/** Puts the copies of a collective to the host on their way; if it follows a stream, once that has
- * come to its place. Held: lock, as of all below. */
+/** Starts the copies of a collective to the host; if the collective follows a stream, once the
+ * stream has reached its place. Held: lock, as in all below. */
 kolo_status kolo_staging_begin(struct kolo_request *request) KOLO_NODISCARD;
-/** Can the route go on? If the device failed, the communicator has failed, and all is over. */
+/** Whether the route can continue. If the device failed, the communicator has failed and the
+ * request has ended. */
 bool kolo_staging_is_in(struct kolo_request *request);
-/** Is all that @p step touches on the host? */
+/** Whether everything that @p step touches is on the host. */
 bool kolo_staging_has(const struct kolo_request *request, const struct kolo_step *step);
-/** Of a request whose links reach its devices' memory (KOLO_STAGE_DIRECT): where @p host, the
- * host's address of a part, is there; NULL: it is the host's own. */
+/** For a request whose links reach its devices' memory (KOLO_STAGE_DIRECT): the device address for
+ * @p host, an address in what stands in for a buffer; NULL: @p host is plain host memory. */
 uint8_t *kolo_staging_address(const struct kolo_request *request, uint8_t *host);
-/** May step number @p index begin, which copies nothing itself then? A failure as above. */
+/** Whether step number @p index may begin; in that stage the step itself copies nothing. A failure
+ * as in kolo_staging_is_in. */
 bool kolo_staging_may(struct kolo_request *request, size_t index, const struct kolo_step *step);
-/** Receive @p work of it is over. False: a failure as above. */
+/** The receive @p work of the request is over. False: a failure as in kolo_staging_is_in. */
 bool kolo_staging_received(struct kolo_request *request, const struct kolo_work *work);
-/** Brings what the plan has done with to the device, if that goes beside it. A failure as above. */
+/** Copies segments that the plan has finished with to the device, if the copies run beside the
+ * plan. A failure as in kolo_staging_is_in. */
 void kolo_staging_flow(struct kolo_request *request);
-/** The call is over: finishes its result and brings it to the device. Is it there? As above. */
+/** The call is over: completes its result and copies it to the device. Whether the result is there;
+ * a failure as in kolo_staging_is_in. */
 bool kolo_staging_is_out(struct kolo_request *request);
-/** Nothing is copied any more; waits a moment for what is. A stream that waits for the end goes on,
- * unless it could touch what other ranks still may: what is the host's, or its links reach. */
+/** Starts no further copies, and waits a moment for those in flight. A stream that waits for the
+ * end of the request continues, unless its work could touch memory that other ranks may still
+ * access: host memory, or device memory that links reach. */
 void kolo_staging_cancel(struct kolo_request *request);
-/** What stands in for the buffers of @p from does so for a call of @p to from here on. */
+/** Moves what stands in for the buffers of @p from to @p to. */
 void kolo_staging_take(struct kolo_request *to, struct kolo_request *from);
 /** Gives back what stood in for the buffers. */
 void kolo_staging_drop(struct kolo_request *request);
-/** Of all calls: none is running. False: copies may still come, and the heap must stay. Not held:
- * lock. */
+/** Ends staging; no call is running. False: copies may still arrive, so the heap must stay. Not
+ * held: lock. */
 bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline);
 
 /* ---- staging_lent.c (held: lock) ---- */
 
-/** A call whose plan is known: what only holds places for its buffers becomes memory of the host's,
- * if it will not be lent. Gives up the lock meanwhile. ERR_NO_MEMORY. */
+/** Once the plan is known: if the buffers will not be lent, address ranges that only reserve places
+ * for them are replaced by host memory. Releases the lock meanwhile. ERR_NO_MEMORY. */
 kolo_status kolo_lent_settle(struct kolo_request *request) KOLO_NODISCARD;
 
 #endif

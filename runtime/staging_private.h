@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of staging share: a buffer of a device's, what stands in for it, and the copies
-// between the two, whole or in segments that go on beside the plan, or none at all. Private to
+// What the files of staging share: a device buffer, what stands in for it, and the copies between
+// the two: of the whole buffer, in segments while the plan runs, or none at all. Private to
 // staging*.c, stream.c and board_lent.c.
 #ifndef KOLO_RUNTIME_STAGING_PRIVATE_H
 #define KOLO_RUNTIME_STAGING_PRIVATE_H
@@ -14,87 +14,94 @@ struct kolo_byte_range {
     size_t at, bytes;
 };
 
-/** Of a buffer, all as long but the last. */
+/** A segment of a buffer. All have the same length except the last. */
 struct kolo_segment {
-    uint64_t mark; /* after its copy to the host; 0: nothing of it is copied there */
-    size_t last;   /* one more than the number of the last step that writes to it; 0: none does */
-    bool is_put;   /* its copy to the host is on its way, or over */
-    bool is_out;   /* the same of the copy of its result */
+    uint64_t mark; /* after its copy to the host; 0: it is not copied to the host */
+    size_t last;   /* 1 + the number of the last step that writes to it; 0: none does */
+    bool is_put;   /* its copy to the host has been started */
+    bool is_out;   /* the copy of its result has been started */
 };
 
-/** A buffer of a device's. */
+/** A device buffer. */
 struct kolo_staged {
     struct kolo_staged *next;
     struct kolo_lane *lane;
     struct kolo_slab *slab;
-    bool is_reserved;               /* what stands in for it are addresses alone (staging_lent.c) */
-    uint8_t *device, *host;         /* the buffer, and what stands in for it */
-    struct kolo_byte_range in, out; /* what is copied to the host, and from it */
-    uint64_t marks[KOLO_WAYS]; /* after the last copy of each way; KOLO_LANE_IDLE: not marked yet */
-    uint64_t passed;           /* of the marks of the way in, as far as was seen */
-    size_t steps_seen;         /* that were over when segments were last looked at */
+    bool is_reserved;       /* only addresses stand in for it, without memory (staging_lent.c) */
+    uint8_t *device, *host; /* the buffer, and the host memory that stands in for it */
+    struct kolo_byte_range in, out; /* the parts that are copied to the host, and back */
+    uint64_t marks[KOLO_WAYS]; /* after the last copy in each direction; KOLO_LANE_IDLE: not yet */
+    uint64_t passed;           /* the latest mark of the copies to the host that was seen passed */
+    size_t steps_seen;         /* steps that were over when segments were last checked */
     size_t bytes, segment_bytes, segment_count;
     struct kolo_segment segments[];
 };
 
-/** A device failed, which says this thread's detail: so does the communicator. Held: lock. */
+/** A device failed, and this thread's detail says how: fails the communicator. Held: lock. */
 kolo_status kolo_staging_fail(struct kolo_request *request, kolo_status status);
-/** The lane to what @p pointer leads to, opened if need be. Held: lock. */
+/** The lane for the device that @p pointer points to, opened if necessary. Held: lock. */
 kolo_status kolo_staging_lane(struct kolo_engine *engine, const struct kolo_pointer *pointer,
                               struct kolo_lane **lane_out) KOLO_NODISCARD;
-/** The bytes of a segment of a buffer of @p bytes bytes, at least @p least. */
+/** The segment length for a buffer of @p bytes bytes, at least @p least. */
 size_t kolo_flow_segment_bytes(size_t bytes, size_t least);
-/** Whether copies of @p request can go on beside its plan. */
+/** Whether the copies of @p request can run while its plan runs. */
 bool kolo_flow_can(const struct kolo_request *request);
-/** Puts the input on its way to the host: in segments, in the order in which the plan needs them,
- * or else whole. Held: lock, as of all below. */
+/** Starts copying the input to the host: in segments, in the order in which the plan needs them, or
+ * else whole. Held: lock, as in all below. */
 kolo_status kolo_flow_begin(struct kolo_request *request, bool in_segments) KOLO_NODISCARD;
-/** Is all input on the host? KOLO_AGAIN: not yet. Else the device failed. */
+/** Whether all input is on the host. KOLO_AGAIN: not yet. Any other failure: the device failed. */
 kolo_status kolo_flow_is_in(struct kolo_request *request) KOLO_NODISCARD;
-/** A slab for what only has addresses. Held: lock, which is given up meanwhile. ERR_NO_MEMORY. */
+/** Takes a slab for a buffer that only has addresses. Held: lock, which is released meanwhile.
+ * ERR_NO_MEMORY. */
 kolo_status kolo_staging_take_slab(struct kolo_request *request,
                                    struct kolo_staged *staged) KOLO_NODISCARD;
-/** Gives addresses back. */
+/** Releases the addresses. */
 void kolo_lent_drop(struct kolo_staged *staged);
-/** By what the call asks for, can its buffers be lent? Before there is a request. */
+/** Whether the call's arguments and options allow that its buffers are lent. Called before there is
+ * a request. */
 bool kolo_lent_may(const struct kolo_comm *comm, const struct kolo_task *task);
-/** Is it memory that can be lent? Asks its driver, once for each. Not held: lock, as of the
- * next. */
+/** Whether this is memory that can be lent. Asks its driver, once for each allocation. Not held:
+ * lock, as in the next. */
 bool kolo_lent_look(struct kolo_request *request, const void *memory, size_t bytes);
-/** Makes its lanes ready; if they cannot be, it does not lend. */
+/** Prepares the lanes of the request; if that fails, it does not lend. */
 void kolo_lent_ready(struct kolo_request *request);
-/** Addresses to stand in for it; false: that one had better have memory. Held: lock. */
+/** Reserves addresses to stand in for the buffer. False: the buffer should get memory. Held:
+ * lock. */
 bool kolo_lent_reserve(const struct kolo_request *request, struct kolo_staged *staged);
-/** Is all of it to be shown to the other ranks? Then it is KOLO_STAGE_LENT after _begin. */
+/** Whether all buffers of the request can be lent to the other ranks. Then kolo_lent_begin makes it
+ * KOLO_STAGE_LENT. */
 bool kolo_lent_can(const struct kolo_request *request);
 void kolo_lent_begin(struct kolo_request *request);
-/** The lane of its buffers. */
+/** The lane of the request's buffers. */
 struct kolo_lane *kolo_lent_lane(const struct kolo_request *request);
-/** Kernels that use its buffers are over when @p mark is passed, of its lane's way out. */
+/** Kernels that use the buffers are over when @p mark of the outgoing direction of their lane has
+ * passed. */
 void kolo_lent_marked(struct kolo_request *request, uint64_t mark);
-/** What was lent goes to the host after all, which may take a while: KOLO_STAGE_IN. A failure is
- * the communicator's, and all is over: false. */
+/** Copies what was lent to the host after all, which may take a while: KOLO_STAGE_IN. False: a
+ * failure, which is the communicator's; the request has ended. */
 bool kolo_lent_take_in(struct kolo_request *request);
-/** It goes by the host after all: memory for what has addresses alone. ERR_NO_MEMORY. */
+/** The call goes through host memory after all: takes memory for buffers that only have addresses.
+ * ERR_NO_MEMORY. */
 kolo_status kolo_lent_bring(struct kolo_request *request) KOLO_NODISCARD;
-/** Do the links of @p request reach its devices' buffers by themselves? staging_direct.c, as the
+/** Whether the links of @p request reach its device buffers themselves. staging_direct.c, as the
  * next five. */
 bool kolo_direct_can(const struct kolo_request *request);
-/** The same but for the links; makes the buffers known, which may take the driver a while. */
+/** The same, without the links: whether the buffers allow it. Makes the buffers known, which may
+ * take the driver a while. */
 bool kolo_direct_could(const struct kolo_request *request);
 void kolo_direct_begin(struct kolo_request *request);
-/** What stands there for @p host; NULL: it is the host's own. */
+/** The device address for @p host; NULL: @p host is plain host memory. */
 uint8_t *kolo_direct_address(const struct kolo_request *request, uint8_t *host);
-/** The receive @p work is over: it goes to its device, if it has not landed there. */
+/** The receive @p work is over: copies it to its device if it has not landed there. */
 kolo_status kolo_direct_received(struct kolo_request *request,
                                  const struct kolo_work *work) KOLO_NODISCARD;
-/** May @p step, number @p index, begin? Begins what it copies. KOLO_AGAIN: a copy is not done. Else
- * the device failed. */
+/** Whether @p step, number @p index, may begin. Starts what it copies. KOLO_AGAIN: a copy is not
+ * done yet. Any other failure: the device failed. */
 kolo_status kolo_direct_may(struct kolo_request *request, size_t index,
                             const struct kolo_step *step) KOLO_NODISCARD;
-/** Puts the segments on their way back that the plan has done with. */
+/** Starts copying back the segments that the plan has finished with. */
 kolo_status kolo_flow_out(struct kolo_request *request) KOLO_NODISCARD;
-/** Puts all others on their way back: the call is over. */
+/** The call is over: starts copying back all other segments. */
 kolo_status kolo_flow_end(struct kolo_request *request) KOLO_NODISCARD;
 
 #endif

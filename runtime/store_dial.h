@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dials a store and waits for it. Private to the rendezvous.
+// Connects to a store, waiting for it if necessary. Private to the rendezvous.
 #ifndef KOLO_RUNTIME_STORE_DIAL_H
 #define KOLO_RUNTIME_STORE_DIAL_H
 
@@ -9,17 +9,17 @@ struct kolo_store_dial_config {
     const struct kolo_place *places;
     size_t count;
     const struct kolo_secret *secret;
-    int rank;        /* that dials */
-    uint64_t job_id; /* that it must serve; 0: any */
+    int rank;        /* this rank */
+    uint64_t job_id; /* the job that the store must serve; 0: any */
     kolo_deadline deadline;
-    /** Asked every now and then whether the places may lead nowhere by now. NULL: never. */
+    /** Called now and then: whether the places may be out of date. NULL: never. */
     bool (*is_stale)(void *context);
-    void *context; /* is_stale()'s */
+    void *context; /* passed to is_stale() */
 };
-/** A connection to the first of the places that proves the secret and that it serves this job.
- * Blocks until the deadline.
- *  @return KOLO_OK; KOLO_AGAIN: stale; ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT; ERR_NOT_FOUND: another
- * job serves there. */
+/** Opens a connection to the first of the places that proves that it knows the secret and serves
+ * this job. Blocks until the deadline at most.
+ *  @return KOLO_OK; KOLO_AGAIN: the places are stale; ERR_CONNECT, ERR_AUTH, ERR_TIMEOUT;
+ *  ERR_NOT_FOUND: another job is served there. */
 kolo_status kolo_store_dial(const struct kolo_store_dial_config *config,
                             int *fd_out) KOLO_NODISCARD;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store's messages as server and client share them, and the stream of them over one socket.
+// The messages of the store, shared by server and client, and the stream that carries them over a
+// socket.
 //
 // A message is [u32 bytes][u8 type][body], bytes counting type and body. Bodies, in order of their
 // fields (text: u16 length and bytes; blob: u32 length and bytes):
@@ -19,7 +20,7 @@
 //   ABORT    u32 scope, i32 status, text
 //   LEAVE    -
 //
-// Threads: one at a time for a stream and the messages queued on it.
+// Threads: a stream and the messages queued on it may be used by one thread at a time.
 #ifndef KOLO_RUNTIME_STORE_WIRE_H
 #define KOLO_RUNTIME_STORE_WIRE_H
 
@@ -48,27 +49,27 @@ enum {
     KOLO_STORE_HEAD_BYTES = 5,
     KOLO_STORE_HOST_MAX = 64,
     KOLO_STORE_PEER_MAX = 8 << 10,             /* one rank's blob */
-    KOLO_STORE_JOIN_MAX = 16 << 10,            /* what a rank may send before it has joined */
+    KOLO_STORE_JOIN_MAX = 16 << 10,            /* longest message before a rank has joined */
     KOLO_STORE_ASK_MAX = (1 << 20) + (4 << 10) /* and afterwards: the longest SET */
 };
 
 /** A message on its way to one or more sockets. */
 struct kolo_message {
     uint32_t refs;
-    size_t bytes; /* of data, head included */
+    size_t bytes; /* length of data, including the head */
     uint8_t data[];
 };
-/** Room for a body of @p body_max bytes, written through *body_out. One reference; NULL: no memory.
- */
+/** Makes a message with room for a body of @p body_max bytes, which is written through *body_out.
+ * It has one reference. NULL: no memory. */
 struct kolo_message *kolo_message_create(enum kolo_store_type type, size_t body_max,
                                          struct kolo_writer *body_out);
 /** Fixes the length. ERR_DATA if the body did not fit. */
 kolo_status kolo_message_seal(struct kolo_message *message,
                               const struct kolo_writer *body) KOLO_NODISCARD;
-/** Gives up a reference; NULL is fine. */
+/** Drops a reference. NULL is allowed. */
 void kolo_message_drop(struct kolo_message *message);
 
-/** Messages in and out of a non-blocking socket. */
+/** Incoming and outgoing messages of a non-blocking socket. */
 struct kolo_stream {
     int fd;
     size_t in_max; /* longest message that is accepted */
@@ -76,14 +77,15 @@ struct kolo_stream {
     size_t in_capacity, in_begin, in_end;
     struct kolo_message **out; /* a ring */
     size_t out_capacity, out_head, out_count;
-    size_t out_sent;  /* of the message at out_head */
+    size_t out_sent;  /* bytes sent of the message at out_head */
     size_t out_bytes; /* queued and not yet sent */
 };
 /** Takes @p fd and makes it non-blocking. */
 kolo_status kolo_stream_init(struct kolo_stream *stream, int fd, size_t in_max) KOLO_NODISCARD;
-/** Closes the socket and frees everything. A zeroed stream with fd -1 is fine. */
+/** Closes the socket and frees everything. A zeroed stream with fd -1 is allowed. */
 void kolo_stream_fini(struct kolo_stream *stream);
-/** A peer that is silent for @p timeout_ms counts as gone (TCP only; 0: the system's rules). */
+/** Sets that a peer which is silent for @p timeout_ms counts as gone (only TCP; 0: the system's
+ * rules). */
 void kolo_stream_keepalive(const struct kolo_stream *stream, int64_t timeout_ms);
 /** Appends @p message and takes a reference of its own. */
 kolo_status kolo_stream_queue(struct kolo_stream *stream,
@@ -92,14 +94,14 @@ kolo_status kolo_stream_queue(struct kolo_stream *stream,
 kolo_status kolo_stream_flush(struct kolo_stream *stream) KOLO_NODISCARD;
 /** Reads once. OK: bytes came; AGAIN: none are there; ERR_LINK: the connection ended. */
 kolo_status kolo_stream_fill(struct kolo_stream *stream) KOLO_NODISCARD;
-/** The next whole message; *body_out is valid until the next fill. AGAIN: not yet there;
- * ERR_PROTOCOL: its length is none. */
+/** Gets the next complete message; *body_out is valid until the next fill. AGAIN: not all of it has
+ * arrived; ERR_PROTOCOL: its length is not allowed. */
 kolo_status kolo_stream_next(struct kolo_stream *stream, uint8_t *type_out,
                              struct kolo_reader *body_out) KOLO_NODISCARD;
 
-/** A failure from the wire; ERR_PROTOCOL for a number that is none of them. */
+/** The status for a number from the wire; ERR_PROTOCOL if it is not a failure. */
 kolo_status kolo_status_from_wire(int32_t value);
-/** Replaces control characters, so that text of a peer cannot play with a terminal. */
+/** Replaces control characters, so that text from a peer cannot control a terminal. */
 void kolo_text_clean(char *text);
 /** "60 s", "0.3 s". */
 void kolo_duration_format(int64_t ms, char *text, size_t capacity);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of the public API that was checked (a task), and its way to requests that are submitted
-// and waited for.
+// A task is a call of the public API that has been checked. Here are its checks, and the way from a
+// task to requests that are submitted and waited for.
 #ifndef KOLO_RUNTIME_SUBMIT_H
 #define KOLO_RUNTIME_SUBMIT_H
 
 #include "memory/memory.h"
 #include "runtime/comm.h"
 
-/** A call of the public API, checked. */
+/** A call of the public API that has been checked. */
 struct kolo_task {
     enum kolo_call_kind kind;
     const char *function; /* "kolo_allreduce" */
@@ -15,17 +15,17 @@ struct kolo_task {
     void *recv;
     size_t count;
     const size_t *counts, *displs;
-    const size_t *send_counts, *send_displs; /* alltoallv; counts and displs are of recv */
+    const size_t *send_counts, *send_displs; /* alltoallv; counts and displs are for recv */
     kolo_dtype dtype;
     kolo_redop op;
     int root, peer;
     bool in_place;
-    bool is_own; /* the library's, of a call that is no collective of the program's */
-    size_t send_bytes, recv_bytes; /* that it reads and writes, gaps between blocks included */
+    bool is_own; /* a call of the library itself, not a collective of the program */
+    size_t send_bytes, recv_bytes; /* bytes it reads and writes, including gaps between blocks */
     const struct kolo_opts *opts;
     struct kolo_request **request_out;
 };
-/** The call that it is. */
+/** The call of @p task. */
 static inline struct kolo_call kolo_task_call(const struct kolo_task *task)
 {
     return (struct kolo_call){.kind = task->kind,
@@ -35,14 +35,14 @@ static inline struct kolo_call kolo_task_call(const struct kolo_task *task)
                               .count = task->count,
                               .peer = task->peer};
 }
-/** How long it may take: what its options say, or else the settings. */
+/** The deadline of the call: from its options, or else from the settings. */
 static inline int kolo_task_timeout_ms(const struct kolo_comm *comm, const struct kolo_task *task)
 {
     const int own = task->opts != NULL ? task->opts->timeout_ms : 0;
     return own > 0 ? own : (int)comm->engine->settings.timeout_ms;
 }
 
-/** May some of its buffers be a device's? */
+/** Whether some of its buffers may be in device memory. */
 static inline bool kolo_task_may_be_foreign(const struct kolo_task *task)
 {
     return !(kolo_memory_is_plain(task->send, task->send_bytes) &&
@@ -50,37 +50,39 @@ static inline bool kolo_task_may_be_foreign(const struct kolo_task *task)
            kolo_pointer_may_be_foreign();
 }
 
-/* ---- collectives.c: checks, before anything is done. ERR_INVALID, ERR_UNSUPPORTED ---- */
+/* ---- collectives.c: checks before anything is done. ERR_INVALID, ERR_UNSUPPORTED ---- */
 
-/** What all calls have in common: comm, dtype, op, root and opts. */
+/** Checks what all calls have in common: comm, dtype, op, root and opts. */
 kolo_status kolo_task_check(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
-/** Whether there can be so many bytes at @p pointer, which is called @p what. */
+/** Checks that @p pointer can have @p bytes bytes; @p what is its name in the error. */
 kolo_status kolo_pointer_check(const struct kolo_task *task, const char *what, const void *pointer,
                                size_t bytes) KOLO_NODISCARD;
 
 /* ---- submit.c ---- */
 
-/** Carries out a call that was checked: takes it into the group that is open, or starts a request
- * (task->request_out), or does it and waits. Takes the lock. ERR_NO_MEMORY and what is refused
- * before anything is sent: the communicator lives on; any other failure is the communicator's. */
+/** Carries out a checked call: adds it to the open group, or starts a request (task->request_out),
+ * or runs it and waits. Takes the lock. ERR_NO_MEMORY, and what is refused before anything is sent,
+ * leave the communicator usable; any other failure loses it. */
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
-/** A request that is ready to start, kept; nothing has been sent or written. Takes the lock. */
+/** Makes a request that is ready to start, and lists it for finalize. Nothing is sent or written.
+ * Takes the lock. */
 kolo_status kolo_task_prepare(struct kolo_comm *comm, const struct kolo_task *task,
                               struct kolo_request **request_out) KOLO_NODISCARD;
 /** Starts all requests of a chain that are not running, or none. @p in_background: the progress
- * thread goes on with them while nobody waits. Takes the lock. */
+ * thread advances them while no other thread waits. Takes the lock. */
 kolo_status kolo_chain_start(struct kolo_request *chain, bool in_background) KOLO_NODISCARD;
-/** Waits for all of them; the first failure. Held: lock, as of the next four. */
+/** Waits for all requests of a chain; returns the first failure. Held: lock, as in the next
+ * four. */
 kolo_status kolo_chain_wait(struct kolo_request *chain, kolo_deadline deadline) KOLO_NODISCARD;
-/** Some of them are not over. */
+/** Whether some request of the chain is not over. */
 bool kolo_chain_is_running(const struct kolo_request *chain);
-/** Frees them all. */
+/** Frees all requests of the chain. */
 void kolo_chain_drop(struct kolo_request *chain);
-/** Waits for a request that was submitted; its result. */
+/** Waits for a request that was submitted, and returns its result. */
 kolo_status kolo_request_await(struct kolo_comm *comm, struct kolo_request *request) KOLO_NODISCARD;
-/** What is done before the first step: of a request whose data is on the host. */
+/** Prepares the input before the first step, when the data is on the host. */
 void kolo_request_load(const struct kolo_request *request);
-/** opts->flags, 0 for opts of before there were flags. */
+/** opts->flags; 0 if opts comes from a version without flags. */
 unsigned kolo_opts_flags(const struct kolo_opts *opts);
 
 #endif

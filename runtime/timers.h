@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a communicator reports of calls that stall; kolo_engine_timers() is in engine.h. Private to
-// runtime/.
+// Reports of a communicator's stalled calls to the store. kolo_engine_timers() is in engine.h.
+// Private to runtime/.
 //
 // Held: the engine's lock, in all calls.
 #ifndef KOLO_RUNTIME_TIMERS_H
@@ -9,10 +9,11 @@
 struct kolo_comm;
 struct kolo_request;
 
-/** Tells the store what the running collective is, for comparison with the other ranks', and whom
- * it needs. */
+/** Tells the store the description of the running collective, for comparison with those of other
+ * ranks, and which ranks it needs. */
 void kolo_comm_report(struct kolo_comm *comm);
-/** The store is told that @p request, which was reported, goes on, or that nobody waits for it. */
+/** Tells the store that @p request, which was reported, continues, or that no thread waits for it
+ * any more. */
 void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request);
 
 #endif

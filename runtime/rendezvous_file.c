@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rendezvous file:
+// Owns the rendezvous file:
 //
-//   kolo-rendezvous 1
-//   job 0123456789abcdef
-//   place 10.0.0.5:4711
-//   place [2001:db8::5]:4711
-//   end
+//   kolo-rendezvous 1 job 0123456789abcdef place 10.0.0.5:4711 place [2001:db8::5]:4711 end
 //
-// It appears by rename, complete or not at all, and says nothing secret: whoever writes a false one
-// makes ranks dial in vain, the proof of the secret fails. Must never wait for what is there
-// instead of a file (a pipe, a name server), nor replace it.
+// It is put in place by rename, so it is complete or does not exist. It contains nothing secret: if
+// somebody writes a false file, ranks dial in vain, because the proof of the secret fails. Must
+// never wait for what is there instead of a regular file (a pipe) or for a name server, nor replace
+// what is not a regular file.
 #include "runtime/rendezvous_file.h"
 
 #include <errno.h>
@@ -24,7 +21,7 @@ enum { FILE_BYTES_MAX = 4096, LINE_MAX_BYTES = 160 };
 
 /* ---- reading the file ---- */
 
-/** At most FILE_BYTES_MAX - 1 bytes of the regular file at @p path, NUL-terminated. */
+/** Reads at most FILE_BYTES_MAX - 1 bytes of the regular file at @p path, NUL-terminated. */
 static kolo_status read_file(const char *path, char text[FILE_BYTES_MAX], struct stat *stat_out)
 {
     size_t bytes = 0;
@@ -59,7 +56,8 @@ static bool read_job_id(const char *text, uint64_t *job_id_out)
     return *job_id_out != 0;
 }
 
-/** Takes one line. The host names are numbers, so that resolving one never waits for a server. */
+/** Parses one line. Host names must be numeric addresses, so that resolving one never waits for a
+ * name server. */
 static bool take_line(const char *line, struct kolo_rendezvous_file *state)
 {
     size_t more = 0;
@@ -132,7 +130,8 @@ static kolo_status write_all(int fd, const char *path, const char *text, size_t 
     return KOLO_OK;
 }
 
-/** Makes the rename last where the file system supports it; the file is readable without. */
+/** Makes the rename durable where the file system supports it; the file can be read without
+ * that. */
 static void sync_folder(const char *path)
 {
     char folder[KOLO_TEXT_MAX];
@@ -146,12 +145,12 @@ static void sync_folder(const char *path)
     close(fd);
 }
 
-/** Puts @p text at @p path: complete or not at all. */
+/** Writes @p text to @p path: all of it or nothing. */
 static kolo_status put_file(const char *path, const char *text, size_t bytes)
 {
     char fresh[KOLO_TEXT_MAX + 8];
     struct stat there;
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) /* a file would take its place */
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) /* the rename would replace it */
         return kolo_fail(KOLO_ERR_CONFIG, "rendezvous file %s: is there and is no file", path);
     snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
     int fd = mkostemp(fresh, O_CLOEXEC); /* mode 0600 */

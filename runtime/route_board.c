@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The route over a board: a collective between ranks of one host, by memory that all of them see.
-// Enters, compares what every other member believes with its own description, and goes on by one of
-// the four ways of board_hub.h. Must never: block, or let a member complete before all have
-// entered with the same description; of a short broadcast, which goes by one flag, a member that is
-// not the root completes when the root has entered, with what it has got, and the root when all
-// have, or at once where the descriptions of later calls speak of this one (comm->history). Of
-// those that differ each meets the root that it believes in, or in a later call somebody who
-// remembers another.
+// The route over a board: runs a collective between ranks of one host through shared memory.
+//
+// A member enters, compares the descriptions of all other members with its own, and continues in
+// one of the ways of board_hub.h. Must never block, nor let a member complete before all have
+// entered with the same description.
+//
+// The exception is a short broadcast, which uses one flag. A member that is not the root completes
+// with the data when the root has entered. The root completes when all have entered, or at once if
+// the descriptions of later calls contain this one (comm->history). If descriptions differ, each
+// member meets the root that it expects, or in a later call a member that remembers another call.
 //
 //   OPENING -> HOLDING -> ENTERING --oneshot--------------------------> OVER
 //                            |--named, pulled--> BORROWING -> MOVING -> CLOSING -> OVER
 //                            |                                             | not all could be read
 //                            \------else-------> STAGING <-----------------/
 //                                                   \--------------------------> OVER
-//   and of devices' memory   ENTERING --all lend--> MAPPING -> AGREEING --all could--> MOVING
+//   with device memory        ENTERING --all lend--> MAPPING -> AGREEING --all could--> MOVING
 //                            \--some lend--> BRINGING <---------/ not all could
 //                                               \--> as from ENTERING
 #include "runtime/route_board.h"
@@ -34,7 +36,7 @@ static struct kolo_hub *hub_of(const struct kolo_request *request)
     return hub != NULL && hub->running == request ? hub : NULL;
 }
 
-/** The board cannot go on; why is this thread's detail. */
+/** The board cannot continue, for the reason in this thread's detail. */
 static void refuse(struct kolo_hub *hub, kolo_status status)
 {
     if (!hub->is_refused)
@@ -70,14 +72,15 @@ static enum kolo_board_step open_step(struct kolo_hub *hub)
     return KOLO_BOARD_MOVED;
 }
 
-/** Names the buffers; if that cannot be and the vector is short, shows it as in a oneshot. */
+/** Publishes the names of the buffers. If they have none and the vector is short, publishes the
+ * data as in a oneshot. */
 static void put_names(struct kolo_hub *hub)
 {
     const struct kolo_plan_args *args = &hub->running->args;
     size_t bytes = kolo_oneshot_bytes(hub->collective, args, hub->element_bytes);
     hub->may_show = bytes <= kolo_comm_shown(hub->comm, hub->collective);
     hub->has_named = kolo_board_direct_put(hub);
-    const bool lends = kolo_board_lent_put(hub); /* its data is not on the host */
+    const bool lends = kolo_board_lent_put(hub); /* then its data is not on the host */
     if (hub->may_show && (!hub->has_named || bytes >= KOLO_BOARD_LONG_BYTES))
         kolo_oneshot_choose(hub);
     if (!hub->has_named && hub->may_show && !lends)
@@ -89,8 +92,9 @@ _Static_assert(offsetof(struct kolo_board_entry, desc) % sizeof(uint64_t) == 0 &
                    sizeof(struct kolo_desc) % sizeof(uint64_t) == 0,
                "a description is copied by words");
 
-/** Words, each behind the entry's number having been taken away: who looks back (described) finds
- * either the description that goes with the number, or that the number has gone. */
+/** Writes the description word by word, after the entry's number has been cleared. So a member that
+ * looks back (described) finds either the description that belongs to the number, or that the
+ * number has changed. */
 static void put_desc(struct kolo_board_entry *entry, const struct kolo_desc *desc)
 {
     _Atomic uint64_t *to = (void *)&entry->desc;
@@ -129,7 +133,8 @@ static enum kolo_board_step enter(struct kolo_hub *hub)
     return go_on(hub, KOLO_BOARD_ENTERING);
 }
 
-/** The collective that all must have entered before this member shows anything for the next. */
+/** The number of the collective that all members must have entered before this one may publish
+ * anything for the next. */
 static uint64_t needed(const struct kolo_hub *hub)
 {
     uint64_t next = hub->number + 1;
@@ -147,7 +152,8 @@ static enum kolo_board_step hold_step(struct kolo_hub *hub)
     return kolo_hub_have_entered(hub, number) ? enter(hub) : KOLO_BOARD_STUCK;
 }
 
-/** With what @p member entered @p number. False: its entry is not there, or not any more. */
+/** Reads the description with which @p member entered call @p number. False: its entry does not
+ * exist yet, or no longer. */
 static bool described(const struct kolo_hub *hub, int member, uint64_t number,
                       struct kolo_desc *desc_out)
 {
@@ -159,8 +165,8 @@ static bool described(const struct kolo_hub *hub, int member, uint64_t number,
     return atomic_load_explicit(&entry->number, memory_order_relaxed) == number;
 }
 
-/** The first call before number @p end that this rank and @p member entered with different
- * descriptions, of those whose entries stand. False: none. */
+/** Finds the first call before number @p end that this rank and @p member entered with different
+ * descriptions, among those whose entries still exist. False: none. */
 static bool find_difference(const struct kolo_hub *hub, int member, uint64_t end,
                             struct kolo_desc *mine, struct kolo_desc *theirs)
 {
@@ -173,8 +179,9 @@ static bool find_difference(const struct kolo_hub *hub, int member, uint64_t end
     return false;
 }
 
-/** This rank and @p member differ about the running collective, or about a broadcast before it
- * whose roots waited for nobody: the first of them is told, since all that follow differ by it. */
+/** This rank and @p member have different descriptions of the running collective, or of an earlier
+ * broadcast whose root waited for no rank. Reports the first that differs, since all later
+ * descriptions differ because of it. */
 static void differ(struct kolo_hub *hub, int member)
 {
     struct kolo_desc mine, theirs;
@@ -185,7 +192,7 @@ static void differ(struct kolo_hub *hub, int member)
     kolo_comm_mismatch(hub->comm, member, &mine, &theirs);
 }
 
-/** Whether @p member has entered with my description. */
+/** Whether @p member has entered with this rank's description. */
 static bool has_entered(struct kolo_hub *hub, int member)
 {
     const struct kolo_request *request = hub->running;
@@ -210,7 +217,7 @@ static enum kolo_board_step begin_stages(struct kolo_hub *hub)
     return go_on(hub, KOLO_BOARD_STAGING);
 }
 
-/** All have entered, and what they brought is on the host. */
+/** All have entered, and their data is on the host: chooses how it moves. */
 static enum kolo_board_step choose_way(struct kolo_hub *hub)
 {
     enum kolo_board_named named =
@@ -234,7 +241,7 @@ static enum kolo_board_step begin_bringing(struct kolo_hub *hub)
     return go_on(hub, KOLO_BOARD_BRINGING);
 }
 
-/** The engine comes here when what this member lent is on the host. */
+/** Runs when what this member lent has been copied to the host. */
 static enum kolo_board_step bring_step(struct kolo_hub *hub)
 {
     const size_t offset = offsetof(struct kolo_board_notes, brought);
@@ -366,7 +373,7 @@ static enum kolo_board_step step(struct kolo_hub *hub)
     return KOLO_BOARD_DONE;
 }
 
-/** NULL: it cannot be opened, which has been told. */
+/** Opens the hub of the board. NULL: that failed, and has been reported. */
 static struct kolo_hub *open_hub(const struct kolo_request *request)
 {
     struct kolo_comm *comm = request->comm;
@@ -378,16 +385,16 @@ static struct kolo_hub *open_hub(const struct kolo_request *request)
     return comm->hub;
 }
 
-/** Is it a broadcast that goes by one flag? */
+/** Whether it is a short broadcast, which uses one flag. */
 static bool is_sent(const struct kolo_hub *hub)
 {
     return hub->is_oneshot && hub->collective == KOLO_COLLECTIVE_BROADCAST;
 }
 
-/** The one member that this one waits for to enter, -1: all. The root of a broadcast that later
- * calls close waits for nobody once it knows that all have opened the board: what it shows is
- * theirs to take from then on, even if it leaves. Where one is known to have left, it finds that
- * out. */
+/** The one member whose entry this member waits for; -1: all. The root of a broadcast that later
+ * calls close waits for no rank once it knows that all have opened the board: from then on they can
+ * read what it publishes, even if it leaves. If a rank is known to have left, the root waits for
+ * all, and so gets the error. */
 static int giver_of(const struct kolo_hub *hub, const struct kolo_request *request)
 {
     const int root = request->args.root;
@@ -406,7 +413,7 @@ static void start(struct kolo_hub *hub, struct kolo_request *request)
     hub->phase = KOLO_BOARD_OPENING;
     hub->is_pulled = false;
     hub->is_lent = false;
-    hub->shows.measured = NULL; /* of a call that was given up */
+    hub->shows.measured = NULL; /* if a call was given up */
     hub->collective = request->plan->collective;
     hub->element_bytes = kolo_dtype_bytes(call->dtype);
     hub->is_oneshot = request->plan->is_oneshot;
@@ -421,11 +428,11 @@ static void start(struct kolo_hub *hub, struct kolo_request *request)
 
 static void board_begin(struct kolo_request *request)
 {
-    (void)request; /* enters when it is the first of its communicator's */
+    (void)request; /* enters when it is at the head of comm->collectives */
 }
 
-/** Whether it is better to give the processor away at once than to look on. While others have only
- * to enter, that is known; else it is to be assumed. */
+/** Whether to give up the processor at once instead of polling. While the others have yet to enter,
+ * this is known; otherwise it is assumed. */
 static bool makes_room(const struct kolo_hub *hub)
 {
     return hub->phase != KOLO_BOARD_ENTERING || kolo_hub_makes_room(hub);
@@ -452,7 +459,7 @@ static bool board_advance(struct kolo_request *request)
             request->comm->engine->has_moved = true;
             if (hub->phase == before &&
                 (before == KOLO_BOARD_MOVING || before == KOLO_BOARD_STAGING))
-                return false; /* long: the others' turn */
+                return false; /* a long call: lets others have their turn */
             looks = hub->looks + 1;
         } else if (hub->is_crowded && makes_room(hub)) {
             return false;
@@ -477,7 +484,7 @@ static void board_cancel(struct kolo_request *request)
     hub->running = NULL;
 }
 
-/** Whether @p member may yet need what this one would write over. */
+/** Whether @p member may still need what this one would overwrite. */
 static bool is_behind(const struct kolo_hub *hub, int member)
 {
     uint64_t number = needed(hub);
@@ -486,7 +493,7 @@ static bool is_behind(const struct kolo_hub *hub, int member)
     return atomic_load_explicit(&entry->number, memory_order_acquire) < number;
 }
 
-/** Whether the running collective waits for @p member, and for what. */
+/** What the running collective waits for from @p member; NULL: nothing. */
 static const char *wait_of(const struct kolo_hub *hub, int member)
 {
     if (member == hub->self)
@@ -580,7 +587,7 @@ const struct kolo_route kolo_route_board = {
     .moves = board_moves,
 };
 
-/* ---- for whom there is one ---- */
+/* ---- which communicators have a board ---- */
 
 bool kolo_board_has(const struct kolo_comm *comm)
 {
@@ -592,7 +599,7 @@ bool kolo_board_has(const struct kolo_comm *comm)
     return fits;
 }
 
-/* ---- what was missed ---- */
+/* ---- earlier broadcasts ---- */
 
 bool kolo_board_has_missed(const struct kolo_comm *comm)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pre- and post-scaling of reductions (struct kolo_opts): checks the factors, scales the input into
-// memory of the call each time before anything is sent, and the result when it is there. So the
-// plan sees scaled data, and nothing depends on which plan it is. The caller's send buffer is never
-// written, unless the call is in place.
+// Scaling before and after reductions (prescale and postscale of struct kolo_opts): checks the
+// factors, scales the input before anything is sent, and the result when it is there. So a plan
+// only sees scaled data, and the result does not depend on the plan. Must never write the caller's
+// send buffer, unless the call is in place; the scaled input goes to memory of the call or to the
+// receive buffer.
 #include "runtime/scale.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@ static bool is_set(double factor)
     return factor != 0 && factor != 1;
 }
 
-/** A caller that was compiled before there were factors has none. */
+/** A caller that was compiled before the factors existed has none. */
 bool kolo_opts_scale(const struct kolo_opts *opts)
 {
     return opts != NULL && opts->size >= offsetof(struct kolo_opts, flags) &&
@@ -29,8 +30,8 @@ bool kolo_opts_size_is_known(size_t size)
            size == offsetof(struct kolo_opts, flags) || size == sizeof(struct kolo_opts);
 }
 
-/** Whether elements of @p dtype are multiplied by @p factor: all but float64 are by the float32
- * next to it, and that may be 0 or infinite where the factor is not. */
+/** Whether @p factor can be used for elements of @p dtype. All types except float64 are multiplied
+ * by the nearest float32, which may be 0 or infinite although the factor is not. */
 static bool is_kept(double factor, kolo_dtype dtype)
 {
     float narrow = (float)factor;
@@ -60,7 +61,7 @@ kolo_status kolo_scale_check(const struct kolo_task *task)
     return KOLO_OK;
 }
 
-/** Elements of this rank's send buffer. */
+/** The number of elements in this rank's send buffer. */
 static size_t input_count(const struct kolo_request *request, const struct kolo_task *task)
 {
     if (task->kind == KOLO_CALL_REDUCE_SCATTER)
@@ -77,8 +78,8 @@ static size_t result_count(const struct kolo_request *request, const struct kolo
     return task->count;
 }
 
-/** Where the scaled input goes: onto the input if the call is in place, into the receive buffer if
- * that is as large (the call is in place then), else into memory of the request's own. */
+/** Where the scaled input goes: to the input itself if the call is in place; to the receive buffer
+ * if that is as large (then the plan runs in place); else to memory of the request. */
 static void *place_for(struct kolo_request *request, const struct kolo_task *task, size_t bytes)
 {
     bool has_result = task->kind == KOLO_CALL_ALLREDUCE ||

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolo_shrink: the members of a communicator that are still there, as a new one. The store knows
-// who died and who left, so it decides: each survivor asks it, and all that asked hear the same,
-// once every other member is gone for certain. Of two that live and cannot reach each other any
-// more it leaves out one. They then meet as after a split, for KOLO_PEER_TIMEOUT at most. If
-// another rank dies before all have met, or one is not reached, those that noticed ask again, for
-// the survivors of the one that just failed; those that had met already notice at their first call
-// on it.
+// kolo_shrink: makes a new communicator of the members that survive.
+//
+// The store knows which ranks died and which left, so it decides. Each survivor asks it, and all of
+// them get the same answer, once it is certain that every other member is gone. If two live members
+// can no longer reach each other, the store leaves out one of them. The survivors then meet as
+// after a split, for at most KOLO_PEER_TIMEOUT. If another rank dies before all have met, or one
+// cannot be reached, the members that noticed it ask again, for the survivors of the communicator
+// that has just failed. Members that had already met notice it in their first call on that
+// communicator.
 #include <stdio.h>
 #include <string.h>
 
@@ -15,14 +17,15 @@
 #include "runtime/store_stall.h"
 #include "runtime/submit.h"
 
-/* How much longer than the store this rank waits, so that the store can say whom it waited for. */
+/* How much longer than the store this rank waits, so that the store can say which rank it waited
+ * for. */
 enum { ANSWER_GRACE_MS = 1000 };
 
 struct shrinking {
     struct kolo_engine *engine;
     const struct kolo_opts *opts;
     kolo_deadline deadline;
-    uint32_t number; /* of the communicator that failed */
+    uint32_t number; /* number of the communicator that failed */
     int size;
     int *ranks; /* its members' ranks in the world, in order */
     uint8_t *bits, *lost;
@@ -53,8 +56,8 @@ static kolo_status await(struct shrinking *shrinking)
                      call->why[0] != '\0' ? call->why : kolo_status_text(call->status));
 }
 
-/** The members, and those whose link has fallen: whoever lives on at its other end is not reached
- * again. Held: lock. */
+/** Names the members, and as lost those whose link has failed: a rank at the other end that is
+ * still alive is not reached again. Held: lock. */
 static void name_members(struct shrinking *shrinking)
 {
     size_t bytes = kolo_stall_bits_bytes(shrinking->engine->size);
@@ -69,7 +72,7 @@ static void name_members(struct shrinking *shrinking)
     }
 }
 
-/** Asks the store who goes on: leaves the survivors in shrinking->bits. */
+/** Asks the store which ranks survive, and stores them in shrinking->bits. */
 static kolo_status ask(struct shrinking *shrinking)
 {
     struct kolo_engine *engine = shrinking->engine;
@@ -91,7 +94,7 @@ static kolo_status ask(struct shrinking *shrinking)
     return status;
 }
 
-/** Leaves the survivors alone in shrinking->ranks, in their old order; finds this rank's place. */
+/** Reduces shrinking->ranks to the survivors, in their old order, and finds this rank's place. */
 static kolo_status keep_survivors(struct shrinking *shrinking, struct kolo_seat *seat)
 {
     int kept = 0, mine = -1;
@@ -110,7 +113,8 @@ static kolo_status keep_survivors(struct shrinking *shrinking, struct kolo_seat 
     return KOLO_OK;
 }
 
-/** All have the answer and come at once: what takes longer is a peer that cannot be reached. */
+/** How long to wait for the others. All have the answer and come at once, so one that takes longer
+ * is a peer that cannot be reached. */
 static int meeting_ms(const struct shrinking *shrinking)
 {
     int64_t most_ms = shrinking->engine->settings.peer_timeout_ms;
@@ -120,7 +124,7 @@ static int meeting_ms(const struct shrinking *shrinking)
     return (int)most_ms;
 }
 
-/** Makes the communicator of the survivors and meets them there. */
+/** Makes the communicator of the survivors, and waits until all have it. */
 static kolo_status meet(struct shrinking *shrinking, const struct kolo_seat *seat,
                         struct kolo_comm **new_out)
 {
@@ -139,19 +143,19 @@ out:
     return status;
 }
 
-/** Did they not meet because yet another rank was lost, or could not be reached? */
+/** Whether the survivors did not meet because another rank was lost or could not be reached. */
 static bool is_loss(kolo_status status)
 {
     return status == KOLO_ERR_PEER || status == KOLO_ERR_TIMEOUT ||
            kolo_status_lost(status) == KOLO_LOST_LINK;
 }
 
-/** Held: no lock. That which this rank gave up and does not ask about again, if there is one:
- * members that have it shall not wait for this rank. */
+/** If this rank gave up a communicator that was half made and does not ask about it again, tells
+ * the store, so that members which have it do not wait for this rank. Not held: lock. */
 static void leave_half_made(const struct shrinking *shrinking, uint32_t first)
 {
     char detail[KOLO_DETAIL_MAX];
-    if (shrinking->number == first) /* the caller's: it may shrink it again, or finalize it */
+    if (shrinking->number == first) /* the caller's own: it may shrink it again, or finalize it */
         return;
     snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
     kolo_engine_enter(shrinking->engine);
@@ -177,7 +181,8 @@ out:
     return status;
 }
 
-/** Who shrinks it gives it up: others that are in a call on it shall not wait for this rank. */
+/** Fails the communicator that is being shrunk, so that other ranks in a call on it do not wait for
+ * this rank. */
 static void give_up(struct kolo_comm *comm)
 {
     char who[KOLO_RANK_TEXT_MAX], text[KOLO_DETAIL_MAX];

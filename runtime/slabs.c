@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slabs: memory of the host's that stands in for a device's buffers while calls have them. Owned by
-// the engine: those that calls have and those that are kept for later calls are in one list, up to
-// SLABS_KEPT_BYTES of the latter; of more, those go that were not taken for longest, when the next
-// call comes, or at the end.
+// Owns the slabs: host memory that stands in for device buffers during calls. The engine has one
+// list of slabs, of those that calls use and those that are kept for later calls. At most
+// SLABS_KEPT_BYTES are kept; beyond that, those that were unused for the longest time are freed
+// when the next call comes, or at the end.
 //
-// All are locked for devices, if their driver agrees. They are made, locked and unlocked without
-// the engine's lock, and never freed in a call that waits by a deadline of the program's: a driver
-// may wait until all that it was given is done, and that may be for another call. One that
-// neighbours would not read in place is ordinary memory, because each piece of kolo_alloc memory
-// takes a file descriptor.
+// All slabs are locked for devices if the driver agrees. They are made, locked and unlocked without
+// the engine's lock, and never freed in a call that waits with a deadline of the program: a driver
+// may wait until all its work is done, and that work may wait for another call. A slab that is too
+// short for neighbours to read it in place is ordinary memory, because each piece of kolo_alloc
+// memory takes a file descriptor.
 #include "runtime/slabs.h"
 
 #include <unistd.h>
@@ -24,7 +24,7 @@ static void free_ordinary(struct kolo_slab *slab)
     kolo_free_memory(slab->memory);
 }
 
-/** Takes the slab that *@p at leads to, which no call has, out of the list: it will be freed. */
+/** Takes the slab at *@p at, which no call uses, out of the list of slabs; it will be freed. */
 static void give_up(struct kolo_engine *engine, struct kolo_slab **at)
 {
     struct kolo_slab *slab = *at;
@@ -35,7 +35,7 @@ static void give_up(struct kolo_engine *engine, struct kolo_slab **at)
     atomic_store_explicit(&engine->has_slabs_to_free, true, memory_order_relaxed);
 }
 
-/** Not held: lock, which is taken for what is the heap's once that is unlocked. */
+/** Not held: lock, which is taken to free memory of the heap after it has been unlocked. */
 static void destroy(struct kolo_engine *engine, struct kolo_slab *slab)
 {
     if (slab->heap != NULL) {
@@ -64,7 +64,8 @@ void kolo_slabs_trim(struct kolo_engine *engine)
     }
 }
 
-/** Ordinary memory, of whole pages: what shares a page with others' memory cannot be locked. */
+/** Allocates ordinary memory in whole pages, since a page that is shared with other memory cannot
+ * be locked. */
 static kolo_status make_ordinary(struct kolo_slab *slab, const struct kolo_pointer *near)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -97,7 +98,7 @@ static kolo_status make(struct kolo_engine *engine, size_t bytes, const struct k
     return status;
 }
 
-/** The smallest that no call has and that is large enough; NULL: there is none. */
+/** Takes the smallest unused slab that is large enough out of the list; NULL: there is none. */
 static struct kolo_slab *find(struct kolo_engine *engine, size_t bytes)
 {
     struct kolo_slab **best = NULL;
@@ -113,7 +114,7 @@ static struct kolo_slab *find(struct kolo_engine *engine, size_t bytes)
     return slab;
 }
 
-/** It is a call's, and the first. */
+/** Marks the slab as used, and puts it first in the list. */
 static void use(struct kolo_engine *engine, struct kolo_slab *slab)
 {
     slab->is_used = true;
@@ -152,7 +153,7 @@ void kolo_slab_give_back(struct kolo_engine *engine, struct kolo_slab *slab)
     }
 }
 
-/** For ever: a late copy may still come to its memory. */
+/** Never frees the slab, since a late copy may still write to its memory. */
 static void keep(struct kolo_slab *slab)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -166,18 +167,19 @@ static void keep(struct kolo_slab *slab)
 bool kolo_slabs_close(struct kolo_engine *engine, bool may_be_late)
 {
     bool may_free_heap = true;
-    kolo_slabs_trim(engine); /* now: the driver has no stream left to wait for */
+    kolo_slabs_trim(engine); /* now, since the driver has no stream left to wait for */
     while (engine->slabs != NULL) {
         struct kolo_slab *slab = engine->slabs;
         engine->slabs = slab->next;
-        if (slab->is_used && may_be_late) { /* by a copy alone: calls have given theirs back */
+        /* only by a copy: all calls have returned their slabs */
+        if (slab->is_used && may_be_late) {
             may_free_heap &= slab->heap == NULL;
             keep(slab);
             continue;
         }
         if (slab->heap == NULL)
             free_ordinary(slab);
-        kolo_free_memory(slab); /* memory of the heap goes with it */
+        kolo_free_memory(slab); /* memory of the heap is freed with the heap */
     }
     return may_free_heap;
 }

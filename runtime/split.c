@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolo_split and kolo_dup: communicators out of a communicator.
+// kolo_split and kolo_dup: make new communicators from a communicator, in these steps:
 //
 //   1  member 0 takes as many numbers from the store as there may be colours
 //   2  all gather what each offers: colour, key, the first number, what is wrong with its call
 //   3  every member reads the same table, so all refuse, or all make the same communicators
 //   4  the members of each new one meet in a barrier on it: who returns it knows that all have it
 //
-// A number is never used twice in a job: links and store tell communicators apart by it. What 4
-// needs is allocated before 2, so that nobody fails between the two. Until 4 is over the new
-// communicator fails with its parent, for a member that was lost to the parent may never have it.
+// A number is never used twice in a job, since links and the store identify communicators by it.
+// What step 4 needs is allocated before step 2, so that no member fails between the two. Until step
+// 4 is over, the new communicator fails with its parent, because a member that the parent has lost
+// may never get it.
 #include "runtime/split.h"
 
 #include <limits.h>
@@ -23,7 +24,7 @@
 
 enum fault { FAULT_NONE, FAULT_COLOUR, FAULT_OUT, FAULT_MEMORY, FAULT_NUMBERS, FAULTS };
 
-/* What every member tells the others, in 32-bit integers as they travel. */
+/* What each member sends to the others: 32-bit integers. */
 struct offer {
     int32_t colour, key, first, fault;
 };
@@ -44,7 +45,7 @@ static int by_colour_and_key(const void *left, const void *right)
     return a->rank < b->rank ? -1 : 1;
 }
 
-/* ---- what is wrong ---- */
+/* ---- refusals ---- */
 
 static kolo_status refuse(const struct kolo_comm *comm, const char *function, int rank,
                           const struct offer *offer)
@@ -69,7 +70,7 @@ static kolo_status refuse(const struct kolo_comm *comm, const char *function, in
     }
 }
 
-/** KOLO_OK, or the same refusal on every member: what is wrong with the lowest one's call. */
+/** KOLO_OK, or the same refusal on every member: the fault of the lowest rank that has one. */
 static kolo_status check_table(const struct kolo_comm *comm, const char *function,
                                const struct offer *table)
 {
@@ -79,10 +80,10 @@ static kolo_status check_table(const struct kolo_comm *comm, const char *functio
     return KOLO_OK;
 }
 
-/* ---- who is in it ---- */
+/* ---- members ---- */
 
-/** Puts the members of this rank's colour into @p child; the number of colours before it is
- * *index_out. */
+/** Puts the members of this rank's colour into @p child, and this rank's place into @p seat. The
+ * communicator's number depends on how many colours come before this one. */
 static void choose_members(const struct kolo_comm *comm, const struct offer *table,
                            struct place *places, struct kolo_comm *child, struct kolo_seat *seat)
 {
@@ -108,9 +109,9 @@ static void choose_members(const struct kolo_comm *comm, const struct offer *tab
 
 /* ---- opening ---- */
 
-/** Gives up a communicator that not all members may have; tells those that do. Of a split the store
- * hears too that who shrinks it need not wait for this rank, which has nothing to shrink; of a
- * shrink this rank may ask again. */
+/** Gives up a communicator that some members may not have, and tells the members that have it.
+ * After a split the store is also told that ranks which shrink it need not wait for this rank,
+ * which has nothing to shrink; after a shrink this rank may ask again. */
 static void give_up(struct kolo_comm *child, bool is_of_split, kolo_status status)
 {
     struct kolo_engine *engine = child->engine;
@@ -172,7 +173,8 @@ struct making {
     struct kolo_comm *child;
 };
 
-/** Before anybody is asked: memory and, on member 0, numbers. What fails is offered as a fault. */
+/** Before the exchange: allocates memory and, on member 0, takes numbers. A failure is offered to
+ * the others as a fault. */
 static kolo_status prepare(struct kolo_comm *comm, struct making *making)
 {
     size_t n = (size_t)comm->size;
@@ -188,7 +190,7 @@ static kolo_status prepare(struct kolo_comm *comm, struct making *making)
         return KOLO_OK;
     kolo_status status = kolo_kv_take(comm, making->function, comm->size, &last);
     if (status != KOLO_OK && kolo_status_lost(status) != KOLO_LOST_CALL)
-        return status; /* the communicator is lost, or was before */
+        return status; /* the communicator is lost, or was already */
     if (status == KOLO_OK && last < KOLO_COMMS_MAX)
         making->mine.first = (int32_t)(last - comm->size + 1);
     else if (making->mine.fault == FAULT_NONE)
@@ -222,7 +224,7 @@ static kolo_status make(struct kolo_comm *comm, struct making *making, struct ko
     else
         snprintf(making->child->origin, sizeof(making->child->origin), "dup");
     struct kolo_comm *child = making->child;
-    making->child = NULL; /* meet frees it if it fails */
+    making->child = NULL; /* kolo_comm_meet frees it on failure */
     KOLO_TRY(kolo_comm_meet(child, comm, &seat, making->function, making->opts));
     *new_out = child;
 out:

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers in the memory of devices: the one place where a call's buffers become the host's,
-// whatever the call, its plan, its route, and the memory that other ranks bring. Owns the lanes
-// that copies go by; what stands in for the buffers are slabs (runtime/slabs.h). Must never know of
-// CUDA, nor change what a call tells other ranks.
+// Owns the staging of device buffers: here, and nowhere else, a call's device buffers are replaced
+// by host memory, whatever the call, its plan, its route, and the memory of other ranks. Owns the
+// lanes by which copies go. The host memory that stands in for a buffer is a slab
+// (runtime/slabs.h). Must never know of CUDA, nor change what a call tells other ranks.
 //
-// Before a request is made, its task is given slabs for such buffers (kolo_staging_prepare), and
-// all after that sees the host's memory. From the first such call on all kolo_alloc memory of the
-// rank is locked for devices.
+// Before a request is made, its task gets slabs in place of such buffers (kolo_staging_prepare),
+// and all later code sees only host memory. From the first such call on, all kolo_alloc memory of
+// the rank is locked for devices.
 //
-// When the request starts, its input is put on its way to the slabs. The route does not move before
-// it is there, or goes beside it segment by segment (runtime/staging_flow.c). Calls that come later
-// are copied meanwhile, and so is the result of the call before, the other way. When the route is
-// through, the result goes back to the device, and then the request is over. A request that follows
-// a stream of the program's (runtime/stream.c) puts its input on its way once that stream is there,
-// not when it starts. Whoever sleeps is woken when a copy is done. A device that fails fails the
+// When the request starts, its input is copied to the slabs. The route either waits for that, or
+// runs beside it segment by segment (runtime/staging_flow.c). Meanwhile the input of later calls is
+// copied, and in the other direction the result of the call before. When the route has finished,
+// the result is copied back to the device, and then the request is over. A request that follows a
+// stream of the program (runtime/stream.c) begins to copy its input when the stream has reached it,
+// not when it starts. A sleeping thread is woken when a copy is done. A device that fails fails the
 // communicator.
 #include "runtime/staging.h"
 
@@ -25,7 +25,7 @@
 
 enum { CANCEL_MS = 1000 };
 
-/** The data stays where it is, and others reach it there. */
+/** Whether the data stays on the device, where others reach it. */
 static bool stays(enum kolo_stage stage)
 {
     return stage == KOLO_STAGE_DIRECT || stage == KOLO_STAGE_LENT;
@@ -63,7 +63,7 @@ kolo_status kolo_staging_lane(struct kolo_engine *engine, const struct kolo_poin
         engine->lanes = lane;
     }
     *lane_out = lane;
-    /* one that is opened while another thread sleeps wakes that, too */
+    /* a lane that is opened while another thread sleeps must wake that thread too */
     return engine->is_sleeping ? kolo_lane_sleeps(lane, true) : KOLO_OK;
 }
 
@@ -109,7 +109,7 @@ static kolo_status add(struct kolo_request *request, const struct kolo_pointer *
     return KOLO_OK;
 }
 
-/** Replaces the addresses that stand in for it, in the request, too. */
+/** Also replaces the addresses that stood in for the buffer in the request. */
 kolo_status kolo_staging_take_slab(struct kolo_request *request, struct kolo_staged *staged)
 {
     struct kolo_engine *engine = request->comm->engine;
@@ -131,7 +131,8 @@ kolo_status kolo_staging_take_slab(struct kolo_request *request, struct kolo_sta
     return KOLO_OK;
 }
 
-/** The buffer at @p memory; *slab_out: what stands in for it, NULL: nothing, it is the host's. */
+/** Stages the buffer at @p memory. *slab_out: what stands in for it; NULL: nothing, it is host
+ * memory. */
 static kolo_status stage(struct kolo_request *request, const void *memory, size_t bytes,
                          struct kolo_byte_range in, struct kolo_byte_range out, uint8_t **slab_out)
 {
@@ -140,7 +141,7 @@ static kolo_status stage(struct kolo_request *request, const void *memory, size_
     struct kolo_span span;
     *slab_out = NULL;
     if (bytes == 0 || kolo_heap_find(comm->engine->heap, memory, bytes, &span))
-        return KOLO_OK; /* a driver is not asked about the rank's own memory */
+        return KOLO_OK; /* the driver need not be asked about the rank's own memory */
     kolo_status status = kolo_pointer_look(memory, &pointer);
     if (status == KOLO_OK && kolo_pointer_is_host(&pointer))
         return KOLO_OK;
@@ -159,7 +160,7 @@ static kolo_status stage(struct kolo_request *request, const void *memory, size_
     return status;
 }
 
-/** One buffer that is read and written: the smaller part lies within the larger. */
+/** Stages one buffer that is read and written: the smaller part lies within the larger. */
 static kolo_status stage_in_place(struct kolo_request *request, struct kolo_task *task)
 {
     const uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
@@ -169,7 +170,7 @@ static kolo_status stage_in_place(struct kolo_request *request, struct kolo_task
     const struct kolo_byte_range out = {recv - base, task->recv_bytes};
     struct kolo_byte_range in = {send - base, task->send_bytes};
     uint8_t *slab;
-    if (task->displs != NULL) /* what lies between blocks comes back as it was */
+    if (task->displs != NULL) /* what lies between blocks must come back unchanged */
         in = (struct kolo_byte_range){0, bytes};
     kolo_status status = stage(request, (const void *)base, bytes, in, out, &slab);
     if (status == KOLO_OK && slab != NULL) {
@@ -212,7 +213,7 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
     kolo_slabs_trim(comm->engine);
     if (kolo_task_stream(task) != NULL) {
         kolo_status status = kolo_follow_prepare(request, kolo_task_stream(task));
-        if (status == KOLO_ERR_SYSTEM) { /* a device that failed: the others need not wait */
+        if (status == KOLO_ERR_SYSTEM) { /* the device failed: the other ranks must not wait */
             kolo_comm_enter(comm);
             status = kolo_staging_fail(request, status);
             kolo_comm_leave(comm);
@@ -241,7 +242,7 @@ void kolo_staging_take(struct kolo_request *to, struct kolo_request *from)
 void kolo_staging_drop(struct kolo_request *request)
 {
     struct kolo_engine *engine = request->comm->engine;
-    kolo_staging_cancel(request); /* of a start that failed */
+    kolo_staging_cancel(request); /* if a start failed */
     kolo_follow_drop(request);
     for (struct kolo_staged *staged = request->staged, *next; staged != NULL; staged = next) {
         next = staged->next;
@@ -253,7 +254,7 @@ void kolo_staging_drop(struct kolo_request *request)
     request->staged = NULL;
 }
 
-/* ---- the way in ---- */
+/* ---- copies to the host ---- */
 
 static kolo_status wait_until(const struct kolo_request *request, enum kolo_way way,
                               kolo_deadline deadline)
@@ -265,8 +266,8 @@ static kolo_status wait_until(const struct kolo_request *request, enum kolo_way 
     return status;
 }
 
-/** What the others say is heard meanwhile: they may wait in vain for this rank's call, and it for a
- * device that waits for theirs. */
+/** Polls while the call waits for its device: other ranks may wait in vain for this rank's call,
+ * and the device for a call of theirs. */
 static bool has_failed(void *context)
 {
     struct kolo_comm *comm = context;
@@ -278,7 +279,7 @@ static bool has_failed(void *context)
     return failed;
 }
 
-/** Has an entry before it the same lane? */
+/** Whether an earlier entry has the same lane. */
 static bool is_repeated(const struct kolo_request *request, const struct kolo_staged *staged)
 {
     const struct kolo_staged *other = request->staged;
@@ -295,7 +296,7 @@ static kolo_status await_device(const struct kolo_request *request, kolo_deadlin
          staged = staged->next)
         if (!is_repeated(request, staged))
             status = kolo_lane_await_device(staged->lane, deadline, &unless);
-    if (status == KOLO_AGAIN) /* of a communicator that has failed the first cause stays */
+    if (status == KOLO_AGAIN) /* if the communicator has failed, its first cause stays */
         status = kolo_fail(KOLO_ERR_TIMEOUT,
                            "the device has not done within %d ms what the program gave it before: "
                            "is that waiting for this call, or for another rank's?",
@@ -303,14 +304,14 @@ static kolo_status await_device(const struct kolo_request *request, kolo_deadlin
     return status;
 }
 
-/** Messages leave in the order of calls, and one that is the host's begins at once: so those that
- * are not are on the host before they are submitted. Not held: lock, which the wait does not
- * take. */
+/** Messages are sent in the order of calls, and one in host memory begins at once. So a message in
+ * device memory is copied to the host before it is submitted. Not held: lock, which the wait does
+ * not take. */
 static kolo_status bring_message(struct kolo_request *request, kolo_deadline deadline)
 {
     kolo_comm_enter(request->comm);
     kolo_status status = KOLO_OK;
-    const bool is_running = request->status == KOLO_AGAIN; /* its start will be refused */
+    const bool is_running = request->status == KOLO_AGAIN; /* then its start will be refused */
     const bool is_direct = !is_running && kolo_direct_can(request);
     if (is_direct) {
         kolo_direct_begin(request);
@@ -334,12 +335,13 @@ static kolo_status bring_message(struct kolo_request *request, kolo_deadline dea
 kolo_status kolo_staging_await(struct kolo_request *request)
 {
     const kolo_deadline deadline = kolo_deadline_in_ms(request->timeout_ms);
-    if (request->follow != NULL) /* that alone is waited for, and not here */
+    if (request->follow != NULL) /* only that is waited for, and not here */
         return KOLO_OK;
     kolo_status status = await_device(request, deadline);
     if (status == KOLO_OK && kolo_call_is_message(request->call.kind))
         status = bring_message(request, deadline);
-    if (status != KOLO_OK && status != KOLO_ERR_UNSUPPORTED) { /* that: a stream is captured */
+    /* _UNSUPPORTED: a stream is being captured */
+    if (status != KOLO_OK && status != KOLO_ERR_UNSUPPORTED) {
         kolo_comm_enter(request->comm);
         status = kolo_staging_fail(request, status);
         kolo_comm_leave(request->comm);
@@ -378,7 +380,7 @@ kolo_status kolo_staging_begin(struct kolo_request *request)
     return status == KOLO_OK ? KOLO_OK : kolo_staging_fail(request, status);
 }
 
-/** Once the stream has come to it, its copies begin. */
+/** Begins the copies once the stream has reached the request. */
 static kolo_status look_behind(struct kolo_request *request)
 {
     kolo_status status = kolo_follow_reached(request);
@@ -435,7 +437,7 @@ bool kolo_staging_received(struct kolo_request *request, const struct kolo_work 
     return status == KOLO_OK;
 }
 
-/* ---- the way out ---- */
+/* ---- copies from the host ---- */
 
 void kolo_staging_flow(struct kolo_request *request)
 {
@@ -458,7 +460,8 @@ static kolo_status look_out(const struct kolo_request *request)
 bool kolo_staging_is_out(struct kolo_request *request)
 {
     kolo_status status = KOLO_OK;
-    if (request->stage == KOLO_STAGE_FLOWS) /* what no step touched may still be on its way in */
+    /* segments that no step touched may still be on their way to the host */
+    if (request->stage == KOLO_STAGE_FLOWS)
         status = kolo_flow_is_in(request);
     if (status == KOLO_OK && request->stage != KOLO_STAGE_OUT) {
         kolo_request_finish(request);
@@ -479,7 +482,7 @@ bool kolo_staging_is_out(struct kolo_request *request)
     return true;
 }
 
-/** Waits for its copies of both ways. False: they are not over. */
+/** Waits for the copies of both directions. False: they are not over. */
 static bool await_copies(struct kolo_staged *staged, kolo_deadline deadline)
 {
     bool is_over = true;
@@ -489,18 +492,19 @@ static bool await_copies(struct kolo_staged *staged, kolo_deadline deadline)
     return is_over;
 }
 
-/** Waits a moment for all copies of @p request. */
+/** Waits a moment until all copies of @p request are over. */
 static void end_copies(struct kolo_request *request)
 {
     const kolo_deadline deadline = kolo_deadline_in_ms(CANCEL_MS);
-    char detail[KOLO_DETAIL_MAX]; /* says why it is cancelled; a lost device would say its own */
+    /* the reason of the cancel, which the detail of a lost device would replace */
+    char detail[KOLO_DETAIL_MAX];
     (void)snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
     for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next) {
         if (staged->bytes == 0)
             continue;
         const bool is_over = await_copies(staged, deadline);
-        staged->lane->is_late = !is_over; /* one wait is enough for many requests */
-        if (!is_over) {                   /* a late copy may still come: nobody else gets it */
+        staged->lane->is_late = !is_over; /* so that many requests wait only once */
+        if (!is_over) {                   /* a late copy may still arrive: never used again */
             staged->slab = NULL;
             staged->is_reserved = false;
         }
@@ -514,7 +518,8 @@ void kolo_staging_cancel(struct kolo_request *request)
     request->stage = KOLO_STAGE_NONE;
     if (stage == KOLO_STAGE_NONE)
         return;
-    if (stage != KOLO_STAGE_BEHIND) /* else nothing of it is copied, or known to others */
+    /* in that stage nothing has been copied or is known to others */
+    if (stage != KOLO_STAGE_BEHIND)
         end_copies(request);
     if (request->follow != NULL &&
         (stage == KOLO_STAGE_BEHIND || (!stays(stage) && request->is_apart)))

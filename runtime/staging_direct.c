@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose devices' buffers the links reach by themselves: what is sent leaves the device's
-// memory, and what comes lands there, as far as it comes in time; no other data passes the host.
-// Owns nothing. Must never let a link read a device's memory that a copy is still to write.
+// Calls whose links reach device buffers themselves: data is sent straight from device memory and
+// lands in it, unless it arrives too early. No other data passes through the host. Owns nothing.
+// Must never let a link read device memory that a copy has yet to write.
 //
-// How it works: a call may go so on a rank where nothing of its plan is computed or lies in scratch
-// (allgather, broadcast, alltoall, gather, scatter, messages), its buffers are memory of
-// kolo_alloc_device that the transports know, and all its links are up and reach it. No other rank
-// needs to know: on the wire nothing is different. A receive that came too early for its offer is
-// in the slab that stands in for the buffer; it is copied to the device when its step is over, and
-// no step begins before such copies are done. What a plan copies on the spot is copied on the
-// device.
+// How it works: a rank can run a call this way if no step of its plan computes anything or uses
+// scratch (allgather, broadcast, alltoall, gather, scatter, messages), its buffers are memory of
+// kolo_alloc_device that the transports know, and all of its links are up and reach that memory.
+// Other ranks need not know, since nothing is different on the wire. Data that arrives before its
+// receive has been offered lands in the slab that stands in for the buffer; it is copied to the
+// device when its step is over, and no step begins before such copies are done. Local copies of a
+// plan are done on the device.
 //
-// Why no other memory: nobody tells when the program frees that, and a registration that is kept
-// would keep it from the device.
+// Why no other memory: the library is not told when the program frees it, and a registration that
+// is kept would prevent the device from using it again.
 #include "runtime/staging_private.h"
 
 /* ---- which calls ---- */
 
-/** Does the link to @p peer reach devices, now? It is made if there is none: the plan needs it. */
+/** Whether the link to @p peer reaches device memory now. The link is made if there is none, since
+ * the plan needs it. */
 static bool reaches(const struct kolo_request *request, int peer)
 {
     const struct kolo_comm *comm = request->comm;
@@ -44,7 +45,7 @@ static bool is_scratch(const struct kolo_slice *slice)
     return slice->count > 0 && slice->buffer == KOLO_BUFFER_SCRATCH;
 }
 
-/** Both lie on one device, or one of them on none. */
+/** Whether both buffers of the copy are on one device, or one of them is in host memory. */
 static bool can_copy(const struct kolo_request *request, const struct kolo_step *step)
 {
     if (step->copy_to.count == 0)
@@ -69,7 +70,7 @@ static bool are_known(const struct kolo_request *request)
     bool has_any = false;
     for (const struct kolo_staged *staged = request->staged; staged != NULL;
          staged = staged->next) {
-        if (staged->bytes == 0) /* only its stream is followed */
+        if (staged->bytes == 0) /* the entry of a stream that is followed */
             continue;
         has_any = true;
         if (!kolo_device_memory_find(engine, staged->device, staged->bytes, &pointer) ||
@@ -79,7 +80,8 @@ static bool are_known(const struct kolo_request *request)
     return has_any;
 }
 
-/** Do its links reach devices, if @p is_link; else, is nothing of its plan for the host? */
+/** @p is_link: whether the links of all steps reach devices. Else: whether no step needs the data
+ * on the host. */
 static bool can_steps(const struct kolo_request *request, bool is_link)
 {
     struct kolo_step step;
@@ -124,7 +126,7 @@ uint8_t *kolo_direct_address(const struct kolo_request *request, uint8_t *host)
     return staged != NULL ? staged->device + (host - staged->host) : NULL;
 }
 
-/** Puts a copy on the way of @p staged to its device. */
+/** Starts a copy in the lane of @p staged, in the direction to the device. */
 static kolo_status copy(struct kolo_staged *staged, void *to, const void *from, size_t bytes)
 {
     staged->marks[KOLO_WAY_OUT] = KOLO_LANE_IDLE;
@@ -153,7 +155,7 @@ static kolo_status copy_on_the_spot(struct kolo_request *request, const struct k
         return KOLO_OK;
     if (owner == NULL)
         owner = find(request, from);
-    if (owner == NULL) { /* of buffers that are both the host's */
+    if (owner == NULL) { /* both buffers are in host memory */
         memcpy(to, from, bytes);
         return KOLO_OK;
     }

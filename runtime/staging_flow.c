@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copies between devices' buffers and what stands in for them. Long buffers of a call over
-// links are cut into segments, and their copies, the wire and the reduction go on side by side.
-// Owns nothing; must never let a step touch a segment that is not on the host, nor bring one back
+// Copies between device buffers and what stands in for them. The long buffers of a call over links
+// are cut into segments, so that copies, the network and the reduction run side by side. Owns
+// nothing. Must never let a step touch a segment that is not on the host yet, nor copy one back
 // that a step may still write.
 //
-// How it works: a plan is a pure function, so when a call starts all its steps are gone through
-// once. The segment that a step touches first is the next to be copied to the host, and a mark
-// behind it says when it is there; a step does not begin before all that it touches is
-// (kolo_staging_has): also what it only writes, or the copy would overwrite it. The last step that
-// writes to a segment is remembered: when that and all before it are over, the segment goes back,
-// while others are still to come. A segment that no step writes to goes back at the end.
+// How it works: a plan is a pure function, so when a call starts, all its steps are computed once.
+// Segments are copied to the host in the order in which steps first touch them, and a mark after
+// each copy tells when it is there. A step does not begin before all segments that it touches have
+// arrived (kolo_staging_has), also those that it only writes, since the copy would overwrite them.
+// For each segment the last step that writes to it is remembered: when that and all steps before it
+// are over, the segment is copied back, while others are still on their way to the host. A segment
+// that no step writes to is copied back at the end.
 #include "runtime/staging_private.h"
 
 enum {
-    SEGMENTS_MAX = 64, /* of a buffer: each copy and each mark is a call of the driver's */
+    SEGMENTS_MAX = 64, /* of a buffer: each copy and each mark is a call of the driver */
     SEGMENT_ALIGN = 4096,
-    TOUCHED_MAX = 9 /* slices that find_touches knows */
+    TOUCHED_MAX = 9 /* the most slices that find_touches finds */
 };
 
 size_t kolo_flow_segment_bytes(size_t bytes, size_t least)
@@ -27,7 +28,8 @@ size_t kolo_flow_segment_bytes(size_t bytes, size_t least)
 
 bool kolo_flow_can(const struct kolo_request *request)
 {
-    /* what is done to all of the data before the plan or after it needs all of it on the host */
+    /* scaling and groups process all data before or after the plan, so all of it must be on the
+     * host */
     if (request->plan == NULL || request->route != &kolo_route_links || request->parts != NULL ||
         request->prescale != 0 || request->postscale != 0)
         return false;
@@ -39,7 +41,7 @@ bool kolo_flow_can(const struct kolo_request *request)
 
 /* ---- one copy ---- */
 
-/** What of the bytes [from, to) goes that way. */
+/** Copies the part of the bytes [from, to) that must go in this direction. */
 static kolo_status copy(struct kolo_staged *staged, enum kolo_way way, size_t from, size_t to)
 {
     const struct kolo_byte_range *part = way == KOLO_WAY_IN ? &staged->in : &staged->out;
@@ -53,7 +55,7 @@ static kolo_status copy(struct kolo_staged *staged, enum kolo_way way, size_t fr
                               : kolo_lane_copy(staged->lane, way, device, host, to - from);
 }
 
-/** Behind what was copied last, if that has no mark yet. */
+/** Sets a mark after the last copy, if that has none yet. */
 static kolo_status mark(struct kolo_staged *staged, enum kolo_way way)
 {
     if (staged->marks[way] != KOLO_LANE_IDLE)
@@ -109,12 +111,13 @@ static void find_touches(const struct kolo_request *request, const struct kolo_s
         touch(touches_out, request, &step->finish, true);
 }
 
-/** The segments of @p staged that have a part of it: *first_out <= i < *end_out; false: none. */
+/** Finds the segments of @p staged that overlap @p touched: *first_out <= i < *end_out. False:
+ * none. */
 static bool find_segments(const struct kolo_staged *staged, const struct touched *touched,
                           size_t *first_out, size_t *end_out)
 {
     const size_t at = (size_t)((uintptr_t)touched->memory - (uintptr_t)staged->host);
-    if (at >= staged->bytes) /* also what lies before it */
+    if (at >= staged->bytes) /* also true if it lies before the buffer */
         return false;
     *first_out = at / staged->segment_bytes;
     *end_out = (at + touched->bytes - 1) / staged->segment_bytes + 1;
@@ -123,7 +126,7 @@ static bool find_segments(const struct kolo_staged *staged, const struct touched
     return true;
 }
 
-/* ---- the way in ---- */
+/* ---- copies to the host ---- */
 
 static kolo_status put(struct kolo_staged *staged, size_t index)
 {
@@ -140,7 +143,8 @@ static kolo_status put(struct kolo_staged *staged, size_t index)
     return status;
 }
 
-/** Step number @p index, counted from 1, will touch these. */
+/** Step number @p index, counted from 1, will touch these segments: starts their copies to the
+ * host. */
 static kolo_status foresee(struct kolo_staged *staged, const struct touches *touches, size_t index)
 {
     kolo_status status = KOLO_OK;
@@ -186,7 +190,7 @@ kolo_status kolo_flow_begin(struct kolo_request *request, bool in_segments)
         if (!in_segments)
             status = copy(staged, KOLO_WAY_IN, 0, staged->bytes);
         for (size_t i = 0; in_segments && i < staged->segment_count && status == KOLO_OK; i++)
-            status = put(staged, i); /* what no step touches */
+            status = put(staged, i); /* segments that no step touches */
         if (status == KOLO_OK)
             status = mark(staged, KOLO_WAY_IN);
     }
@@ -231,11 +235,11 @@ bool kolo_staging_has(const struct kolo_request *request, const struct kolo_step
     return true;
 }
 
-/* ---- the way out ---- */
+/* ---- copies from the host ---- */
 
 kolo_status kolo_flow_out(struct kolo_request *request)
 {
-    const size_t steps = request->main.first; /* are over, they and all before them */
+    const size_t steps = request->main.first; /* these steps are over */
     kolo_status status = KOLO_OK;
     for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
          staged = staged->next) {
@@ -254,7 +258,7 @@ kolo_status kolo_flow_out(struct kolo_request *request)
     return status;
 }
 
-/** Those behind each other in one copy. */
+/** Copies the remaining segments back, neighbouring ones in one copy. */
 static kolo_status bring_rest(struct kolo_staged *staged)
 {
     kolo_status status = KOLO_OK;

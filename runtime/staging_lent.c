@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose devices' buffers are lent to the other ranks of the host, whose kernels reach them,
-// as this rank's reach theirs (runtime/board_lent.c): no data passes the host. Owns what stands in
-// for such buffers: addresses, in which there is no memory. Must never let a copy or the processor
-// touch those.
+// Calls whose device buffers are lent to the other ranks of the host: the kernels of these ranks
+// access them, as this rank's kernels access theirs (runtime/board_lent.c). No data passes through
+// the host. Owns what stands in for such buffers: address ranges without memory. Must never let a
+// copy or the processor touch those.
 //
-// How it works: whether a call can be lent follows from what it asks for, from its memory
-// (kolo_alloc_device, as staging_direct.c says why), from its lane, which needs the kernels, and
-// from its plan. What the other ranks bring is not known before they have entered. So the route
-// begins with what stands in for the buffers; if all ranks lend, they go on where the data is, else
-// this one takes it to the host after all (kolo_lent_bring), and so do all calls of the
-// communicator after it.
+// How it works: whether a call can be lent depends on its arguments and options, its memory
+// (kolo_alloc_device, for the reason in staging_direct.c), its lane, which needs the kernels, and
+// its plan. Whether other ranks can lend is not known before they have entered. So the route begins
+// with the stand-ins. If all ranks lend, the call continues where the data is. Otherwise this rank
+// copies its data to the host after all (kolo_lent_bring), and so do all later calls of the
+// communicator.
 //
-// A slab for a long buffer would cost more than the call: it is allocated and locked, and then not
-// used. So what stands in for one are addresses, which get memory if they are needed after all: a
-// slab where that is seen before the call begins, else ordinary memory.
+// A slab for a long buffer would cost more than the call: it would be allocated and locked, and
+// then not used. So only addresses stand in for a long buffer. They get memory if it is needed
+// after all: a slab if this is known before the call begins, else ordinary memory.
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -22,7 +22,7 @@
 #include "runtime/staging_private.h"
 #include "runtime/submit.h"
 
-enum { RESERVE_BYTES = 1 << 20 /* from which on it is worth two calls of the system's */ };
+enum { RESERVE_BYTES = 1 << 20 /* from this length on it is worth two system calls */ };
 
 bool kolo_lent_may(const struct kolo_comm *comm, const struct kolo_task *task)
 {
@@ -32,7 +32,7 @@ bool kolo_lent_may(const struct kolo_comm *comm, const struct kolo_task *task)
            task->kind != KOLO_CALL_ALLTOALLV;
 }
 
-/** Is there who unmaps what others lend, when they want it back? */
+/** Whether the thread runs that unmaps memory of other ranks when they want it back. */
 static bool may_give_back(struct kolo_engine *engine)
 {
     const kolo_status status = kolo_loans_start(engine);
@@ -113,7 +113,7 @@ bool kolo_lent_can(const struct kolo_request *request)
         return false;
     for (const struct kolo_staged *staged = request->staged; staged != NULL;
          staged = staged->next) {
-        if (staged->bytes == 0) /* only its stream is followed */
+        if (staged->bytes == 0) /* the entry of a stream that is followed */
             continue;
         if ((lane != NULL && staged->lane != lane) ||
             !kolo_device_memory_has_loan(comm->engine, staged->device, staged->bytes))

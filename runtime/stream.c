@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives that follow a stream of the program's (opts.stream): they begin when what the stream
-// was given before them is done, and what it is given after them waits for their end, while the
-// calling thread waits for neither. Owns a request's place in the stream. Must never: leave a
-// stream waiting for a request that is over, however it ended.
+// Collectives that run in the order of a CUDA stream of the program (opts.stream): they begin when
+// the stream's earlier work is done, and its later work waits until they are over, while the
+// calling thread waits for neither. Owns a request's place in the stream. Must never leave a stream
+// waiting for a request that is over, however it ended.
 //
-// How it works: at each start a gate is put into the stream (memory/lane.h), without the lock: a
-// driver waits there for the stream where that has too much to do, and that may be for a call which
-// needs the lock. So that calls lie in a stream in the order in which they are submitted, one at a
-// time of a communicator is between the two. The driver tells that the stream has come to the gate;
-// only then the request's input is put on its way (runtime/staging.c), so the lanes never wait for
-// a stream, and other calls do not either. The gate is opened when the request ends. A request that
-// follows a stream has an entry among its staged buffers even if all are the host's: so whoever
-// asks whether those are there asks for the stream too.
+// How it works: at each start a gate is inserted into the stream (memory/lane.h), without the lock:
+// if the stream's queue is full the driver waits there for the stream, and that may wait for a call
+// which needs the lock. Only one thread at a time of a communicator inserts a gate and submits its
+// call, so calls are in the stream in the order in which they are submitted. The driver reports
+// when the stream has reached the gate. Only then is the request's input copied
+// (runtime/staging.c), so neither the lanes nor other calls ever wait for a stream. The gate is
+// opened when the request ends. A request that follows a stream has an entry among its staged
+// buffers even if all of them are in host memory, so that the code which asks whether buffers are
+// ready also asks for the stream.
 #include "runtime/stream.h"
 
 #include "base/alloc.h"
@@ -19,11 +20,11 @@
 
 struct kolo_follow {
     void *stream;
-    struct kolo_lane *lane; /* to the stream's context */
-    struct kolo_gate *gate; /* NULL: it is not running */
+    struct kolo_lane *lane; /* the lane of the stream's context */
+    struct kolo_gate *gate; /* NULL: the request is not running */
 };
 
-/** An entry of no bytes. Held: lock. */
+/** Adds an entry of no bytes. Held: lock. */
 static kolo_status add_entry(struct kolo_request *request, struct kolo_lane *lane)
 {
     struct kolo_staged *staged = kolo_calloc(1, sizeof(*staged));
@@ -42,7 +43,7 @@ kolo_status kolo_follow_prepare(struct kolo_request *request, void *stream)
     kolo_status status = kolo_stream_look(stream, &pointer);
     if (status != KOLO_OK)
         return status;
-    kolo_heap_pin(comm->engine->heap, &pointer); /* now, and not while the stream waits */
+    kolo_heap_pin(comm->engine->heap, &pointer); /* now, not while the stream waits */
     struct kolo_follow *follow = kolo_calloc(1, sizeof(*follow));
     if (follow == NULL)
         return KOLO_ERR_NO_MEMORY;
@@ -81,7 +82,7 @@ void kolo_follow_leave(struct kolo_comm *comm)
 {
     comm->placing = KOLO_OK;
     kolo_engine_news(comm->engine);
-    if (comm->engine->is_sleeping) /* perhaps who is next */
+    if (comm->engine->is_sleeping) /* the sleeping thread may be the next */
         kolo_endpoint_wake(comm->engine->endpoint);
 }
 
@@ -89,7 +90,7 @@ kolo_status kolo_follow_place(struct kolo_request *request, bool holds)
 {
     struct kolo_follow *follow = request->follow;
     struct kolo_gate *gate = NULL;
-    (void)kolo_direct_could(request); /* the driver is asked now, and not while the stream waits */
+    (void)kolo_direct_could(request); /* ask the driver now, not while the stream waits */
     kolo_comm_leave(request->comm);
     const kolo_status status = kolo_lane_place(follow->lane, follow->stream, holds, &gate);
     kolo_comm_enter(request->comm);

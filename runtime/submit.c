@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries out calls that were checked: has each made into a request (prepare.c), finds scratch and
-// scales the input before anything is sent, submits (start), and waits if the call is blocking.
-// What can be refused is refused before a buffer is written. Also test and wait.
+// Carries out calls that have been checked, and kolo_test() and kolo_wait(). Each call is made into
+// a request (prepare.c), gets scratch memory, has its input scaled, and is submitted (start); a
+// blocking call then waits. Must never write a buffer before everything that can be refused has
+// been checked.
 //
-// A chain is a group of requests that are started as one; one request is a chain of its own.
+// A chain is a group of requests that are started together; a single request is a chain of its own.
 #include "runtime/submit.h"
 
 #include <string.h>
@@ -19,7 +20,8 @@
 #include "runtime/timeline_call.h"
 #include "runtime/timers.h"
 
-/** What is written before anything is sent: memory of the request's, or an input in place. */
+/** Whether something must be written before anything is sent: memory of the request, or an input in
+ * place. */
 static bool has_load(const struct kolo_request *request)
 {
     return request->prescale != 0 || request->parts != NULL;
@@ -36,7 +38,7 @@ void kolo_request_load(const struct kolo_request *request)
 /** Held: lock. */
 static kolo_status find_scratch(struct kolo_comm *comm, struct kolo_request *request)
 {
-    if (request->own_scratch != NULL) /* of a start that failed */
+    if (request->own_scratch != NULL) /* if a start failed */
         kolo_free_memory(request->own_scratch);
     request->own_scratch = NULL;
     if (request->plan == NULL || request->plan->on_board)
@@ -66,13 +68,14 @@ static kolo_status result_of(struct kolo_comm *comm, const struct kolo_request *
 
 /* ---- one blocking call ---- */
 
-/** Copies that are on their way before anything is sent, if there are any. Held: lock. */
+/** Starts the copies to the host that must be started before anything is sent, if there are any.
+ * Held: lock. */
 static kolo_status begin_staging(struct kolo_request *request)
 {
     return request->staged != NULL ? kolo_staging_begin(request) : KOLO_OK;
 }
 
-/** Has no other thread been faster in starting it? Held: lock. */
+/** Fails if another thread has started the request meanwhile. Held: lock. */
 static kolo_status check_idle(const struct kolo_request *chain)
 {
     if (kolo_chain_is_running(chain))
@@ -80,8 +83,8 @@ static kolo_status check_idle(const struct kolo_request *chain)
     return KOLO_OK;
 }
 
-/** Its place in the stream that it follows, until kolo_follow_leave. Held: lock, which is given up
- * meanwhile. */
+/** Puts the request into the stream that it follows; holds that until kolo_follow_leave. Held:
+ * lock, which is released meanwhile. */
 static kolo_status enter_stream(struct kolo_comm *comm, struct kolo_request *request, bool holds)
 {
     kolo_status status = kolo_follow_enter(request);
@@ -97,7 +100,7 @@ static kolo_status enter_stream(struct kolo_comm *comm, struct kolo_request *req
     return status;
 }
 
-/** It was to be started behind its stream: if it was not, that goes on. Held: lock. */
+/** Ends the placing. If the request was not started, its stream continues. Held: lock. */
 static void leave_stream(struct kolo_comm *comm, struct kolo_request *request, kolo_status status)
 {
     if (status != KOLO_OK)
@@ -147,7 +150,7 @@ out:
     return status;
 }
 
-/** A call like one that was kept; KOLO_AGAIN: there is none. */
+/** Runs a call like one that was kept. KOLO_AGAIN: none was kept. */
 static kolo_status run_again(struct kolo_comm *comm, const struct kolo_task *task)
 {
     kolo_status status = KOLO_AGAIN;
@@ -209,8 +212,8 @@ kolo_status kolo_task_prepare(struct kolo_comm *comm, const struct kolo_task *ta
     return status;
 }
 
-/** Scratch for all of them: the communicator's grows while it is looked for, and they share it.
- * Held: lock. */
+/** Finds scratch memory for all requests of the chain. The communicator's scratch may grow
+ * meanwhile, and they share it. Held: lock. */
 static kolo_status find_all_scratch(struct kolo_comm *comm, struct kolo_request *chain)
 {
     for (struct kolo_request *request = chain; request != NULL; request = request->chain) {
@@ -246,7 +249,7 @@ out:
     return status;
 }
 
-/** Of a request that follows a stream, which is in no group. Held: lock. */
+/** Starts a request that follows a stream; it is in no group. Held: lock. */
 static kolo_status start_behind(struct kolo_comm *comm, struct kolo_request *request,
                                 bool in_background)
 {
@@ -285,7 +288,7 @@ bool kolo_chain_is_running(const struct kolo_request *chain)
     return false;
 }
 
-/** Somebody waits for all of them from here on, or does no longer. */
+/** Sets whether a thread waits for the requests of the chain. */
 static void set_awaited(struct kolo_request *chain, bool is_awaited)
 {
     for (struct kolo_request *request = chain; request != NULL; request = request->chain) {
@@ -352,7 +355,7 @@ kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task)
 
 /* ---- test and wait ---- */
 
-/** Hands the result of a chain to the user. Held: lock. */
+/** Returns the result of a chain to the program. Held: lock. */
 static kolo_status collect(struct kolo_request **request, kolo_deadline deadline)
 {
     kolo_status status = kolo_chain_wait(*request, deadline);
@@ -363,7 +366,8 @@ static kolo_status collect(struct kolo_request **request, kolo_deadline deadline
     return status;
 }
 
-/** *comm_out, if it may be asked for the request; stays NULL where there is none, which is over. */
+/** Finds the communicator of the request and checks it. *comm_out stays NULL if there is no
+ * request, or it may not be used. */
 static kolo_status find_comm(const char *function, struct kolo_request *const *request,
                              struct kolo_comm **comm_out)
 {
@@ -401,7 +405,8 @@ kolo_status kolo_wait(struct kolo_request **request, int timeout_ms)
         return status;
     kolo_deadline deadline = kolo_deadline_in_ms(timeout_ms);
     kolo_comm_enter(comm);
-    /* who only asks does not wait: asking again and again would leave no room for calls */
+    /* a call with timeout 0 does not wait; recording repeated ones would leave no room for other
+     * calls */
     const bool is_kept =
         comm->engine->timeline != NULL && timeout_ms != 0 && kolo_chain_is_running(*request);
     const uint64_t ticket = is_kept ? kolo_timeline_wait(*request) : 0;

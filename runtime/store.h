@@ -34,8 +34,8 @@ enum {
 enum { KOLO_CHANNELS_PER_COMM = 4 };
 /* The channels of a communicator; its number times the above is added. */
 enum { KOLO_CHANNEL_COLLECTIVE = 0, KOLO_CHANNEL_MESSAGE = 1, KOLO_CHANNEL_CLOSING = 2 };
-/** The key that counts the communicators made so far. It begins with a control character, so that
- * no key of a program equals it. */
+/** The key that counts the communicators made so far. It begins with a control character, which
+ * people do not write in keys. */
 #define KOLO_STORE_NUMBERS_KEY "\001communicators"
 
 /* ---- server ---- */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns a rank's end of the connection to the store. Must never block but in join and close, and
-// never call an event from anywhere but the poller's callback: a send that fails is noticed there
-// too, because a broken socket is always ready. The job's first failure stays: calls made after it,
-// and those that wait, end with it.
+// Owns a rank's end of the connection to the store. Must never block, except in join and close, and
+// must never call an event except from the poller's callback. A send that fails is noticed there
+// too, because a broken socket is always ready. The job's first failure is kept: calls that wait,
+// and all later calls, end with it.
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -18,21 +18,24 @@
 #include "runtime/store_wire.h"
 
 enum {
-    VERDICT_GRACE_MS = 500, /* the server names the missing ranks at our deadline: time to arrive */
+    /* At the deadline the server names the missing ranks; its message may take this long to
+     * arrive. */
+    VERDICT_GRACE_MS = 500,
     FILLS_PER_EVENT = 64
 };
 
 struct kolo_store_client {
-    struct kolo_watch watch; /* first: the callback gets it */
+    struct kolo_watch watch; /* must be first: the callback gets its address */
     struct kolo_stream stream;
-    struct kolo_poller *poller; /* the join's own, then the rank's */
+    struct kolo_poller *poller; /* one of the join itself, later the rank's */
     struct kolo_store_client_events events;
     const struct kolo_peer *peers; /* NULL until WORLD */
     int size;
     bool is_joining;
-    bool has_unread; /* what came behind WORLD may lie in the stream, where epoll cannot see it */
+    /* What came after WORLD may already be in the stream's buffer, where epoll does not see it. */
+    bool has_unread;
     bool is_lost;
-    kolo_status failed; /* the job; OK: it has not */
+    kolo_status failed; /* status of the job's failure; OK: it has not failed */
     char failed_text[KOLO_STORE_TEXT_MAX];
     struct kolo_store_call *calls;
     uint32_t last_id;
@@ -169,7 +172,8 @@ static kolo_status handle(struct kolo_store_client *client, uint8_t type, struct
     }
 }
 
-/** What joining waits for is here; what comes after it is for the owner's poller. */
+/** Whether what joining waits for has arrived. What comes after it is left to the owner's
+ * poller. */
 static bool has_joined(const struct kolo_store_client *client)
 {
     return client->peers || client->failed != KOLO_OK;
@@ -228,7 +232,7 @@ static void client_ready(struct kolo_watch *watch, uint32_t events)
     (void)events;
     kolo_status flushed = kolo_stream_flush(&client->stream);
     client->has_unread = false;
-    kolo_status status = receive(client); /* first hear what it said before it went */
+    kolo_status status = receive(client); /* first read what it sent before it went */
     if (status == KOLO_OK && !(client->is_joining && has_joined(client)))
         status = flushed;
     if (status != KOLO_OK)
@@ -250,7 +254,7 @@ static kolo_status post(struct kolo_store_client *client, struct kolo_message *m
     if (status != KOLO_OK)
         return status;
     if (kolo_stream_flush(&client->stream) != KOLO_OK)
-        (void)shutdown(client->stream.fd, SHUT_RDWR); /* the poller will tell */
+        (void)shutdown(client->stream.fd, SHUT_RDWR); /* the poller will notice */
     set_interest(client);
     return KOLO_OK;
 }
@@ -306,8 +310,8 @@ static kolo_status wait_for_world(struct kolo_store_client *client, kolo_deadlin
     return KOLO_OK;
 }
 
-/** Hands the connection over to the rank's poller. It stays ready (it can write) until what came
- * behind WORLD was handled, also if something is posted before. */
+/** Moves the connection to the rank's poller. Until what came after WORLD has been handled, it asks
+ * for EPOLLOUT and so is always ready, even if something is posted before. */
 static kolo_status move_to(struct kolo_store_client *client, struct kolo_poller *poller)
 {
     kolo_poller_remove(client->poller, &client->watch);
@@ -392,7 +396,7 @@ void kolo_store_client_keepalive(struct kolo_store_client *client, int64_t peer_
 
 /* ---- asking and telling ---- */
 
-/** Prepares @p call; false: it has ended already. */
+/** Prepares @p call. False: it has already ended. */
 static bool begin_call(struct kolo_store_client *client, const char *key, size_t bytes,
                        struct kolo_store_call *call)
 {
@@ -483,7 +487,8 @@ void kolo_store_client_shrink(struct kolo_store_client *client, uint32_t number,
     ask(client, message, &body, call);
 }
 
-/** Posts what needs no answer. Without memory it is not said: whoever waits has a deadline. */
+/** Posts a message that needs no answer. If there is no memory it is not sent: ranks that wait for
+ * it have a deadline. */
 static void tell(struct kolo_store_client *client, struct kolo_message *message,
                  const struct kolo_writer *body)
 {
@@ -502,7 +507,7 @@ void kolo_store_client_cancel(struct kolo_store_client *client, struct kolo_stor
     tell(client, message, &body);
 }
 
-/** Copies text that travels, cut where the other side would refuse it. */
+/** Copies a text for a message, cut to the length that the other side accepts. */
 static void cut_text(char text[KOLO_STORE_TEXT_MAX], const char *from)
 {
     snprintf(text, KOLO_STORE_TEXT_MAX, "%s", from);

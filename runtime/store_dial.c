@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns a poller for the time of one dial, so that nothing else runs while a rank starts.
+// Owns a poller for the duration of one dial, so that no other callback runs while a rank starts.
 #include "runtime/store_dial.h"
 
 #include <unistd.h>
@@ -23,7 +23,8 @@ static void dialed(void *context, kolo_status status, int fd, const struct kolo_
         dialing->theirs = *theirs;
 }
 
-/** Until the dial is over (KOLO_OK: it may have failed), or stale (KOLO_AGAIN). */
+/** Waits until the dial is over (KOLO_OK; the dial itself may have failed) or the places are stale
+ * (KOLO_AGAIN). */
 static kolo_status wait_for(struct kolo_poller *poller, const struct dialing *dialing,
                             const struct kolo_store_dial_config *config)
 {
@@ -45,7 +46,7 @@ static kolo_status wait_for(struct kolo_poller *poller, const struct dialing *di
     return KOLO_OK;
 }
 
-/** The other side proved the secret; is it the store of this job? */
+/** Checks that the other side, which has proved the secret, is the store of this job. */
 static kolo_status check_greeting(const struct dialing *dialing, uint64_t job_id)
 {
     if (dialing->theirs.protocol != KOLO_PROTOCOL_VERSION)

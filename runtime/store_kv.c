@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns a hash map from text to bytes, bounded in total: keys, values and waiting questions all
-// count. A key that is only waited for is an entry without value; it goes with its last question.
-// Must never know what a connection is.
+// Owns a hash map from text to bytes with a limit in total: keys, values and waiting questions all
+// count. A key that is only waited for has an entry without a value, which is removed with its last
+// question. Must never know what a connection is.
 #include "runtime/store_kv.h"
 
 #include <string.h>
@@ -96,7 +96,7 @@ static uint64_t hash_of(const char *key) /* FNV-1a */
     return hash;
 }
 
-/** The link that points to the entry of @p key, or to NULL at the end of its bucket. */
+/** The pointer to the entry of @p key, or the NULL at the end of its bucket. */
 static struct entry **find(struct kolo_kv *kv, const char *key, uint64_t hash)
 {
     struct entry **link = &kv->buckets[hash & (kv->bucket_count - 1)];
@@ -105,7 +105,8 @@ static struct entry **find(struct kolo_kv *kv, const char *key, uint64_t hash)
     return link;
 }
 
-/** More buckets when there are more entries than buckets; without memory it only gets slower. */
+/** Doubles the buckets if there are more entries than buckets. Without memory the table only gets
+ * slower. */
 static void spread(struct kolo_kv *kv)
 {
     if (kv->entry_count <= kv->bucket_count)
@@ -140,7 +141,7 @@ static size_t entry_cost(const char *key)
     return sizeof(struct entry) + strlen(key) + 1;
 }
 
-/** The entry of @p key, made if it is not there; @p more bytes are about to be added to it. */
+/** Finds the entry of @p key, or makes it. The caller will add @p more bytes to it. */
 static kolo_status reach(struct kolo_kv *kv, const char *key, size_t more, struct entry **entry_out)
 {
     uint64_t hash = hash_of(key);

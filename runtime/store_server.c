@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the job's meeting place: who joined, the key-value table, failures, the comparison
-// of stalls. Must never block, trust a message, or let one connection's trouble reach another one.
+// Owns the server of the store, where the ranks of a job meet: which ranks joined, the key-value
+// table, failures, and the comparison of stalls. Must never block, trust a message, or let a
+// failing connection affect another one.
 //
-// A rank's life, moved by kolo_server_set_state alone:
+// The states of a rank, which only kolo_server_set_state changes:
 //
 //   ABSENT --JOIN--> JOINED --LEAVE--> LEFT
 //      |               | connection ends
 //      | died          +-----> LOST --verdict (died), or grace over--> DEAD
 //      +---------------+-------------------------------------------->  DEAD
 //
-// What fails is the job (until all ranks are there, always), or the communicators that have a rank
-// that died, or one communicator. Of each the first failure wins and is sent to every rank; the
-// job's is kept for ranks that join later. A connection is dropped only by the poller's callback or
-// by expire; a send that fails only shuts the socket down, and the poller tells. So no list changes
-// while it is walked.
+// A failure ends the job (always, until all ranks have joined), or the communicators that contain a
+// dead rank, or one communicator. The first failure of each is sent to every rank, and later ones
+// are ignored; the job's failure is kept for ranks that join later. Only the poller's callback and
+// expire drop a connection. A send that fails only shuts the socket down, and the poller then
+// notices. So no list changes while it is iterated.
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -58,7 +59,7 @@ static void drop_connection(struct kolo_store_connection *connection)
 static kolo_status serve(struct kolo_store_connection *connection)
 {
     kolo_status status = kolo_stream_flush(&connection->stream);
-    bool has_ended = status != KOLO_OK; /* what it sent before still counts */
+    bool has_ended = status != KOLO_OK; /* what it sent before that still counts */
     for (int fills = 0;; fills++) {
         status = kolo_server_handle_all(connection);
         if (status != KOLO_OK || connection->stream.out_bytes >= OUT_BYTES_MAX)
@@ -80,7 +81,7 @@ static void connection_ready(struct kolo_watch *watch, uint32_t events)
     kolo_status status = serve(connection);
     bool is_stuck = connection->stream.out_bytes >= OUT_BYTES_MAX;
     if (status == KOLO_OK && is_stuck && (events & (EPOLLHUP | EPOLLERR)))
-        status = KOLO_ERR_LINK; /* nobody will read them */
+        status = KOLO_ERR_LINK; /* nobody will read its answers */
     if (status == KOLO_OK) {
         kolo_server_watch(connection);
         return;
@@ -139,7 +140,7 @@ static void accepted(void *context, kolo_status status, int fd, const struct kol
         KOLO_WARN("store: cannot serve a connection: %s", kolo_error_detail());
 }
 
-/* ---- what the owner calls ---- */
+/* ---- functions for the owner ---- */
 
 kolo_status kolo_store_server_create(struct kolo_poller *poller,
                                      const struct kolo_store_server_config *config,
@@ -270,7 +271,7 @@ void kolo_store_server_destroy(struct kolo_store_server *server)
         return;
     for (size_t i = 0; i < server->listener_count; i++)
         kolo_listener_close(server->listeners[i]);
-    server->has_failed = true; /* what is lost from here on is not news */
+    server->has_failed = true; /* connections lost from here on are not reported */
     while (server->connections)
         drop_connection(server->connections);
     for (int rank = 0; server->members && rank < server->config.size; rank++)

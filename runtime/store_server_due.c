@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes to the server with time alone: the end of the start, of the wait for a verdict, and
-// stalls that have lasted.
+// The deadlines of the server: the end of the start, the end of the wait for a verdict, and
+// warnings of stalls that have lasted.
 #include "runtime/store_server.h"
 
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static void say(struct words *words, const char *format, ...)
     words->left -= taken;
 }
 
-/** The ranks that are not there, compressed: "rank 3" or "ranks 3, 5-7". */
+/** Writes the ranks that have not joined, in short form: "rank 3" or "ranks 3, 5-7". */
 static void say_absent(const struct kolo_store_server *server, struct words *words)
 {
     enum { ROOM_FOR_REST = 96 };
@@ -50,16 +50,16 @@ static void say_absent(const struct kolo_store_server *server, struct words *wor
     }
 }
 
-/** The call, as ranks know it. */
+/** Writes the call as the ranks describe it. */
 static void say_call(struct words *words, const struct kolo_stall *stall)
 {
-    if (kolo_stall_is_message(stall)) /* its words have its number */
+    if (kolo_stall_is_message(stall)) /* its words contain its number */
         say(words, "%.300s", stall->words);
     else
         say(words, "%.300s sequence %u", stall->words, (unsigned int)stall->sequence);
 }
 
-/** "rank 3 (host3)", and in what it waits itself. */
+/** Writes "rank 3 (host3)", and the call in which that rank waits itself. */
 static void say_missing(const struct kolo_store_server *server, struct words *words, int rank)
 {
     const struct kolo_store_member *member = &server->members[rank];
@@ -72,7 +72,7 @@ static void say_missing(const struct kolo_store_server *server, struct words *wo
     say(words, ")");
 }
 
-/** Is there room to say that, and what comes after? */
+/** Whether there is room for that, and for what follows. */
 static bool has_room(const struct kolo_store_server *server, const struct words *words, int rank)
 {
     enum { REST = 192 + KOLO_STORE_HOST_MAX, CALL = 340 };
@@ -80,8 +80,8 @@ static bool has_room(const struct kolo_store_server *server, const struct words 
     return words->left >= REST + KOLO_STORE_HOST_MAX + call;
 }
 
-/** Those that the call is waiting for and that are not in it: @p past, for they have been; how many
- * there are. */
+/** Writes the ranks that the call needs and that do not wait in it: if @p past those that have
+ * already completed it, else those that have not come. Returns their number. */
 static int say_others(const struct kolo_store_server *server, struct words *words,
                       const struct kolo_stall *stall, bool past, const char *title)
 {
@@ -101,7 +101,8 @@ static int say_others(const struct kolo_store_server *server, struct words *word
     return missing;
 }
 
-/** Nobody is late to a call that is over elsewhere. */
+/** If some ranks have completed the call, no rank is late: what is sent to those that wait has not
+ * arrived. */
 static void say_way(const struct kolo_store_server *server, struct words *words,
                     const struct kolo_stall *stall)
 {
@@ -112,7 +113,7 @@ static void say_way(const struct kolo_store_server *server, struct words *words,
     say(words, " is slow, or lost on the way");
 }
 
-/** Who has not come to a call of several, or is through with it. */
+/** Writes which ranks have not come to a call of several ranks, or have already completed it. */
 static void say_not_there(const struct kolo_store_server *server, struct words *words,
                           const struct kolo_stall *stall)
 {
@@ -130,7 +131,7 @@ static void say_not_there(const struct kolo_store_server *server, struct words *
             stall->count);
 }
 
-/** How many more wait for the same peer. */
+/** Writes how many more ranks wait for the same peer. */
 static void say_behind(struct words *words, int behind)
 {
     if (behind > 0)
@@ -171,7 +172,7 @@ static void expire_start(struct kolo_store_server *server)
     kolo_server_fail(server, -1, KOLO_STORE_JOB, KOLO_ERR_TIMEOUT, text, true);
 }
 
-/** The log says now and then whom a start that lasts waits for. */
+/** Logs now and then which ranks a long start is waiting for. */
 static void tell_start(struct kolo_store_server *server)
 {
     char text[KOLO_STORE_TEXT_MAX];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks say to the server: one handler a message, each of which reads its body to the end
-// before it believes any of it. Any failure but ERR_NO_MEMORY is the rank's, and ends its
-// connection.
+// The messages from ranks: one handler for each, which reads the whole body before it uses any of
+// it. Any failure except ERR_NO_MEMORY is the rank's fault, and ends its connection.
 #include "runtime/store_server.h"
 
 #include <stdio.h>
@@ -19,7 +18,7 @@ struct join {
     size_t peer_bytes;
 };
 
-/** Why the place of @p join is not free: who has it, or has had it. */
+/** Explains why the place of @p join is taken: which process has it, or had it. */
 static void say_taken(const struct kolo_store_server *server, const struct join *join,
                       char text[KOLO_STORE_TEXT_MAX])
 {
@@ -140,7 +139,7 @@ static kolo_status admit(struct kolo_store_connection *connection, const struct 
         server->tell_by = kolo_deadline_in_ms(TELL_EVERY_MS);
         kolo_server_due_at(server, server->tell_by);
     }
-    /* A rank that gives up sooner than the others is told by us whom it waited for. */
+    /* a rank that gives up sooner than the others is told by the server which ranks are missing */
     server->start_by =
         kolo_deadline_min(server->start_by, kolo_deadline_in_ms((int64_t)join->timeout_ms));
     kolo_server_due_at(server, server->start_by);
@@ -255,7 +254,7 @@ static kolo_status on_cancel(struct kolo_store_connection *connection, struct ko
     return status;
 }
 
-/** In what calls differ that are said in the same words. */
+/** The difference between two calls that are described in the same words. */
 static const char *difference(const struct kolo_desc *one, const struct kolo_desc *other)
 {
     struct kolo_call mine, theirs;
@@ -341,7 +340,7 @@ static kolo_status on_abort(struct kolo_store_connection *connection, struct kol
     return status;
 }
 
-/** ERR_LINK: the connection is done with. */
+/** Returns ERR_LINK on success: the connection has ended in order. */
 static kolo_status on_leave(struct kolo_store_connection *connection, struct kolo_reader *body)
 {
     struct kolo_store_server *server = connection->server;
@@ -374,7 +373,7 @@ static handle_message *const handlers[] = {
     [KOLO_STORE_FINALIZED] = kolo_server_finalized,
 };
 
-/** JOIN comes first and once. */
+/** Calls the handler of a message. JOIN must come first, and only once. */
 static kolo_status handle(struct kolo_store_connection *connection, uint8_t type,
                           struct kolo_reader *body)
 {
@@ -387,7 +386,8 @@ static kolo_status handle(struct kolo_store_connection *connection, uint8_t type
     return handler(connection, body);
 }
 
-/** Everything whole that is in the buffer. A rank whose answers pile up has to read them first. */
+/** Handles every complete message in the buffer. If too many answers wait to be read by the rank,
+ * the rest waits. */
 kolo_status kolo_server_handle_all(struct kolo_store_connection *connection)
 {
     while (connection->stream.out_bytes < OUT_BYTES_MAX) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Survivors: the ranks of a communicator that failed ask, each for itself, who goes on. They are
-// answered together, all the same, as soon as every member has asked, finalized it, left or died;
-// so a rank that dies while the others wait is one survivor less, and nobody waits for it. Of two
-// that asked and say that they cannot reach each other, one is left out and told so. Must never
-// answer some of them and keep others: who asked at the answer's moment is in the new communicator.
-// Who has finalized which is kept until all members of that one have, or are gone.
+// Shrinks: the ranks of a communicator that has failed ask, each for itself, which of them survive.
+//
+// They all get the same answer at the same time, as soon as every member has asked, finalized the
+// communicator, left or died. So a rank that dies while the others wait is one survivor less, and
+// no rank waits for it. If two ranks that asked report that they cannot reach each other, one of
+// them is left out and gets an error. Must never answer some and keep others waiting: every rank
+// that has asked when the answer is sent is in the new communicator.
+//
+// Which members have finalized a communicator is kept until all of its members have, or are gone.
 #include <stdio.h>
 #include <string.h>
 
@@ -17,13 +20,13 @@ struct arrival {
     uint32_t id;
     kolo_deadline until;
     struct arrival *next;
-    uint8_t lost[]; /* ranks that it cannot reach any more */
+    uint8_t lost[]; /* ranks that it can no longer reach */
 };
 
 struct kolo_shrink {
-    uint32_t number; /* of the communicator that failed */
+    uint32_t number; /* number of the communicator that failed */
     uint8_t *members;
-    uint8_t *asked; /* whether their time is over or not */
+    uint8_t *asked; /* those that have asked, also if their time is over */
     struct arrival *arrivals;
     struct kolo_shrink *next;
 };
@@ -57,9 +60,10 @@ static bool is_gone(const struct kolo_store_server *server, int rank)
     return state == MEMBER_LEFT || state == MEMBER_DEAD;
 }
 
-/* ---- who has finalized it ---- */
+/* ---- finalized communicators ---- */
 
-/* Communicators that are kept; of more, whoever shrinks one waits until its time is over. */
+/* The most communicators that are kept. If there are more, a rank that shrinks one of the others
+ * waits until its deadline. */
 enum { RETIRED_MAX = 4096 };
 
 /** A communicator that some members have finalized, a bit each. */
@@ -81,7 +85,7 @@ static bool has_finalized(const struct kolo_store_server *server, uint32_t numbe
     return retired && has_bit(retired->finalized, rank);
 }
 
-/** Is there a member that may still ask for it? */
+/** Whether some member may still ask to shrink it. */
 static bool is_wanted(const struct kolo_store_server *server, const struct retired *retired)
 {
     for (int rank = 0; rank < server->config.size; rank++)
@@ -91,7 +95,7 @@ static bool is_wanted(const struct kolo_store_server *server, const struct retir
     return false;
 }
 
-/** Forgets it, if it can be. */
+/** Forgets the communicator if no member may still ask. */
 static bool forget(struct kolo_store_server *server, struct retired *retired)
 {
     if (is_wanted(server, retired))
@@ -101,7 +105,7 @@ static bool forget(struct kolo_store_server *server, struct retired *retired)
     return true;
 }
 
-/** A rank has gone: forgets what nobody else can ask for. */
+/** A rank has gone: forgets the communicators that no other rank can ask for. */
 static void forget_all(struct kolo_store_server *server)
 {
     uint32_t cursor = 0;
@@ -131,7 +135,7 @@ static struct retired *add_retired(struct kolo_store_server *server, uint32_t nu
     return retired;
 }
 
-/* ---- who asks ---- */
+/* ---- arrivals ---- */
 
 static bool may_come(const struct kolo_store_server *server, const struct kolo_shrink *shrink,
                      int rank)
@@ -140,8 +144,8 @@ static bool may_come(const struct kolo_store_server *server, const struct kolo_s
            !has_finalized(server, shrink->number, rank);
 }
 
-/** A member that may still come, or -1: rather one that never asked than one that has waited in
- * vain. */
+/** Finds a member that may still ask, or -1. Prefers one that never asked to one that asked and
+ * gave up. */
 static int find_missing(const struct kolo_store_server *server, const struct kolo_shrink *shrink)
 {
     int waited = -1;
@@ -168,7 +172,7 @@ static void free_shrink(struct kolo_shrink *shrink)
     kolo_free_memory(shrink);
 }
 
-/** Takes out the arrivals of @p rank: that with @p id, or all (0). */
+/** Removes the arrivals of @p rank: the one with @p id, or all (0). */
 static void take_out(struct kolo_shrink *shrink, int rank, uint32_t id)
 {
     struct arrival **link = &shrink->arrivals;
@@ -183,17 +187,17 @@ static void take_out(struct kolo_shrink *shrink, int rank, uint32_t id)
     }
 }
 
-/* ---- who cannot reach whom ---- */
+/* ---- ranks that cannot reach each other ---- */
 
-/** Those that go on, and of how many others of them each is said to be cut off, by itself or by
- * them. */
+/** The ranks that survive, and from how many of the others each is cut off, as it or they
+ * report. */
 struct choice {
     int size;
     int *cuts;
     uint8_t *survivors;
 };
 
-/** What @p arrival says of survivors counts, or (@p by -1) does not any more. */
+/** Adds (@p by 1) or removes (@p by -1) what @p arrival reports about survivors. */
 static void count_cuts(struct choice *choice, const struct arrival *arrival, int by)
 {
     for (int rank = 0; rank < choice->size; rank++) {
@@ -204,7 +208,8 @@ static void count_cuts(struct choice *choice, const struct arrival *arrival, int
     }
 }
 
-/** The survivor that is cut off of most others, of equals the highest rank; -1: none is of any. */
+/** The survivor that is cut off from the most others; of equals, the highest rank. -1: none is cut
+ * off. */
 static int most_cut_off(const struct choice *choice)
 {
     int most = -1;
@@ -226,7 +231,8 @@ static void leave_out(struct choice *choice, const struct kolo_shrink *shrink, i
     clear_bit(choice->survivors, rank);
 }
 
-/** Who asked goes on, but for as few as may be, so that all that do can reach each other. */
+/** Chooses the survivors: all that asked, except for a few that are left out so that the rest can
+ * reach each other. */
 static void choose(struct choice *choice, const struct kolo_shrink *shrink)
 {
     int rank;
@@ -238,7 +244,8 @@ static void choose(struct choice *choice, const struct kolo_shrink *shrink)
         leave_out(choice, shrink, rank);
 }
 
-/** A rank that asked, rather a survivor, which @p of cannot reach; of some there is one. */
+/** Finds a rank that asked and that @p of cannot reach, preferably a survivor. There is at least
+ * one. */
 static int find_cut(const struct choice *choice, const struct kolo_shrink *shrink,
                     const struct arrival *of)
 {
@@ -293,7 +300,7 @@ static void answer_all(struct kolo_store_server *server, const struct kolo_shrin
     kolo_free_memory(choice.survivors);
 }
 
-/** Answers what is complete. */
+/** Answers the shrinks that are complete. */
 static void look(struct kolo_store_server *server)
 {
     struct kolo_shrink **link = &server->shrinks;
@@ -335,7 +342,8 @@ static struct kolo_shrink *find_or_add(struct kolo_store_server *server, uint32_
     return shrink;
 }
 
-/** A rank that was given up (its host was lost, say) may still be heard: it is no survivor. */
+/** A rank that counts as dead (because its host was lost, for example) may still send messages: it
+ * is not a survivor. */
 static kolo_status refuse_lost(const struct kolo_store_server *server, int rank)
 {
     char name[128];
@@ -413,7 +421,7 @@ kolo_status kolo_server_finalized(struct kolo_store_connection *connection,
     if (!retired)
         retired = add_retired(server, number, members);
     if (!retired)
-        return KOLO_OK; /* who waits for this rank has a deadline */
+        return KOLO_OK; /* ranks that wait for this one have a deadline */
     set_bit(retired->finalized, connection->rank);
     look(server);
     (void)forget(server, retired);
@@ -428,7 +436,7 @@ void kolo_server_shrink_forget(struct kolo_store_server *server, int rank, uint3
     look(server);
 }
 
-/** The next arrival whose time is over. */
+/** Finds an arrival whose deadline has passed. */
 static struct arrival *find_expired(struct kolo_store_server *server, struct kolo_shrink *shrink)
 {
     for (struct arrival *arrival = shrink->arrivals; arrival; arrival = arrival->next) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the server says to ranks: answers, the first failure, rejections. Must never drop a
-// connection: one that cannot be written to is shut down, and the poller tells.
+// The messages to ranks: answers, failures, rejections. Must never drop a connection: the socket of
+// a connection that cannot be written to is shut down, and the poller then notices.
 #include "runtime/store_server.h"
 
 #include <stddef.h>
@@ -12,7 +12,6 @@
 
 /* ---- names and words ---- */
 
-/** "rank 5 (host7, pid 812)", or "rank 5" of one that never joined. */
 void kolo_server_name(const struct kolo_store_server *server, int rank, char *text, size_t capacity)
 {
     const struct kolo_store_member *member = &server->members[rank];
@@ -89,7 +88,7 @@ static struct kolo_message *left_message(const struct kolo_store_server *server)
     return NULL;
 }
 
-/** Without memory to say it, the ranks lose their connections. */
+/** If there is no memory for the message, the ranks lose their connections. */
 void kolo_server_tell_left(struct kolo_store_server *server)
 {
     if (server->leaving_count == 0)
@@ -115,7 +114,8 @@ void kolo_server_broadcast(struct kolo_store_server *server, struct kolo_message
             post(each, message);
 }
 
-/** Sends an ANSWER; without memory for it the connection ends, so that nobody waits for it. */
+/** Sends an ANSWER. If there is no memory for it the connection ends, so that the rank does not
+ * wait for it. */
 void kolo_server_answer(struct kolo_store_connection *connection, uint32_t id, kolo_status status,
                         int64_t sum, const void *value, size_t bytes)
 {
@@ -172,12 +172,12 @@ static struct kolo_message *failed_message(int rank, uint32_t scope, kolo_status
     return message;
 }
 
-/** Has @p scope not failed before? From now on it has. */
+/** Whether this is the first failure of @p scope; records it. */
 static bool is_first(struct kolo_store_server *server, uint32_t scope)
 {
     if (server->has_failed)
         return false;
-    if (scope == KOLO_STORE_RANK) /* its state says that it is told once */
+    if (scope == KOLO_STORE_RANK) /* the rank's state ensures that this is told only once */
         return true;
     if (scope == KOLO_STORE_JOB) {
         server->has_failed = true;
@@ -191,7 +191,7 @@ static bool is_first(struct kolo_store_server *server, uint32_t scope)
     return true;
 }
 
-/** Without memory to say why, the ranks lose their connections. */
+/** If there is no memory for the message, the ranks lose their connections. */
 void kolo_server_fail(struct kolo_store_server *server, int rank, uint32_t scope, kolo_status why,
                       const char *words, bool tell_owner)
 {
@@ -217,7 +217,6 @@ void kolo_server_fail(struct kolo_store_server *server, int rank, uint32_t scope
         server->config.events.aborted(server->config.events.context, rank, why, text);
 }
 
-/** Tells one connection why it cannot take part, and lets it go. */
 void kolo_server_reject(struct kolo_store_connection *connection, struct kolo_message *message)
 {
     connection->is_rejected = true;
@@ -229,8 +228,6 @@ void kolo_server_reject(struct kolo_store_connection *connection, struct kolo_me
         break_off(connection);
 }
 
-/** @p connection joined wrongly: before the start that fails the job, afterwards only it hears so.
- */
 void kolo_server_reject_join(struct kolo_store_connection *connection, int rank, const char *text)
 {
     struct kolo_store_server *server = connection->server;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the list of stalls. Two descriptions at one (channel, sequence) are a mismatch; two sequence
-// numbers of one channel are not, one rank may be behind; and messages are each rank's own. Whom
-// each rank waits for is kept by rank: what one no longer needs, another may still lack. Must never
-// know a connection or a name.
+// Owns the list of stalls. Two descriptions at the same (channel, sequence) are a mismatch. Two
+// sequence numbers on one channel are not, since one rank may be behind; and each rank numbers its
+// messages by itself. The ranks that each rank waits for are kept separately, since one rank may
+// still need what another no longer needs. Must never know a connection or a name.
 #include "runtime/store_stall.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ struct kolo_stalls {
     int size;
     int64_t warn_ms;
     struct kolo_stall *first;
-    uint16_t *per_rank; /* how many each waits in */
+    uint16_t *per_rank; /* number of stalls in which each rank waits */
 };
 
 kolo_status kolo_stalls_create(int size, int64_t warn_ms, struct kolo_stalls **stalls_out)
@@ -108,7 +108,7 @@ const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int ra
 
 bool kolo_stalls_is_past(const struct kolo_stalls *stalls, const struct kolo_stall *stall, int rank)
 {
-    if (kolo_stall_is_message(stall)) /* each rank has numbers of its own */
+    if (kolo_stall_is_message(stall)) /* each rank uses numbers of its own */
         return false;
     for (const struct kolo_stall *other = stalls->first; other; other = other->next)
         if (other->channel == stall->channel && kolo_stall_has(other, rank) &&
@@ -121,7 +121,7 @@ int kolo_stalls_behind(const struct kolo_stalls *stalls, const struct kolo_stall
 {
     const size_t bytes = kolo_stall_bits_bytes(stalls->size);
     int behind = 0;
-    bool is_behind = true; /* the list is in the order in which they began */
+    bool is_behind = true; /* the list is in the order in which stalls began */
     for (const struct kolo_stall *other = stalls->first; other; other = other->next) {
         if (other == stall)
             is_behind = false;
@@ -135,7 +135,7 @@ int kolo_stalls_behind(const struct kolo_stalls *stalls, const struct kolo_stall
     return behind;
 }
 
-/** Where the stall is, or would be, that @p rank means. */
+/** The link to the stall that @p rank means, or to where it would be added. */
 static struct kolo_stall **find(struct kolo_stalls *stalls, int rank, uint32_t channel,
                                 uint32_t sequence)
 {
@@ -173,7 +173,7 @@ static struct kolo_stall_wait **find_wait(struct kolo_stall *stall, int rank)
     return link;
 }
 
-/** @p rank, which is not in it yet, waits in @p stall. */
+/** Adds @p rank, which is not in it yet, to @p stall. */
 static kolo_status join_stall(struct kolo_stalls *stalls, struct kolo_stall *stall, int rank)
 {
     struct kolo_stall_wait *wait =
@@ -236,7 +236,8 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank,
     return KOLO_OK;
 }
 
-/** Takes @p rank out of the stall at @p link; true: that was the last one, the link moved on. */
+/** Removes @p rank from the stall at @p link. True: it was the last, the stall was freed, and @p
+ * link has the next one. */
 static bool leave_stall(struct kolo_stalls *stalls, struct kolo_stall **link, int rank)
 {
     struct kolo_stall *stall = *link;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator's course: ranks take their steps, messages pass, calls follow each other. What the
-// ranks are and have is made by simulate_world.c, what they may touch is judged by
-// simulate_memory.c, what they must end with by simulate_results.c.
+// Runs the simulation: ranks run their steps, messages are delivered, calls follow each other.
+// simulate_world.c makes the ranks and their data, simulate_memory.c checks what steps touch,
+// simulate_results.c checks the results.
 //
-// A value is a symbol: the sum (modulo 2^64) of a random number per contribution, so
-// that a lost or doubled one shows, and a hash of the tree of operands, so that another order
-// shows. Ranks begin steps as early as the plan lets them; a message passes when the sender's first
-// unsent step to the receiver and the receiver's first unfilled step from the sender have both
-// begun. As nothing in flight is touched (simulate_memory.c checks it), the moment at which it
-// passes does not matter.
+// A value is a symbol of two parts: the sum (modulo 2^64) of one random number for each
+// contribution, which shows a lost or doubled contribution; and a hash of the tree of operands,
+// which shows another order. Ranks begin steps as early as the plan allows. A message is delivered
+// when the sender's first unsent step to the receiver and the receiver's first unfilled step from
+// the sender have both begun. Nothing in flight is touched (simulate_memory.c checks this), so the
+// moment of delivery does not matter.
 //
-// "Begun" travels along: a message carries the set of ranks whose beginning is certain when its
-// step begins, from the steps that are over by then whatever the others do.
+// Messages also carry which ranks have begun: the set of ranks whose begin is certain when the
+// sender's step begins, as known from the steps that are certainly over by then.
 //
-// Of several broadcasts one after another each rank begins the next when the last is over for it,
-// however far the others are. What a rank sends to another is the same list of messages however the
-// ranks are interleaved, so if each meets the receive of its own call in one order it does in all,
-// and also over links that take messages before their receives.
+// If several broadcasts follow each other, each rank begins the next when the last is over for it,
+// however far the others are. A rank sends the same list of messages to another rank however the
+// ranks are interleaved. So if in one order each message meets the receive of its own call, it does
+// in every order, and also over links that accept messages before their receives.
 #include "runtime/simulate_world.h"
 
 #include <string.h>
@@ -150,8 +150,8 @@ static kolo_status deliver(struct kolo_sim_world *world, struct kolo_sim_actor *
     return KOLO_OK;
 }
 
-/** The first step in flight that still has to do with @p peer, where @p peers says whom each has to
- * do with; NULL: none. */
+/** The first step in flight that has yet to communicate with @p peer, where @p peers has the peer
+ * of each step; NULL: there is none. */
 static struct kolo_sim_flight *first_with(const struct kolo_sim_actor *actor, const int *peers,
                                           int peer)
 {
@@ -164,8 +164,8 @@ static struct kolo_sim_flight *first_with(const struct kolo_sim_actor *actor, co
     return NULL;
 }
 
-/** Passes what can pass between two ranks, one way; lists the ranks that may go on because of it.
- */
+/** Delivers what can be delivered from one rank to another, and lists the ranks that may continue
+ * because of it. */
 static kolo_status meet(struct kolo_sim_world *world, int from_rank, int to_rank)
 {
     struct kolo_sim_actor *from = &world->actors[from_rank], *to = &world->actors[to_rank];
@@ -182,7 +182,7 @@ out:
     return status;
 }
 
-/** Steps below @p end are over: what their messages told is known. */
+/** Steps below @p end are over: their messages' sets become known. */
 static void learn(struct kolo_sim_world *world, struct kolo_sim_actor *actor, size_t end)
 {
     for (; actor->certain < end; actor->certain++) {
@@ -236,9 +236,9 @@ out:
     return status;
 }
 
-/* ---- from plan to plan ---- */
+/* ---- the end of a plan ---- */
 
-/** The call is over for this rank: may it be? */
+/** The call is over for this rank: checks that it may be, and begins the next call. */
 static kolo_status end_call(struct kolo_sim_world *world, struct kolo_sim_actor *actor)
 {
     int root = actor->args.root;
@@ -267,7 +267,7 @@ out:
     return status;
 }
 
-/** All steps are over: on to what closes the plan, or done. */
+/** All steps are over: begins the plan that closes this one, or ends the call. */
 static kolo_status end_plan(struct kolo_sim_world *world, struct kolo_sim_actor *actor)
 {
     learn(world, actor, actor->next);
@@ -280,7 +280,7 @@ static kolo_status end_plan(struct kolo_sim_world *world, struct kolo_sim_actor 
     return KOLO_OK;
 }
 
-/** Lets @p actor go on as far as it can. */
+/** Lets @p actor run as far as it can. */
 static kolo_status move(struct kolo_sim_world *world, struct kolo_sim_actor *actor)
 {
     kolo_status status = KOLO_OK;
@@ -337,7 +337,7 @@ static void add_up(const struct kolo_sim_world *world, struct kolo_simulated *si
     }
 }
 
-/** A rank that may move: the one listed last, or with a seed any of them. */
+/** The next rank to run: the one that was listed last, or with a seed a random one. */
 static int next_rank(struct kolo_sim_world *world)
 {
     int last = --world->listed, rank = world->list[last];

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of the simulated ranks: how long buffers are, where slices lie in them when a call is
-// in place, the symbols in them, and whether a step may touch what it touches.
+// The memory of the simulated ranks: the lengths of buffers, where slices are if a call is in
+// place, the symbols in them, and whether a step may touch what it touches.
 //
-// What may be in flight when a step begins is taken from the plan's words alone (`after`), not from
-// how the simulation happens to go: all steps that need not be over count as in flight.
+// Which steps may be in flight when a step begins follows only from the plan's declaration
+// (`after`), not from how the simulation happens to run: every step that need not be over counts as
+// in flight.
 #include "runtime/simulate_world.h"
 
 static const struct kolo_sim_symbol not_followed = {UINT64_MAX, UINT64_MAX};
@@ -104,8 +105,7 @@ void kolo_sim_measure(const struct kolo_sim_world *world, struct kolo_sim_actor 
         actor->recv_count = 0;
 }
 
-/** The collectives whose SEND, in place, is a part of RECV; for the others RECV is a part of SEND.
- */
+/** Collectives of which, in place, SEND is a part of RECV. In the others RECV is a part of SEND. */
 static bool send_lies_in_recv(enum kolo_collective collective)
 {
     return collective != KOLO_COLLECTIVE_REDUCE_SCATTER && collective != KOLO_COLLECTIVE_SCATTER;
@@ -181,7 +181,7 @@ struct kolo_sim_symbol kolo_sim_load(const struct kolo_sim_world *world,
     return memory == KOLO_SIM_SEND ? kolo_sim_contribution(actor->args.rank, offset) : not_followed;
 }
 
-/* ---- may a step touch what it touches? ---- */
+/* ---- what a step may touch ---- */
 
 static size_t buffer_count(const struct kolo_sim_actor *actor, enum kolo_buffer buffer)
 {
@@ -204,8 +204,8 @@ static bool overlap(struct kolo_sim_extent a, struct kolo_sim_extent b)
            b.offset < a.offset + a.count;
 }
 
-/** Nothing that is being received may be read or written, nothing that is being sent or is an
- * operand of what comes may be written. */
+/** Memory that is being received may not be read or written; memory that is being sent, or is an
+ * operand of a receive, may not be written. */
 static kolo_status check_flights(const struct kolo_sim_actor *actor, struct kolo_sim_extent extent,
                                  bool is_written, const char *what)
 {

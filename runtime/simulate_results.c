@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collective must give: from the definition of each collective alone, never from the plan,
-// it says which symbol belongs in each element of RECV, and objects to a rank that has another.
+// Checks results: from the definition of each collective alone, never from the plan, it computes
+// which symbol belongs in each element of RECV, and reports a rank that has another.
 #include "runtime/simulate_world.h"
 
 static struct kolo_sim_symbol whole_sum(const struct kolo_sim_world *world, size_t offset)
@@ -11,8 +11,8 @@ static struct kolo_sim_symbol whole_sum(const struct kolo_sim_world *world, size
     return kolo_sim_finished(sum);
 }
 
-/** What lies at @p offset of a vector gathered by @p args from blocks of others; @p is_mine: from
- * each other's block for this rank. */
+/** The symbol at @p offset of a vector that is gathered from the blocks of all ranks; @p is_mine:
+ * from each rank's block for this one. */
 static struct kolo_sim_symbol gathered(const struct kolo_sim_world *world,
                                        const struct kolo_sim_actor *actor, size_t offset,
                                        bool is_mine)
@@ -30,8 +30,8 @@ static struct kolo_sim_symbol gathered(const struct kolo_sim_world *world,
     return (struct kolo_sim_symbol){0, 0};
 }
 
-/** What element @p offset of RECV must be on @p actor; a sum of 0: nothing may have been written.
- */
+/** The symbol that element @p offset of RECV must have on @p actor. A sum of 0: nothing may have
+ * been written. */
 static struct kolo_sim_symbol expected(const struct kolo_sim_world *world,
                                        const struct kolo_sim_actor *actor, size_t offset)
 {
@@ -58,7 +58,7 @@ static struct kolo_sim_symbol expected(const struct kolo_sim_world *world,
     return (struct kolo_sim_symbol){0, 0};
 }
 
-/** The same on all ranks that have a RECV. */
+/** Whether the result is the same on all ranks that have a RECV. */
 static bool is_common(enum kolo_collective collective)
 {
     return collective == KOLO_COLLECTIVE_ALLREDUCE || collective == KOLO_COLLECTIVE_REDUCE ||

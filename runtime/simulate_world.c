@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the world that a simulation runs in: what each rank is called with, which elements are
-// followed, the memory of the ranks; and frees it. Takes no step.
+// Makes and frees the world of a simulation: the arguments of each rank's call, which elements are
+// followed, and the ranks' memory. Runs no step.
 #include "runtime/simulate_world.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ void kolo_sim_begin_knowing(const struct kolo_sim_world *world, struct kolo_sim_
     int size = world->what->size, rank = actor->args.rank;
     memset(actor->known, 0, world->set_words * sizeof(*actor->known));
     for (size_t i = (size_t)size; i < 64 * world->set_words; i++)
-        actor->known[i / 64] |= 1ull << (i % 64); /* ranks that there are not have begun */
+        actor->known[i / 64] |= 1ull << (i % 64); /* ranks that do not exist count as begun */
     actor->known[rank / 64] |= 1ull << (rank % 64);
     actor->words_full = size == 1 ? 1 : 0;
 }
@@ -88,7 +88,7 @@ static kolo_status set_up_flights(struct kolo_sim_world *world, struct kolo_sim_
         actor->plan->closes ? NULL : kolo_plan_closing(actor->plan, &actor->args);
     if (beside != NULL)
         closing = kolo_plan_window(beside, &actor->args);
-    if (world->what->calls > 1) /* it is the root of another of them */
+    if (world->what->calls > 1) /* it is the root of another of the calls */
         closing = KOLO_WINDOW_MAX;
     window = window < closing ? closing : window;
     actor->window = window < 1 || window > KOLO_WINDOW_MAX ? 1 : window;

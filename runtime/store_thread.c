@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the thread that serves the store where there is no launcher. The server and its poller
-// belong to that thread from its start to its end; other threads leave descriptors to adopt and the
-// wish to stop under the lock, and wake it. Signals are blocked in it: they are the program's.
+// Owns the thread that serves the store if there is no launcher. The server and its poller belong
+// to that thread from its start to its end; under the lock, other threads leave descriptors for it
+// to adopt and ask it to stop, and then wake it. All signals are blocked in it, because they are
+// the program's.
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,14 +20,14 @@ struct kolo_store_thread {
     pthread_t thread;
     struct kolo_poller *poller;
     struct kolo_store_server *server;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the members below */
     int *adopt;           /* descriptors for the server */
     size_t adopt_count, adopt_capacity;
     bool is_stopping;
     kolo_deadline stop_by;
 };
 
-/** Serves what other threads left. False: it is time to end. */
+/** Takes what other threads have left. False: it is time to end. */
 static bool take_wishes(struct kolo_store_thread *thread, kolo_deadline *stop_by_out)
 {
     pthread_mutex_lock(&thread->lock);
@@ -45,7 +46,8 @@ static void *serve(void *argument)
 {
     struct kolo_store_thread *thread = argument;
     kolo_deadline stop_by, next = KOLO_NEVER;
-    while (take_wishes(thread, &stop_by)) { /* after dispatch: the last rank may have left in it */
+    /* after dispatch, in which the last rank may have left */
+    while (take_wishes(thread, &stop_by)) {
         kolo_poller_sleep(thread->poller, kolo_deadline_min(next, stop_by));
         if (kolo_poller_dispatch(thread->poller, NULL) != KOLO_OK)
             KOLO_WARN("store: %s", kolo_error_detail());
@@ -54,7 +56,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/** Listens at all places; those that leave the port open take the first one's. */
+/** Listens at all places. Those with an open port get the port of the first. */
 static kolo_status listen_all(struct kolo_store_server *server, const struct kolo_place *places,
                               size_t count, uint16_t *port_out)
 {
@@ -71,7 +73,8 @@ static kolo_status listen_all(struct kolo_store_server *server, const struct kol
     return KOLO_OK;
 }
 
-/** A port that is free at the first place may be taken at another: then all try another one. */
+/** Makes the server. A port that is free at the first place may be in use at another; then all
+ * places try another port. */
 static kolo_status make_server(struct kolo_store_thread *thread,
                                const struct kolo_store_server_config *config,
                                const struct kolo_place *places, size_t count, uint16_t *port_out)
@@ -135,7 +138,7 @@ out:
     return status;
 }
 
-/** Leaves @p fd to the server. */
+/** Leaves @p fd for the server to adopt. */
 static kolo_status leave_fd(struct kolo_store_thread *thread, int fd)
 {
     pthread_mutex_lock(&thread->lock);

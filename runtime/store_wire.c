@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the framing of the store's messages. The input buffer grows by what has really arrived, up
-// to the bound its owner set, so that a length alone never costs memory; the output queue holds
-// references, so that one message to a thousand ranks is stored once. Must never interpret a body.
+// Owns the framing of the store's messages. The input buffer grows with what has really arrived, up
+// to the limit that its owner set, so a length alone never costs memory. The output queue holds
+// references, so a message to a thousand ranks is stored once. Must never interpret a body.
 #include "runtime/store_wire.h"
 
 #include <errno.h>
@@ -80,7 +80,7 @@ void kolo_stream_keepalive(const struct kolo_stream *stream, int64_t timeout_ms)
         return;
     if (every_s < 1)
         every_s = 1;
-    /* Sockets of another family refuse these; they cannot lose their peer in silence either. */
+    /* sockets of other families refuse these options, but cannot lose their peer silently either */
     (void)setsockopt(stream->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     (void)setsockopt(stream->fd, IPPROTO_TCP, TCP_KEEPIDLE, &every_s, sizeof every_s);
     (void)setsockopt(stream->fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
@@ -88,7 +88,7 @@ void kolo_stream_keepalive(const struct kolo_stream *stream, int64_t timeout_ms)
     (void)setsockopt(stream->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacked_ms, sizeof unacked_ms);
 }
 
-/** Makes room for one more message in the ring: a full one is unrolled into a larger array. */
+/** Makes room for one more message in the ring. A full ring is copied to a larger array. */
 static kolo_status make_slot(struct kolo_stream *stream)
 {
     if (stream->out_count < stream->out_capacity)
@@ -161,7 +161,7 @@ kolo_status kolo_stream_flush(struct kolo_stream *stream)
     return KOLO_OK;
 }
 
-/** Room for more input behind in_end. An empty buffer that once was large is given back first. */
+/** Makes room for more input at in_end. A large buffer that has become empty is freed first. */
 static kolo_status make_room(struct kolo_stream *stream)
 {
     if (stream->in_begin == stream->in_end) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guesses the next root by the last two calls after the running one's, see succession.h. Must never
-// be asked for more than a hint.
+// Predicts the next root from the last two calls after the running one's, see succession.h. The
+// result must never be used as more than a hint.
 #include "runtime/succession.h"
 
 void kolo_succession_begin(struct kolo_succession *succession, int root)

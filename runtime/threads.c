@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolo_run_threads: n ranks as threads of this process, which meet in a store on a thread of its
-// own over socket pairs. If one of them cannot come up, the store is stopped, which ends the
-// others' wait for it.
+// kolo_run_threads: runs n ranks as threads of this process. They meet in a store on a thread of
+// its own, over socket pairs. If one of them cannot start, the store is stopped, and so the others
+// stop waiting.
 #include "runtime/init.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "runtime/timeline.h"
 
-/* With more ranks than this each gets a stack of 2 MiB instead of the system's. */
+/* With more ranks than this, each thread gets a stack of 2 MiB instead of the system's default. */
 enum { MANY_RANKS = 64, MANY_RANKS_STACK_BYTES = 2 << 20 };
 
 struct team;
@@ -21,7 +21,7 @@ struct member {
     struct team *team;
     int rank, fd;
     bool has_thread;
-    bool has_ended; /* its communicator is gone: the function may have finalized it by itself */
+    bool has_ended; /* its communicator is gone: the function may have finalized it itself */
     pthread_t thread;
     kolo_status status;
     char detail[KOLO_DETAIL_MAX];
@@ -38,7 +38,7 @@ struct team {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int running;
-    const struct member *broken; /* the first that could not come up */
+    const struct member *broken; /* the first that could not start */
 };
 
 static kolo_status come_up(struct member *member, struct kolo_comm **comm_out)
@@ -116,7 +116,7 @@ static kolo_status start_member(struct team *team, struct member *member)
     return KOLO_OK;
 }
 
-/** A place at the store for every rank, before any rank begins. */
+/** Connects every rank to the store, before any rank begins. */
 static kolo_status prepare(struct team *team)
 {
     struct kolo_store_server_config config;
@@ -135,7 +135,7 @@ out:
     return status;
 }
 
-/** Ends the store at once: ranks that wait for others there get an error. */
+/** Ends the store: ranks that wait there for others get an error. */
 static void stop_store(struct team *team, kolo_deadline deadline)
 {
     if (team->store != NULL)
@@ -177,13 +177,14 @@ static kolo_status run_members(struct team *team)
     return status;
 }
 
-/** Did it fail only because another rank had? */
+/** Whether this failure only follows from that of another rank. */
 static bool is_consequence(kolo_status status)
 {
     return status == KOLO_ERR_PEER || status == KOLO_ERR_ABORTED;
 }
 
-/** The lowest rank that failed, and where @p by_itself is set by itself; NULL: none has. */
+/** The lowest rank that failed, and if @p by_itself not only because another rank did; NULL: there
+ * is none. */
 static const struct member *lowest_failure(const struct team *team, bool by_itself)
 {
     for (int rank = 0; rank < team->size; rank++) {
@@ -194,8 +195,9 @@ static const struct member *lowest_failure(const struct team *team, bool by_itse
     return NULL;
 }
 
-/** The cause: the rank that could not come up, else the lowest that failed. What failed only
- * because another had comes last: a rank may also not come up because one that had has aborted. */
+/** Returns the cause: the failure of the rank that could not start, else of the lowest rank that
+ * failed. A failure that follows from another comes last, also that of a rank that could not start,
+ * since a rank that had started may have aborted. */
 static kolo_status result_of(const struct team *team)
 {
     const struct member *broken = team->broken, *member = lowest_failure(team, true);
@@ -226,8 +228,9 @@ static kolo_status run_team(struct team *team)
     return status == KOLO_OK ? result_of(team) : status;
 }
 
-/* This world has nothing to do with the one that kolorun has started this process in. A descriptor
- * that it has not given is somebody's who waits for a timeline. */
+/* This world is independent of the world in which kolorun started this process. If the timeline is
+ * a descriptor although kolorun did not start it, somebody expected a timeline, so there is a
+ * warning. */
 static void leave_outer_world(struct kolo_settings *settings)
 {
     const bool is_lent = kolo_timeline_is_lent(settings);

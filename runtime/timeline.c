@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns a rank's ring of records: the memory, words and names, and the order of stores. Must never
-// trust what KOLO_TIMELINE leads to (a descriptor may have become another file), write beyond what
-// it has mapped, or be the end of a program: files are allocated before they are mapped, so that a
-// full disk is an error and no signal, and a limit on their size is looked at before.
+// Owns a rank's ring of records: its memory, words and names, and the order of its stores. Must
+// never trust what KOLO_TIMELINE leads to (a descriptor may have become another file), write beyond
+// what it has mapped, or end the program: files are allocated before they are mapped, so that a
+// full disk is an error and not a signal, and the limit on their size is checked before that.
 //
-// A record's mark is taken away before the rest is written, and comes back behind it: who reads
-// what a killed rank has left takes no half of one for a call. Names are found by a table of this
-// process's own, since what is mapped may be written by others (its own file).
+// The mark of a record is cleared before the rest is written, and set afterwards, so a reader of
+// what a killed rank left never takes half a record for a call. Names are looked up in a table of
+// this process, since others may write to what is mapped (its own file).
 #include "runtime/timeline.h"
 
 #include <errno.h>
@@ -23,11 +23,11 @@
 #include "base/log.h"
 
 enum {
-    CALLS_AUTO = 16384, /* of each rank */
+    CALLS_AUTO = 16384, /* calls of each rank */
     CALLS_AUTO_MIN = 256,
-    CALLS_AUTO_ALL = 1 << 20, /* of all: a trace of some hundreds of MB */
+    CALLS_AUTO_ALL = 1 << 20, /* calls of all ranks: a trace of some hundreds of MB */
     NAME_SLOTS = 2 * KOLO_TIMELINE_NAMES,
-    WORD_SLOTS = 256 /* above KOLO_TIMELINE_WORDS, and the duplicates among those */
+    WORD_SLOTS = 256 /* more than KOLO_TIMELINE_WORDS and their duplicates */
 };
 static const char fd_scheme[] = "fd://";
 
@@ -35,14 +35,14 @@ struct kolo_timeline {
     struct kolo_timeline_head *head;
     struct kolo_timeline_record *records;
     size_t bytes;
-    int lock_fd; /* of its own file, which is locked while it is written; -1: none */
+    int lock_fd; /* its own file, which is locked while it is written; -1: none */
     uint64_t written;
     uint32_t mask;
     uint32_t words, names;
     struct {
         const char *text;
         uint8_t word;
-    } word_slots[WORD_SLOTS]; /* by address */
+    } word_slots[WORD_SLOTS]; /* hashed by the address of the text */
     uint16_t name_slots[NAME_SLOTS];
     char name[KOLO_TIMELINE_NAMES][KOLO_TIMELINE_NAME_MAX];
 };
@@ -78,7 +78,7 @@ void kolo_timeline_format(struct kolo_timeline_head *head, int rank, int size, u
     memcpy(head->magic, KOLO_TIMELINE_MAGIC, sizeof(head->magic));
 }
 
-/* ---- whose clock ---- */
+/* ---- clock ---- */
 
 static uint64_t hash_bytes(uint64_t hash, const char *bytes, ssize_t count)
 {
@@ -114,12 +114,13 @@ static kolo_status map(struct kolo_timeline *timeline, int fd, size_t bytes)
 
 static bool is_sealed(int fd)
 {
-    const int seals = F_SEAL_SHRINK | F_SEAL_GROW; /* what is mapped and cut off is a signal */
+    /* access to mapped memory that was cut off is a signal */
+    const int seals = F_SEAL_SHRINK | F_SEAL_GROW;
     const int has = fcntl(fd, F_GET_SEALS);
     return has >= 0 && (has & seals) == seals;
 }
 
-/** NULL, or why the mapped memory is not for this rank. */
+/** The reason why the mapped memory is not for this rank; NULL: it is. */
 static const char *refusal_of(struct kolo_timeline *timeline, int rank, int size)
 {
     struct kolo_timeline_head *head = timeline->head;
@@ -150,7 +151,7 @@ static void unmap(struct kolo_timeline *timeline)
     timeline->lock_fd = -1;
 }
 
-/** NULL, or why descriptor @p fd cannot be used. */
+/** The reason why descriptor @p fd cannot be used; NULL: it can. */
 static const char *take_descriptor(struct kolo_timeline *timeline, int fd, int rank, int size)
 {
     struct stat facts;
@@ -164,7 +165,8 @@ static const char *take_descriptor(struct kolo_timeline *timeline, int fd, int r
     return refusal_of(timeline, rank, size);
 }
 
-/** The agent's memory. That it cannot be used is no reason to end a job: then nothing is mapped. */
+/** Opens the memory of the agent. If it cannot be used this does not fail: the job continues, and
+ * nothing is mapped. */
 static void open_descriptor(struct kolo_timeline *timeline, const char *value, int rank, int size)
 {
     const char *number = value + sizeof(fd_scheme) - 1, *refusal = "it is no number";
@@ -176,7 +178,7 @@ static void open_descriptor(struct kolo_timeline *timeline, const char *value, i
         refusal = take_descriptor(timeline, fd, rank, size);
     }
     if (refusal == NULL) {
-        (void)close(fd); /* it was for this process: what it starts has no use of it */
+        (void)close(fd); /* it was for this process only, not for those that it starts */
         return;
     }
     unmap(timeline);
@@ -191,7 +193,7 @@ static kolo_status refuse_place(const char *path, int error)
                      path, strerror_r(error, words, sizeof(words)));
 }
 
-/* ---- whose file it is ---- */
+/* ---- ownership of the file ---- */
 
 static kolo_status refuse_taken(const char *path)
 {
@@ -201,8 +203,9 @@ static kolo_status refuse_taken(const char *path)
                      path);
 }
 
-/** Whether a process that lives has it. Locks are of processes: what a rank has forked keeps none.
- * Where the file system has no locks, who comes last has the file. */
+/** Whether a live process is using the file. Locks belong to processes, so a process that a rank
+ * forked does not keep one. If the file system has no locks, the last process that opens the file
+ * gets it. */
 static bool is_taken(const char *path)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -214,7 +217,7 @@ static bool is_taken(const char *path)
     return is_locked;
 }
 
-/** Takes the file that was made, unless another has replaced it meanwhile. */
+/** Locks the file that was made, unless another process has replaced it meanwhile. */
 static kolo_status take_file(struct kolo_timeline *timeline, const char *prefix, int rank)
 {
     const struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -233,7 +236,7 @@ static kolo_status take_file(struct kolo_timeline *timeline, const char *prefix,
     return KOLO_OK;
 }
 
-/** A new file, whatever is there: another job may have mapped that. */
+/** Makes a new file, whatever is there, since another job may have mapped that. */
 static kolo_status create(const char *path, int *fd_out)
 {
     if (is_taken(path))
@@ -243,7 +246,8 @@ static kolo_status create(const char *path, int *fd_out)
     return *fd_out >= 0 ? KOLO_OK : refuse_place(path, errno);
 }
 
-/** The signal of a file that grows beyond the limit would be the end of the program. */
+/** Checks the limit of the file size: a file that grows beyond it would be a signal that ends the
+ * program. */
 static kolo_status check_limit(const char *path, size_t bytes)
 {
     struct rlimit limit;
@@ -356,7 +360,8 @@ static uint8_t add_word(struct kolo_timeline *timeline, const char *text)
     return (uint8_t)word;
 }
 
-/** Texts are few, and each is at one address or two. */
+/** Looks up the address, not the text: there are few texts, and each has only one or two
+ * addresses. */
 uint8_t kolo_timeline_word(struct kolo_timeline *timeline, const char *text)
 {
     if (text == NULL || text[0] == '\0')
@@ -381,7 +386,7 @@ static uint16_t add_name(struct kolo_timeline *timeline, const char *name, size_
         timeline->head->names_lost++;
         return 0;
     }
-    memcpy(timeline->name[index], name, length); /* zeros behind it */
+    memcpy(timeline->name[index], name, length); /* followed by zeros */
     memcpy(timeline->head->name[index], timeline->name[index], KOLO_TIMELINE_NAME_MAX);
     timeline->head->names = ++timeline->names;
     return (uint16_t)index;
@@ -398,7 +403,7 @@ uint16_t kolo_timeline_name(struct kolo_timeline *timeline, const char *name)
     if (length == 0)
         return 0;
     size_t slot = hash % NAME_SLOTS;
-    for (;; slot = (slot + 1) % NAME_SLOTS) { /* half of the slots are always free */
+    for (;; slot = (slot + 1) % NAME_SLOTS) { /* ends, since half of the slots are always free */
         const uint16_t index = timeline->name_slots[slot];
         if (index == 0)
             break;
@@ -427,7 +432,7 @@ uint64_t kolo_timeline_begin(struct kolo_timeline *timeline,
     return ticket;
 }
 
-/** NULL: it has made room. */
+/** The record of @p ticket; NULL: a later one has replaced it. */
 static struct kolo_timeline_record *find(const struct kolo_timeline *timeline, uint64_t ticket)
 {
     struct kolo_timeline_record *record = &timeline->records[(ticket - 1) & timeline->mask];

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// From calls to records of the timeline. Owns what is said of a call, and when: a collective begins
-// when it is submitted and enters when its turn has come (at once, unless others of its
-// communicator are before it, or its data is on the way from a device); a message begins when it is
-// submitted. Must never be asked where no timeline is kept: each caller looks first, which is all
-// that calls of other jobs pay.
+// Turns calls into records of the timeline. Owns what is recorded of a call, and when: a collective
+// begins when it is submitted, and enters when its turn has come (at once, unless other collectives
+// of its communicator are before it or its data is being copied from a device); a message begins
+// when it is submitted. Must never be called if there is no timeline: each caller checks that
+// first, which is all that a job without a timeline pays.
 #include "runtime/timeline_call.h"
 
 #include "base/clock.h"
 
-/** What is moved, as benchmarks count it: of blocks all of them. */
+/** The bytes that the call moves, as benchmarks count them: of all blocks together. */
 static uint64_t bytes_of(const struct kolo_request *request)
 {
     const struct kolo_call *call = &request->call;
@@ -33,7 +33,7 @@ static uint64_t bytes_of(const struct kolo_request *request)
     return count * kolo_dtype_bytes(call->dtype);
 }
 
-/** How the members are joined: by the way to the first of another host, since that is what
+/** The transport of the communicator: the one to the first rank of another host, since that one
  * counts. */
 static const char *joined_by(struct kolo_comm *comm)
 {
@@ -67,12 +67,13 @@ static enum kolo_timeline_shape shape_of(const struct kolo_request *request)
     if (request->call.kind == KOLO_CALL_RECV)
         return KOLO_SHAPE_RECV;
     if (request->call.kind ==
-        KOLO_CALL_FINALIZE) /* who leaves waits for others, but not for ever */
+        KOLO_CALL_FINALIZE) /* a rank that leaves waits for others, but only for a limited time */
         return KOLO_SHAPE_OWN;
     return kolo_plan_is_open(request->plan, &request->args) ? KOLO_SHAPE_ROOT : KOLO_SHAPE_ALL;
 }
 
-/** The number in its communicator, or of its messages to or from the peer. */
+/** The number of the call in its communicator, or of the message among those to or from its
+ * peer. */
 static uint32_t sequence_of(const struct kolo_request *request)
 {
     const struct kolo_call *call = &request->call;
@@ -115,7 +116,8 @@ uint64_t kolo_timeline_request(const struct kolo_request *request, bool waits_fo
     return kolo_timeline_begin(timeline, &record);
 }
 
-/** Whom a wait for it is for: who sends what it receives, once it has its number; else -1. */
+/** The rank that a wait for the request depends on: the sender of what it receives, once it has its
+ * number; else -1. */
 static int32_t awaited_peer(const struct kolo_request *request)
 {
     const bool is_numbered = request->call.kind == KOLO_CALL_RECV && request->staged == NULL;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what a rank has left of its calls. Owns the checks: all of it may have been written by a
-// rank that was killed in the middle of a store, by another program, or by nobody. Must never read
-// beyond the bytes that it was given, nor hand out a value that makes no sense. What it is given
-// must not change meanwhile: a copy, not a mapping of a file that lives.
+// Reads the records of a rank. Owns the checks: all of it may have been written by a rank that was
+// killed in the middle of a store, by another program, or not at all. Must never read beyond the
+// bytes that it was given, nor return a value that makes no sense. The bytes must not change
+// meanwhile: give it a copy, not a mapping of a file that is still written.
 #include "runtime/timeline.h"
 
 #include <string.h>
 
-/* Beyond any uptime, and far from where sums and differences of times overflow. */
+/* Longer than any uptime, and far below where sums and differences of times overflow. */
 static const int64_t time_max_ns = INT64_C(1) << 61;
 
-/* What no count of bytes, calls or names comes near, and every reader of numbers takes. */
+/* Larger than any count of bytes, calls or names, and small enough for every reader of numbers. */
 static const uint64_t count_max = UINT64_C(1) << 62;
 
 static bool is_time(int64_t ns)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes to a communicator with time alone: deadlines, and calls that stall. A call in which
-// nothing has moved between two looks, half of KOLO_STALL apart, is reported to the store: what it
-// is, and of whom this rank needs something. The store compares the reports of all ranks; here
-// only ranks that have left, or are stopped, are looked for.
+// The timers of a communicator: deadlines, and calls that stall. If nothing has moved in a call at
+// two checks in a row, half of KOLO_STALL apart, it is reported to the store: which call it is, and
+// which ranks this one needs. The store compares the reports of all ranks; here only ranks that
+// have left or are stopped are looked for.
 #include "runtime/timers.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "runtime/mismatch.h"
 #include "runtime/store_stall.h"
 
-/* Ranks that one request is asked for, of those it waits for. */
+/* The most ranks that are asked for of those that a request waits for. */
 enum { WAITS_MAX = 64 };
 
 /* ---- reports to the store ---- */
@@ -26,8 +26,8 @@ static void set_bit(const struct kolo_comm *comm, uint8_t *bits, int rank)
     bits[world / 8] |= (uint8_t)(1u << (world % 8));
 }
 
-/** Whom a stalled call needs, a bit each: all members, but in a broadcast, which may be over on
- * some, those that this rank waits for. */
+/** Finds the ranks that a stalled call needs, a bit each: all members; but in a broadcast, which
+ * may be over on some, only those that this rank waits for. */
 static void find_needed(const struct kolo_comm *comm, const struct kolo_request *request,
                         uint8_t *bits)
 {
@@ -42,8 +42,8 @@ static void find_needed(const struct kolo_comm *comm, const struct kolo_request 
             set_bit(comm, bits, rank);
 }
 
-/** Does the broadcast wait for others than it has told the store? Over links its root alone asks:
- * the others wait for one that waits as well, or is missing. */
+/** Whether a broadcast waits for other ranks than the store was last told. Over links only its root
+ * asks, since the others wait for a rank that waits too or is missing. */
 static bool has_changed(struct kolo_request *request, const uint8_t *bits, size_t bytes)
 {
     uint64_t before = request->needed_reported, hash = UINT64_C(14695981039346656037);
@@ -54,8 +54,8 @@ static bool has_changed(struct kolo_request *request, const uint8_t *bits, size_
            (request->plan->on_board || request->call.root == request->comm->rank);
 }
 
-/** The call, and the broadcast before it if that is open: ranks that called it otherwise may differ
- * in nothing else. */
+/** Writes the call, and the broadcast before it if that is open, since ranks that called that one
+ * differently may differ in nothing else. */
 static void say_with_last(const struct kolo_request *request, char *text, size_t capacity)
 {
     char words[KOLO_WORDS_MAX];
@@ -80,7 +80,7 @@ void kolo_comm_report(struct kolo_comm *comm)
         return;
     uint8_t *needed = kolo_calloc(bytes, 1);
     if (needed == NULL)
-        return; /* the next look may have more */
+        return; /* there may be memory at the next check */
     find_needed(comm, request, needed);
     bool has_news = has_changed(request, needed, bytes) || !request->is_reported;
     say_with_last(request, words, sizeof(words));
@@ -96,7 +96,8 @@ void kolo_comm_report(struct kolo_comm *comm)
     kolo_free_memory(needed);
 }
 
-/** Is a message of the communicator's reported? One stands for all that this rank waits for. */
+/** Whether a message of the communicator has been reported. One report stands for all messages that
+ * this rank waits for. */
 static bool has_reported_message(const struct kolo_comm *comm)
 {
     const struct kolo_request *request = comm->messages.first;
@@ -105,7 +106,7 @@ static bool has_reported_message(const struct kolo_comm *comm)
     return request != NULL;
 }
 
-/** The same of a message that somebody waits for: for it alone, since it has but one peer. */
+/** Reports a message that a thread waits for. It needs only its peer. */
 static void report_message(struct kolo_comm *comm, struct kolo_request *request)
 {
     char words[KOLO_WORDS_MAX], text[KOLO_WORDS_MAX + 32];
@@ -141,8 +142,8 @@ void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request)
 
 /* ---- deadlines and stalls ---- */
 
-/** Of the ranks that @p request waits for the first on this host whose process is stopped; "":
- * none. */
+/** Names the first rank on this host, of those that @p request waits for, whose process is stopped;
+ * "": there is none. */
 static void say_stopped(const struct kolo_comm *comm, const struct kolo_request *request,
                         char *text, size_t capacity)
 {
@@ -169,7 +170,8 @@ static void expire(struct kolo_comm *comm, const struct kolo_request *request)
     else
         request->route->describe(request, waits, sizeof(waits));
     say_stopped(comm, request, stopped, sizeof(stopped));
-    /* A link whose dial had the same deadline has just fallen: that is why nothing is awaited. */
+    /* if a dial had the same deadline its link has just failed, and therefore nothing is waited
+     * for */
     const char *otherwise =
         comm->suspicion.status != KOLO_OK ? comm->suspicion.text : "earlier calls";
     kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT, 0,
@@ -191,7 +193,7 @@ static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
         }
 }
 
-/** A rank that left in peace some time ago and is waited for all the same will never come. */
+/** A rank that left in order some time ago and is still waited for will never come. */
 static void check_left(struct kolo_comm *comm, const struct kolo_request *request, int64_t now_ns)
 {
     char who[KOLO_RANK_TEXT_MAX];
@@ -204,7 +206,7 @@ static void check_left(struct kolo_comm *comm, const struct kolo_request *reques
                               kolo_comm_rank_text(comm, peers[i], who));
 }
 
-/** Two looks in a row without a move: reported. */
+/** Reports a call in which nothing moved at two checks in a row. */
 static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bool is_collective,
                         int64_t now_ns)
 {
@@ -223,7 +225,7 @@ static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bo
     report_message(comm, request);
 }
 
-/** Half the stall time: a stall is seen after one to one and a half times KOLO_STALL. */
+/** Half of KOLO_STALL, so a stall is reported after one to one and a half times KOLO_STALL. */
 static int64_t tick_ns(const struct kolo_engine *engine)
 {
     return engine->settings.stall_ms * KOLO_NS_PER_MS / 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps a few times of each way and says which one is next, see trials.h. Owns no memory and reads
-// no clock. Must never give a way that is not open.
+// Keeps a few times of each way, and says which way is next, see trials.h. Owns no memory and reads
+// no clock. Must never return a way that is not open.
 #include "runtime/trials.h"
 
 #include <float.h>
@@ -9,8 +9,8 @@
 
 enum { PAUSE_LEAST = 64, PAUSE_TIMES = 8, PAUSE_MOST = 4096, PATIENCE = 16 };
 
-/* So much longer than the best takes a way that is not looked at again in this round; and so much
- * of what it took before takes one that has not come to rest yet. */
+/* A way that takes more than left_out times the best is not used again in this round. A way whose
+ * time is below still_falls times its time before is still becoming faster. */
 static const float left_out = 1.5F, still_falls = 0.97F;
 
 static bool is_open(unsigned open, int way)
@@ -18,7 +18,8 @@ static bool is_open(unsigned open, int way)
     return (open >> way & 1) != 0;
 }
 
-/** In this round: of the latest times the second least, of fewer the least; infinite: none. */
+/** The typical time in this round: the second smallest of the latest times, or the smallest if
+ * there are fewer than KOLO_TRIALS_TIMES; infinite: none. */
 static float typical(const struct kolo_trials *trials, int way)
 {
     float least = INFINITY, second = INFINITY;
@@ -30,7 +31,7 @@ static float typical(const struct kolo_trials *trials, int way)
     return trials->told[way] < KOLO_TRIALS_TIMES ? least : second;
 }
 
-/** As far as is known by now. */
+/** The expected time of a way, as far as it is known. */
 static float expected(const struct kolo_trials *trials, int way)
 {
     if (trials->told[way] > 0)
@@ -38,7 +39,7 @@ static float expected(const struct kolo_trials *trials, int way)
     return trials->known[way] > 0 ? trials->known[way] : INFINITY;
 }
 
-/** Of the open ways the one that takes least, the first of those that take the same. */
+/** The open way with the smallest time; of equals, the first. */
 static int fastest(const struct kolo_trials *trials, unsigned open,
                    float (*takes)(const struct kolo_trials *trials, int way))
 {
@@ -57,16 +58,16 @@ static float least_of(const float *took, int count)
     return least;
 }
 
-/** Does it still take less from four uses to the next, of the first four from one pair to the next?
- * The least of so many is not moved by what disturbs one; and of two kinds in turn each pair has
- * both. */
+/** Whether the way still becomes faster from one four uses to the next (of the first four: from one
+ * pair to the next). The smallest of that many is not affected by one disturbed use; and if two
+ * kinds of use alternate, each pair has both. */
 static bool falls(const struct kolo_trials *trials, int way)
 {
     const float *took = trials->took[way];
     const int told = trials->told[way];
     enum { PAIR = KOLO_TRIALS_TIMES / 2 };
     if (told % KOLO_TRIALS_TIMES != 0)
-        return true; /* the next four are not over */
+        return true; /* these four uses are not complete */
     if (told == KOLO_TRIALS_TIMES)
         return least_of(took + PAIR, PAIR) < still_falls * least_of(took, PAIR);
     return least_of(took, KOLO_TRIALS_TIMES) < still_falls * trials->before[way];
@@ -83,7 +84,7 @@ static bool is_known(const struct kolo_trials *trials, int way, float least)
     return taken >= KOLO_TRIALS_TIMES_MOST || trials->told[way] < taken || !falls(trials, way);
 }
 
-/** The open way that is to be taken; negative: all are known. */
+/** The open way that must be used next; negative: the times of all are known. */
 static int next_of(const struct kolo_trials *trials, unsigned open)
 {
     const float least = typical(trials, fastest(trials, open, typical));
@@ -93,7 +94,7 @@ static int next_of(const struct kolo_trials *trials, unsigned open)
     return -1;
 }
 
-/** A round of which nobody was told anything is none. */
+/** Ends the round. A round in which no time was noted does not count. */
 static void end_round(struct kolo_trials *trials)
 {
     const int pause = trials->pause == 0 ? PAUSE_LEAST : trials->pause * PAUSE_TIMES;
@@ -113,7 +114,7 @@ static void end_round(struct kolo_trials *trials)
     trials->has_found = true;
 }
 
-/** The open way that took least, as far as is known; of those of which nothing is the first. */
+/** The open way with the smallest known time; if none is known, the first. */
 static int best_of(const struct kolo_trials *trials, unsigned open)
 {
     return fastest(trials, open, expected);
@@ -122,10 +123,10 @@ static int best_of(const struct kolo_trials *trials, unsigned open)
 int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measured_out)
 {
     *is_measured_out = false;
-    if ((open & (open - 1)) == 0) /* there is nothing to find out */
+    if ((open & (open - 1)) == 0) /* there is only one way */
         return __builtin_ctz(open);
     if (isinf(expected(trials, best_of(trials, open))))
-        trials->left = 0; /* of none of them anything is known */
+        trials->left = 0; /* the time of none of them is known */
     if (trials->left == 0) {
         const int way = next_of(trials, open);
         trials->wanted |= (uint8_t)open;
@@ -174,9 +175,9 @@ static void replace_greatest(float took[KOLO_TRIALS_TIMES], float one)
 
 void kolo_trials_note(struct kolo_trials *trials, int way, double took)
 {
-    const float one = fmaxf((float)took, FLT_MIN); /* 0 would say that nothing is known */
+    const float one = fmaxf((float)took, FLT_MIN); /* 0 would mean that nothing is known */
     if (trials->told[way] >= trials->taken[way])
-        return; /* it was not asked for */
+        return; /* no time was asked for */
     if (trials->told[way] % KOLO_TRIALS_TIMES == 0 && trials->told[way] > 0)
         trials->before[way] = least_of(trials->took[way], KOLO_TRIALS_TIMES);
     if (trials->is_even && trials->told[way] >= KOLO_TRIALS_TIMES)

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between a device's memory and the host's that go on while the caller does something else.
-// A lane is of one device's context, and has two ways that do not wait for each other, into the
-// host and out of it; what is put on one way is copied in that order. A lane also puts gates into
-// streams of the program's: there the host learns how far a stream is, and may let it wait.
+// Lanes: copies between device and host memory that run while the caller does something else.
 //
-// A lane also folds memory that other ranks of the host have lent, where it lies.
+// A lane belongs to one context of a device. It has two directions ("ways"), to the host and from
+// it, which do not wait for each other; copies in one direction run in the order in which they were
+// added. A lane also inserts gates into streams of the program: a gate tells the host how far the
+// stream is, and may make the stream wait. And it folds memory that other ranks of the host have
+// lent, in place.
 //
-// Whoever looks sees by itself how far a lane is, and that is all that short copies need. Only who
-// is about to sleep has the driver tell (kolo_lane_sleeps), which costs more than a copy does.
+// A caller that polls sees by itself how far a lane is, and that is all that short copies need.
+// Only a caller that is about to sleep asks the driver to notify it (kolo_lane_sleeps), which costs
+// more than a copy.
 //
-// Threads: one at a time calls a lane's functions, but any those for await_device, place, ready and
-// unmap; wake() is called by a thread of the driver's.
+// Threads: one at a time may call a lane's functions, except await_device, place, ready and unmap,
+// which any may call; wake() is called by a thread of the driver.
 #ifndef KOLO_MEMORY_LANE_H
 #define KOLO_MEMORY_LANE_H
 
@@ -20,52 +22,54 @@
 #include "base/clock.h"
 #include "memory/memory.h"
 
-/** Not a mark, but all that is on a way: for what could not be marked. */
+/** Not the number of a mark: stands for all copies in a direction, if no mark could be set. */
 #define KOLO_LANE_IDLE UINT64_MAX
 
-/** Who sleeps for a lane whose driver tells nothing looks so often. */
+/** How often a sleeping thread must check a lane whose driver does not notify it. */
 enum { KOLO_LANE_UNTOLD_NS = 1000000 };
 
 enum kolo_way { KOLO_WAY_IN, KOLO_WAY_OUT, KOLO_WAYS };
 
-/** A place in a stream of the program's. */
+/** A gate in a stream of the program. */
 struct kolo_gate {
     struct kolo_lane *lane;
-    uint32_t *word;  /* that the stream reads, until it is at least the ticket; NULL: it does not */
-    uint32_t ticket; /* of this use; words are not reset */
-    bool is_taken;   /* by who placed it, until it is opened; held: lane->lock, as the next */
-    bool is_due;     /* the stream has not come to it */
+    /** The word that the stream reads until it is at least the ticket; NULL: the stream does not
+     * wait. */
+    uint32_t *word;
+    uint32_t ticket; /* number of this use; words are not reset */
+    bool is_taken;   /* in use until it is opened; held: lane->lock, as the next */
+    bool is_due;     /* the stream has not reached it yet */
 };
 
-/** One allocation of a device's that another rank has lent, as this lane's device reaches it. */
+/** A device allocation that another rank has lent, mapped for this lane's device. */
 struct kolo_mapping;
 struct kolo_fold;
 
 struct kolo_lane_ops {
     bool (*serves)(const struct kolo_lane *lane, const struct kolo_pointer *pointer);
-    /** Of what it cannot end, only the memory that a late copy needs is left. */
+    /** Frees the lane. Of what cannot be ended, only the memory that a late copy needs is kept. */
     void (*close)(struct kolo_lane *lane);
     kolo_status (*await_device)(struct kolo_lane *lane, kolo_deadline deadline,
                                 const struct kolo_unless *unless);
     kolo_status (*copy)(struct kolo_lane *lane, enum kolo_way way, void *to, const void *from,
                         size_t bytes);
-    /** Puts mark number @p mark on it, one more than the one before. */
+    /** Sets mark number @p mark, one more than the last. */
     kolo_status (*mark)(struct kolo_lane *lane, enum kolo_way way, uint64_t mark);
-    /** Has the driver call kolo_lane_told, once, when mark @p mark is passed, or one of those
-     * behind it: never before. */
+    /** Makes the driver call kolo_lane_told once, when mark @p mark or a later one has passed, and
+     * never before. */
     kolo_status (*tell)(struct kolo_lane *lane, enum kolo_way way, uint64_t mark);
-    /** Asks the device: of the marks behind *@p passed, up to @p last, those that were passed are
-     * counted too. Not KOLO_OK: it has failed. */
+    /** Asks the device which of the marks after *@p passed, up to @p last, have passed, and raises
+     * *@p passed accordingly. Not KOLO_OK: the device has failed. */
     kolo_status (*look)(struct kolo_lane *lane, enum kolo_way way, uint64_t last, uint64_t *passed);
-    /** KOLO_OK: there is nothing left on it. KOLO_AGAIN: there is. */
+    /** KOLO_OK: all of its copies are done. KOLO_AGAIN: not yet. */
     kolo_status (*check)(struct kolo_lane *lane, enum kolo_way way);
     kolo_status (*place)(struct kolo_lane *lane, void *stream, bool holds,
                          struct kolo_gate **gate_out);
-    /** KOLO_OK: no stream reads a gate of it any more, and nobody will call kolo_lane_told.
-     * KOLO_AGAIN: one may. */
+    /** KOLO_OK: no stream reads a gate of the lane any more, and kolo_lane_told will not be called.
+     * KOLO_AGAIN: not yet. */
     kolo_status (*check_gates)(struct kolo_lane *lane);
-    /* As kolo_lane_ready and those that follow it. NULL, all of them: others' memory is out of
-     * reach. */
+    /* As kolo_lane_ready and the functions after it. All NULL: the lane cannot access memory of
+     * other ranks. */
     kolo_status (*ready)(struct kolo_lane *lane);
     kolo_status (*map)(struct kolo_lane *lane, int lender, const struct kolo_loan *loan,
                        struct kolo_mapping **mapping_out);
@@ -81,132 +85,140 @@ struct kolo_lane_ops {
                         size_t count);
 };
 
-/** What all lanes have. A backend's begins with it. */
+/** The members that all lanes have. A backend's struct begins with it. */
 struct kolo_lane {
     const struct kolo_lane_ops *ops;
-    struct kolo_lane *next; /* the owner's, as is_late: what was waited for did not come in time */
+    /** For the owner: `next`, and `is_late`, which says that a wait for its copies has timed
+     * out. */
+    struct kolo_lane *next;
     bool is_late;
     void (*wake)(void *context);
     void *context;
     _Atomic uint64_t marks[KOLO_WAYS];
-    atomic_bool is_asleep; /* who has it, and is to be woken */
+    atomic_bool is_asleep; /* its owner sleeps and must be woken */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool is_telling[KOLO_WAYS]; /* the driver was asked to, and has not yet; held: lock, as the
-                                   next two */
+    /** The driver was asked to notify and has not done so yet; held: lock, as the next two. */
+    bool is_telling[KOLO_WAYS];
     uint64_t wakes;
-    int gates_due;        /* that their streams have not come to */
-    atomic_bool is_ready; /* for memory that others have lent */
+    int gates_due;        /* gates that their streams have not reached */
+    atomic_bool is_ready; /* ready for memory that others have lent */
 };
 
-/** A lane for the memory that @p pointer leads to. @p wake(@p context) is called when what somebody
- * sleeps for may have come. ERR_UNSUPPORTED: its kind has none; ERR_SYSTEM, ERR_NO_MEMORY. */
+/** Opens a lane for the memory that @p pointer points to. @p wake(@p context) is called when what a
+ * sleeping thread waits for may have come. ERR_UNSUPPORTED: its kind has no lanes; ERR_SYSTEM,
+ * ERR_NO_MEMORY. */
 kolo_status kolo_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
                            void *context, struct kolo_lane **lane_out) KOLO_NODISCARD;
-/** wake() is not called any more. What was put on it goes on until @p deadline; a device that needs
- * longer keeps the lane: false. NULL is fine. */
+/** Closes the lane; wake() is not called any more. Waits for its copies until @p deadline. False:
+ * the device needs longer, and the lane is never freed. NULL is allowed. */
 bool kolo_lane_close(struct kolo_lane *lane, kolo_deadline deadline);
 static inline bool kolo_lane_serves(const struct kolo_lane *lane,
                                     const struct kolo_pointer *pointer)
 {
     return lane->ops->serves(lane, pointer);
 }
-/** Waits until the work that the program gave to the device's context before is done; KOLO_AGAIN:
- * not by @p deadline, or @p unless (may be NULL) said so. Any thread, also while others call the
+/** Waits until the earlier work of the device's context is done. KOLO_AGAIN: it is not by @p
+ * deadline, or @p unless (may be NULL) ended the wait. Any thread, also while others call the
  * lane's functions. */
 static inline kolo_status kolo_lane_await_device(struct kolo_lane *lane, kolo_deadline deadline,
                                                  const struct kolo_unless *unless)
 {
     return lane->ops->await_device(lane, deadline, unless);
 }
-/** Puts a copy on @p way; both are untouched by others until it has passed. */
+/** Adds a copy in direction @p way. Nobody else may touch either buffer until it is done. */
 static inline kolo_status kolo_lane_copy(struct kolo_lane *lane, enum kolo_way way, void *to,
                                          const void *from, size_t bytes)
 {
     return lane->ops->copy(lane, way, to, from, bytes);
 }
-/** Puts a mark on @p way, whose number is *mark_out. */
+/** Sets a mark after the copies so far in direction @p way; its number is *mark_out. */
 kolo_status kolo_lane_mark(struct kolo_lane *lane, enum kolo_way way,
                            uint64_t *mark_out) KOLO_NODISCARD;
-/** KOLO_OK: what was put there before @p mark is done. KOLO_AGAIN: not yet. Else the device
+/** KOLO_OK: the copies before @p mark are done. KOLO_AGAIN: not yet. Any other failure: the device
  * failed. */
 kolo_status kolo_lane_passed(struct kolo_lane *lane, enum kolo_way way,
                              uint64_t mark) KOLO_NODISCARD;
-/** The same, and which mark is the last that was passed; 0: none. */
+/** The same; also returns the number of the last mark that has passed; 0: none. */
 kolo_status kolo_lane_look(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
                            uint64_t *passed_out) KOLO_NODISCARD;
-/** Whoever has the lane goes to sleep, or is awake again. Asleep, wake() is called when a mark is
- * passed that is there, or put there meanwhile, on either way; who then sleeps on says so again.
- * Else than KOLO_OK: the driver does not tell, or the device
- * failed: sleep no longer than KOLO_LANE_UNTOLD_NS. */
+/** Says that the owner of the lane is going to sleep, or is awake again. During sleep wake() is
+ * called when a mark passes that is already set, or is set meanwhile, in either direction; an owner
+ * that then continues to sleep must call this again. Other than KOLO_OK: the driver does not
+ * notify, or the device failed; then sleep no longer than KOLO_LANE_UNTOLD_NS. */
 kolo_status kolo_lane_sleeps(struct kolo_lane *lane, bool is_asleep) KOLO_NODISCARD;
-/** Waits for that; KOLO_AGAIN: not by @p deadline. */
+/** Waits until the mark has passed. KOLO_AGAIN: it has not by @p deadline. */
 kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
                            kolo_deadline deadline) KOLO_NODISCARD;
 
-/** Puts a gate into @p stream, which is of the lane's context (kolo_stream_look): when what the
- * stream was given before is done, wake() is called, and the gate is reached. @p holds: what it is
- * given afterwards waits until the gate is opened. The driver may wait until that or other streams
- * have done what they have to do. ERR_UNSUPPORTED: that device's streams cannot, or it is captured;
- * ERR_INVALID: it is none; ERR_SYSTEM, ERR_NO_MEMORY. After a failure the stream goes on. Any
- * thread. */
+/** Inserts a gate into @p stream, which is of the lane's context (kolo_stream_look). When the
+ * stream's earlier work is done, wake() is called, and the gate is reached. @p holds: the stream's
+ * later work waits until the gate is opened. The driver may wait until this or other streams have
+ * done their work. ERR_UNSUPPORTED: streams of this device cannot do it, or the stream is being
+ * captured; ERR_INVALID: it is not a stream; ERR_SYSTEM, ERR_NO_MEMORY. After a failure the stream
+ * continues. Any thread. */
 kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds,
                             struct kolo_gate **gate_out) KOLO_NODISCARD;
-/** KOLO_OK: what was before it is done. KOLO_AGAIN: not yet. Else the device failed. */
+/** KOLO_OK: the stream has reached the gate. KOLO_AGAIN: not yet. Any other failure: the device
+ * failed. */
 kolo_status kolo_gate_reached(const struct kolo_gate *gate) KOLO_NODISCARD;
-/** Lets the stream go on, also before it is there. The gate is the lane's again. */
+/** Lets the stream continue, also if it has not reached the gate yet. The gate returns to the
+ * lane. */
 void kolo_gate_open(struct kolo_gate *gate);
 
 /* ---- memory that others have lent ---- */
 
-/** Makes the lane ready for what follows, which may take a driver long: so no lock is held that
- * others need. Any thread; the second time it costs nothing. ERR_UNSUPPORTED: it cannot be had, and
- * why. */
+/** Prepares the lane for the functions below. A driver may take long, so the caller must not hold a
+ * lock that others need. Any thread; the second call costs nothing. ERR_UNSUPPORTED: the lane
+ * cannot do this; the detail says why. */
 kolo_status kolo_lane_ready(struct kolo_lane *lane) KOLO_NODISCARD;
-/** Was it made ready? */
+/** Whether kolo_lane_ready has succeeded. */
 static inline bool kolo_lane_is_ready(struct kolo_lane *lane)
 {
     return atomic_load_explicit(&lane->is_ready, memory_order_acquire);
 }
-/** Maps what @p lender, a number of the caller's, has lent, or finds it mapped, and holds it until
- * kolo_lane_done. Fails as the driver does; what a lender says is not believed (ERR_PROTOCOL). */
+/** Maps the allocation that @p lender (a number that the caller chooses) has lent, or finds it
+ * mapped, and holds it until kolo_lane_done. Fails as the driver does. What a lender says is not
+ * trusted (ERR_PROTOCOL). */
 static inline kolo_status kolo_lane_map(struct kolo_lane *lane, int lender,
                                         const struct kolo_loan *loan,
                                         struct kolo_mapping **mapping_out)
 {
     return lane->ops->map(lane, lender, loan, mapping_out);
 }
-/** Where the lane's device reaches the @p bytes bytes that the owner has at @p address.
- * ERR_PROTOCOL: they are not in it. */
+/** The address at which the lane's device accesses the @p bytes bytes that are at @p address in the
+ * owner's process. ERR_PROTOCOL: they are not in the allocation. */
 static inline kolo_status kolo_lane_reach(struct kolo_lane *lane,
                                           const struct kolo_mapping *mapping, uint64_t address,
                                           size_t bytes, void **memory_out)
 {
     return lane->ops->reach(mapping, address, bytes, memory_out);
 }
-/** What is on the lane does not use it any more. */
+/** Releases a hold: no work of the lane uses the mapping any more. */
 static inline void kolo_lane_done(struct kolo_lane *lane, struct kolo_mapping *mapping)
 {
     lane->ops->done(mapping);
 }
-/** Allocation @p id of @p lender (0: all) is to be freed there, or that is dead. True: none of it
- * is mapped; else it goes by kolo_lane_detach once nothing uses it. */
+/** Allocation @p id of @p lender (0: all of them) will be freed by its owner, or the owner is dead.
+ * True: none of it is mapped. False: once nothing uses it, kolo_lane_detach returns it. */
 bool kolo_lane_forget(struct kolo_lane *lane, int lender, uint64_t id);
-/** Takes out what was forgotten and is not used; NULL: nothing. */
+/** Takes out mappings that were forgotten and are not in use; NULL: there are none. */
 struct kolo_mapping *kolo_lane_detach(struct kolo_lane *lane);
-/** Unmaps it. A driver may wait for its context meanwhile, so nothing that its streams wait for may
- * wait for the caller, or for a lock that it holds. Any thread, also beside all others. */
+/** Unmaps what was taken out. The driver may wait for its context meanwhile, so nothing that its
+ * streams wait for may wait for the caller, or for a lock that it holds. Any thread, also at the
+ * same time as all other functions. */
 static inline void kolo_lane_unmap(struct kolo_lane *lane, struct kolo_mapping *mappings)
 {
     lane->ops->unmap(lane, mappings);
 }
-/** One that the driver would not unmap, each once: allocation *@p id_out of *@p lender_out, who
- * must never free it, and is told of it by nobody else. False: there is no other. Any thread. */
+/** Returns a mapping that the driver refused to unmap, each only once: allocation *@p id_out of *@p
+ * lender_out. Its owner must never free it, and learns of it in no other way. False: there is no
+ * other. Any thread. */
 static inline bool kolo_lane_stuck(struct kolo_lane *lane, int *lender_out, uint64_t *id_out)
 {
     return lane->ops->stuck(lane, lender_out, id_out);
 }
-/** Puts a fold on @p way, as kolo_fold, of memory that the lane's device reaches. */
+/** Adds a fold in direction @p way, as kolo_fold, of memory that the lane's device can access. */
 static inline kolo_status kolo_lane_fold(struct kolo_lane *lane, enum kolo_way way,
                                          const struct kolo_fold *fold, void *const out[],
                                          size_t nout, const void *const in[], size_t nin,
@@ -219,15 +231,15 @@ static inline kolo_status kolo_lane_fold(struct kolo_lane *lane, enum kolo_way w
 
 kolo_status kolo_lane_init(struct kolo_lane *lane, const struct kolo_lane_ops *ops,
                            void (*wake)(void *context), void *context) KOLO_NODISCARD;
-/** What ops->tell was asked for. Any thread. */
+/** To be called when the driver does what ops->tell asked for. Any thread. */
 void kolo_lane_told(struct kolo_lane *lane, enum kolo_way way);
-/** Takes @p gate for a stream that will come to it, unless it is in use. */
+/** Takes @p gate for a stream that will reach it, unless it is in use. */
 bool kolo_gate_take(struct kolo_gate *gate);
-/** The stream has come to it. Any thread. */
+/** The stream has reached the gate. Any thread. */
 void kolo_gate_reach(struct kolo_gate *gate);
-/** The stream will not come to it: it was never put there. */
+/** The stream will not reach the gate, since it was never inserted. */
 void kolo_gate_drop(struct kolo_gate *gate);
-/** After the last that is told. */
+/** To be called after the last notification. */
 void kolo_lane_deinit(struct kolo_lane *lane);
 
 #endif

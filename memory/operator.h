@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of the program's own (kolo_op_create), as the folds and the links use them.
+// Operators that the program defined (kolo_op_create), as folds and links use them.
 #ifndef KOLO_MEMORY_OPERATOR_H
 #define KOLO_MEMORY_OPERATOR_H
 
@@ -13,9 +13,10 @@ struct kolo_operator {
     void *context;
 };
 
-/** As kolo_fold: out[j][i] = ((in[0][i] op in[1][i]) op in[2][i]) ..., with the same rules of what
- * may overlap. The function gets memory as aligned as KOLO_OPERATOR_ALIGN and the element's size
- * have it, whatever the alignment of the vectors, and never an output to write into. */
+/** As kolo_fold: out[j][i] = ((in[0][i] op in[1][i]) op in[2][i]) ..., with the same rules for
+ * overlap. The program's function gets memory that is aligned to the largest power of two which
+ * divides the element's size, at most KOLO_OPERATOR_ALIGN, whatever the alignment of the vectors.
+ * It never gets an output to write to. */
 void kolo_operator_fold(const struct kolo_operator *op, kolo_dtype dtype, void *const out[],
                         size_t nout, const void *const in[], size_t nin, size_t count,
                         enum kolo_store_how how);

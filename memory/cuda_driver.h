@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's driver library, libcuda.so.1, as a table of the functions that kolo calls. Nothing of
-// CUDA is needed to build: the types and numbers here are facts of the driver's ABI, which does not
-// change under a symbol's name; where there is a toolkit, tests/memory/test_cuda_abi.c holds them
-// against its cuda.h.
+// NVIDIA's driver library, libcuda.so.1, as a table of the functions that kolo calls. The build
+// needs nothing of CUDA: the types and numbers here belong to the driver's ABI, which does not
+// change while a symbol keeps its name. If there is a toolkit, tests/memory/test_cuda_abi.c
+// compares them with its cuda.h.
 #ifndef KOLO_MEMORY_CUDA_DRIVER_H
 #define KOLO_MEMORY_CUDA_DRIVER_H
 
@@ -97,7 +97,8 @@ struct kolo_cuda_memory_op {
 };
 
 // clang-format off
-/** What kolo calls: X(member, symbol, what cuda.h calls it, parameters). All return a CUresult. */
+/** The functions that kolo calls: X(member, symbol, name in cuda.h, parameters). All return a
+ * CUresult. */
 #define KOLO_CUDA_FUNCTIONS(X)                                                                     \
     X(init,                    "cuInit",                 cuInit, (unsigned flags))                 \
     X(driver_get_version,      "cuDriverGetVersion",     cuDriverGetVersion, (int *version_out))   \
@@ -165,8 +166,8 @@ struct kolo_cuda_memory_op {
       (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,        \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **parameters, \
        void **extra))
-/** What drivers of CUDA before 12.5 may lack, those for other systems, or what stands in for a
- * driver in a sandbox; NULL then. There is a way without each of them. */
+/** Functions that may be missing (then NULL): in drivers before CUDA 12.5, in those for other
+ * systems, or in a replacement for a driver in a sandbox. kolo works without each of them. */
 #define KOLO_CUDA_LATER_FUNCTIONS(X)                                                               \
     X(context_get_priorities,  "cuCtxGetStreamPriorityRange", cuCtxGetStreamPriorityRange,         \
       (int *least_out, int *greatest_out))                                                         \
@@ -186,7 +187,7 @@ struct kolo_cuda_memory_op {
       (void *context, void *event))                                                                \
     X(stream_batch,            "cuStreamBatchMemOp_v2",  cuStreamBatchMemOp,                       \
       (void *stream, unsigned count, struct kolo_cuda_memory_op *operations, unsigned flags))      \
-    X(function_load,           "cuFuncLoad",             cuFuncLoad, (void *function))               \
+    X(function_load,           "cuFuncLoad",             cuFuncLoad, (void *function))             \
     X(get_handle,              "cuMemGetHandleForAddressRange", cuMemGetHandleForAddressRange,     \
       (void *handle_out, kolo_cuda_address at, size_t bytes, int type, unsigned long long flags))
 // clang-format on
@@ -196,28 +197,30 @@ struct kolo_cuda_driver {
     KOLO_CUDA_FUNCTIONS(KOLO_CUDA_MEMBER)
     KOLO_CUDA_LATER_FUNCTIONS(KOLO_CUDA_MEMBER)
 #undef KOLO_CUDA_MEMBER
-    /* the first function that it lacks, of those that kolo needs; NULL: none */
+    /* the first required function that is missing; NULL: none */
     const char *missing;
 };
 
-/** The driver, if this process has loaded it; NULL: it has not, or what it has loaded cannot tell
- * what a pointer leads to. That, and kolo_cuda_fail, are there; before anything else of it is used,
- * kolo_cuda_driver_check says whether it is. Loads nothing and tells the driver nothing; for as
- * long as no library at all has been loaded since the last call it costs some tens of nanoseconds.
+/** The driver, if this process has loaded it. NULL: it has not, or the library that it loaded
+ * cannot tell what a pointer points to; that function and kolo_cuda_fail are always there. Before
+ * using anything else, call kolo_cuda_driver_check. Loads nothing and calls nothing in the driver.
+ * Takes some tens of nanoseconds, as long as no library has been loaded since the last call.
  * Threads: any. */
 const struct kolo_cuda_driver *kolo_cuda_driver_loaded(void);
-/** ERR_UNSUPPORTED: it lacks a function, which the detail names. */
+/** Checks that all required functions are there. ERR_UNSUPPORTED: one is missing; the detail names
+ * it. */
 kolo_status kolo_cuda_driver_check(const struct kolo_cuda_driver *driver) KOLO_NODISCARD;
-/** The driver, loaded if need be, for the rest of the process.
- * @return KOLO_OK; ERR_UNSUPPORTED (it is not there, or lacks a function: the detail says
- * which). */
+/** Loads the driver if necessary, for the rest of the process.
+ *  @return KOLO_OK; ERR_UNSUPPORTED (it is not there, or a function is missing: the detail says
+ *  which). */
 kolo_status kolo_cuda_driver_load(const struct kolo_cuda_driver **driver_out) KOLO_NODISCARD;
-/** Is it the result of a call that a driver, a device or a sandbox does not have at all, so that
- * another way is to be taken? */
+/** Whether this is the result of a call that the driver, the device or a sandbox does not support
+ * at all, so that another way must be used. */
 bool kolo_cuda_is_refusal(int result);
-/** Writes the detail of a call that failed: its name, the device (below 0: none), the result with
- * its name, and what to do.
- * @return ERR_NO_MEMORY for that, ERR_UNSUPPORTED while a stream is captured, else ERR_SYSTEM. */
+/** Writes the detail of a call that failed: the name of the call, the device (below 0: none), the
+ * result and its name, and advice.
+ *  @return ERR_NO_MEMORY if the device has no memory, ERR_UNSUPPORTED while a stream is captured,
+ *  else ERR_SYSTEM. */
 kolo_status kolo_cuda_fail(const struct kolo_cuda_driver *driver, const char *call, int device,
                            int result);
 

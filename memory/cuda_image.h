@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels as the driver takes them: a fatbin that the build made (cmake/KoloCuda.cmake).
+// The kernels in the form that the driver loads: a fatbin made by the build (cmake/KoloCuda.cmake).
 #ifndef KOLO_MEMORY_CUDA_IMAGE_H
 #define KOLO_MEMORY_CUDA_IMAGE_H
 

@@ -1,32 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fold kernels of all types and operators: many inputs, one result, many places, over the
-// vectors and operators of memory/reduce_kernels.h and compiled once per instruction set like them.
-// A file memory/reduce_<set>.c that includes memory/reduce_table.h defines before
+// The fold kernels of all types and operators: many inputs, one result, many outputs. They use the
+// vectors and operators of memory/reduce_kernels.h, and like these are compiled once per
+// instruction set. A file memory/reduce_<set>.c must define, before it includes
+// memory/reduce_table.h:
 //
 //   vector_stream()  stores a vector at an address that is aligned for it, past the caches if the
 //                    instruction set can
 //   stream_fence()   makes such stores visible to other processors before any later store
 //
 // How they work: a few vectors of every input are combined in registers, from left to right, and
-// the result goes to every output, so each element is loaded once and stored once per output. All
-// inputs of a vector are read before any output of it is written: outputs may be inputs. A NaN is
-// made canonical once, at the end: no later step of a sum or product makes a number of it.
+// the result is stored to every output, so each element is loaded once, and stored once per output.
+// All inputs of a vector are read before any output of it is written, so outputs may be inputs. A
+// NaN is made canonical only once, at the end, since no later step of a sum or product turns it
+// into a number.
 #ifndef KOLO_MEMORY_FOLD_KERNELS_H
 #define KOLO_MEMORY_FOLD_KERNELS_H
 
 #include "memory/reduce_kernels.h"
 
 enum {
-    FOLD_VECTORS = 4, /* in registers at a time; 16-bit floats need two accumulators each */
+    /** Vectors in registers at a time; 16-bit floats need two accumulators for each. */
+    FOLD_VECTORS = 4,
     FOLD_BLOCK = FOLD_VECTORS * KOLO_VECTOR_BYTES
 };
 
-/** What is kept of one vector of elements between two inputs: one vector, or two of float32. */
+/** The intermediate result for one vector of elements: one vector, or two of float32. */
 struct accumulator {
     bits_vector low, high;
 };
 
-/** How the result of an average is finished; other folds: divides is false. */
+/** How the result of an average is completed; for other folds `divides` is false. */
 struct fold_finish {
     bool divides;
     bits_vector by;
@@ -36,7 +39,7 @@ typedef struct accumulator (*fold_begin)(bits_vector x);
 typedef struct accumulator (*fold_step)(struct accumulator acc, bits_vector x);
 typedef bits_vector (*fold_end)(struct accumulator acc, const struct fold_finish *finish);
 
-// ---- operators whose accumulator is of the elements' type
+// ---- operators whose accumulator has the elements' type
 
 #define KOLO_FOLD_STEP(op, name)                                                                   \
     static KOLO_ALWAYS_INLINE struct accumulator step_##op##_##name(struct accumulator acc,        \
@@ -151,7 +154,8 @@ static KOLO_ALWAYS_INLINE void vector_store(uint8_t *at, bits_vector x, bool str
         memcpy(at, &x, sizeof(x));
 }
 
-/** To every output; one that is not aligned where the first is takes plain stores. */
+/** Stores to every output. An output that is not aligned where the first one is gets plain
+ * stores. */
 static KOLO_ALWAYS_INLINE void fold_store(const struct kolo_fold_job *job, size_t i, bits_vector a,
                                           bits_vector b, bits_vector c, bits_vector d)
 {
@@ -165,8 +169,8 @@ static KOLO_ALWAYS_INLINE void fold_store(const struct kolo_fold_job *job, size_
     }
 }
 
-/** The bytes [i, i + bytes), less than a vector or one. What is missing is zeros, which no operator
- * minds. */
+/** Folds the bytes [i, i + bytes), at most a vector. Missing bytes are zeros, which are safe for
+ * every operator. */
 static KOLO_ALWAYS_INLINE void fold_part(const struct kolo_fold_job *job, size_t i, size_t bytes,
                                          fold_begin begin, fold_step step, fold_end end,
                                          const struct fold_finish *finish)
@@ -179,8 +183,8 @@ static KOLO_ALWAYS_INLINE void fold_part(const struct kolo_fold_job *job, size_t
         part_store((uint8_t *)job->out[j] + i, r, bytes);
 }
 
-/** Bytes until the first output is aligned for streams. 0 if no element begins there: everything is
- * stored plainly then. */
+/** The bytes before the first output is aligned for streamed stores. 0 if no element begins there;
+ * then everything is stored plainly. */
 static inline size_t fold_head(const struct kolo_fold_job *job, size_t size)
 {
     const size_t head = (size_t)(0 - ((uintptr_t)job->out[0] + job->from)) % KOLO_VECTOR_BYTES;
@@ -262,7 +266,7 @@ KOLO_FOLD_FLOAT_KERNELS(bfloat16, 2, begin_bfloat16, f32_vector, float)
 KOLO_FOLD_FLOAT_KERNELS(float32, 4, begin_plain, f32_vector, float)
 KOLO_FOLD_FLOAT_KERNELS(float64, 8, begin_plain, f64_vector, double)
 
-/** A copy whose stores are streams. */
+/** A copy with streamed stores. */
 static void copy_stream(void *out, const void *in, size_t bytes)
 {
     enum { V = KOLO_VECTOR_BYTES };

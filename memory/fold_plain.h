@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams for an instruction set without stores past the caches that are worth it: plain stores.
+// Streamed stores for an instruction set without stores past the caches that are worth using: plain
+// stores.
 #ifndef KOLO_MEMORY_FOLD_PLAIN_H
 #define KOLO_MEMORY_FOLD_PLAIN_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// float16 to float32 and back where no instruction does it: integer arithmetic in 32-bit lanes, the
-// elements at even places and those at odd places apart. Rounds to nearest even. Independent of the
-// processor's flush-to-zero modes, as the instructions are: no step has a subnormal float32 that
-// matters.
+// Conversion of float16 to float32 and back where no instruction does it: integer arithmetic in
+// 32-bit lanes, with the elements at even places and those at odd places apart. Rounds to nearest
+// even. Like the instructions, it does not depend on the processor's flush-to-zero modes: no step
+// produces a subnormal float32 that matters.
 #ifndef KOLO_MEMORY_REDUCE_HALVES_H
 #define KOLO_MEMORY_REDUCE_HALVES_H
 
@@ -12,7 +12,7 @@ enum {
     HALF_INFINITY = 0x7c00,
     HALF_QUIET_NAN = 0x7e00,
     HALF_NORMAL = 0x400, /* the smallest normal half */
-    REBIAS = 112 << 23   /* between the exponents' biases, 127 - 15 */
+    REBIAS = 112 << 23   /* difference of the exponents' biases, 127 - 15 */
 };
 
 static KOLO_ALWAYS_INLINE u32_vector lanes_select(u32_vector mask, u32_vector yes, u32_vector no)

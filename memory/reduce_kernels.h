@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reduction kernels of all types and operators, written once over vectors of the compiler
+// The reduction kernels of all types and operators, written once with vectors of the compiler
 // (GCC's vector extensions, which clang has too) and compiled once per instruction set. A file
 // memory/reduce_<set>.c defines
 //
@@ -10,7 +10,7 @@
 //
 // includes memory/reduce_vectors.h, defines halves_decode() and halves_encode() over those vectors,
 // and includes memory/reduce_table.h last, which includes this. Everything here is static, so that
-// no function compiled for one instruction set can stand in for that of another.
+// no function compiled for one instruction set can replace that of another.
 //
 // Rules that keep all variants, and op(a, b) and op(b, a), equal in every bit: integers are
 // unsigned inside; every float NaN becomes the quiet NaN without payload; minima and maxima of -0
@@ -33,7 +33,7 @@ static KOLO_ALWAYS_INLINE bits_vector vector_load(const uint8_t *at)
     return x;
 }
 
-/** At most a vector, without a call. */
+/** Copies at most a vector, without a call of memcpy. */
 static KOLO_ALWAYS_INLINE void part_copy(uint8_t *to, const uint8_t *from, size_t bytes)
 {
     size_t at = 0;
@@ -58,9 +58,9 @@ static KOLO_ALWAYS_INLINE void part_copy(uint8_t *to, const uint8_t *from, size_
         to[at] = from[at];
 }
 
-/** The first @p bytes bytes of a vector (at most all of it), then zeros. One element of 4 or 8
- * bytes, the smallest messages, goes by a register: as bytes that are read back as a vector it
- * would wait for the stores. */
+/** Loads the first @p bytes bytes of a vector (at most all of it), followed by zeros. A single
+ * element of 4 or 8 bytes, as in the smallest messages, goes through a register: if it were stored
+ * as bytes and read back as a vector, the load would wait for the stores. */
 static KOLO_ALWAYS_INLINE bits_vector part_load(const uint8_t *at, size_t bytes)
 {
     bits_vector x = {0};
@@ -89,8 +89,8 @@ static KOLO_ALWAYS_INLINE void part_store(uint8_t *at, bits_vector x, size_t byt
         part_copy(at, (const uint8_t *)&x, bytes);
 }
 
-/** Both operands are read before the result is written: out may equal a or b. The last, partial
- * vector is padded with zeros, which no operator minds. */
+/** Both operands are read before the result is written, so out may equal a or b. The last, partial
+ * vector is padded with zeros, which are safe for every operator. */
 static KOLO_ALWAYS_INLINE void combine_bytes(void *out, const void *a, const void *b, size_t bytes,
                                              combine_vector combine)
 {
@@ -120,8 +120,7 @@ static KOLO_ALWAYS_INLINE bits_vector bits_select(bits_vector mask, bits_vector 
     return (yes & mask) | (no & ~mask);
 }
 
-/** There is no product of bytes in any instruction set: two products of 16 bits give the even and
- * the odd bytes. */
+/** No instruction set multiplies bytes: two products of 16 bits give the even and the odd bytes. */
 static KOLO_ALWAYS_INLINE bits_vector prod_bytes(bits_vector x, bits_vector y)
 {
     u16_vector a = (u16_vector)x, b = (u16_vector)y;
@@ -184,8 +183,9 @@ static KOLO_ALWAYS_INLINE bits_vector prod_uint8(bits_vector x, bits_vector y)
 
 // ---- vectors of float32 and float64
 
-/** Of two equal values min takes the OR of the bits and max the AND: that makes -0 and +0 of two
- * zeros and changes nothing else. A pair that is in neither order has a NaN. */
+/** Of two equal values min takes the OR of the bits and max the AND. This gives the right result
+ * for -0 and +0 and changes nothing else. If neither value is ordered before the other, one is a
+ * NaN. */
 #define KOLO_FLOAT_VECTORS(name, vector, wide, quiet_nan)                                          \
     static KOLO_ALWAYS_INLINE vector canonical_##name(vector x)                                    \
     {                                                                                              \
@@ -238,16 +238,16 @@ static KOLO_ALWAYS_INLINE bits_vector float16_encode(struct float_pair pair)
     return halves_encode(pair);
 }
 
-/** A bfloat16 is the upper half of a float32, so the even and the odd elements stay in their lanes:
- * no shuffles. */
+/** A bfloat16 is the upper half of a float32, so the even and the odd elements stay in their lanes
+ * without shuffles. */
 static KOLO_ALWAYS_INLINE struct float_pair bfloat16_decode(bits_vector x)
 {
     u32_vector bits = (u32_vector)x;
     return (struct float_pair){(f32_vector)(bits << 16), (f32_vector)(bits & 0xffff0000u)};
 }
 
-/** Rounds to nearest even. The lower half of a NaN must not be such that rounding carries it into
- * infinity and beyond: it is that of a decoded bfloat16 or of a canonical NaN, 0. */
+/** Rounds to nearest even. The lower half of a NaN must not let rounding carry into infinity and
+ * beyond; it is 0, since a NaN here is a decoded bfloat16 or canonical. */
 static KOLO_ALWAYS_INLINE bits_vector bfloat16_encode(struct float_pair pair)
 {
     u32_vector low = (u32_vector)pair.low, high = (u32_vector)pair.high;
@@ -262,7 +262,7 @@ static KOLO_ALWAYS_INLINE u16_vector short_nans(u16_vector x, int16_t infinity)
     return (u16_vector)((i16_vector)(x & 0x7fff) > infinity);
 }
 
-/** Signed integers in the order of the 16-bit floats, -0 before +0. */
+/** Signed integers that have the order of the 16-bit floats, -0 before +0. */
 static KOLO_ALWAYS_INLINE i16_vector short_order(u16_vector x)
 {
     return (i16_vector)(x ^ ((u16_vector)((i16_vector)x >> 15) & 0x7fff));
@@ -336,9 +336,9 @@ KOLO_INTEGER_TYPES(KOLO_BIT_KERNELS)
 
 // ---- division of an average
 
-/** Truncates toward zero. The quotient of two integers that @p real holds exactly, rounded to real,
- * truncates to the same integer; a divisor above @p limit, which exceeds every element, gives 0 as
- * the limit does. */
+/** Truncates toward zero. If @p real holds two integers exactly, their quotient rounded to real
+ * truncates to the same integer as the exact quotient. A divisor above @p limit, which exceeds
+ * every element, gives 0, as the limit does. */
 #define KOLO_INTEGER_DIVIDE(name, integer, real, limit)                                            \
     static void divide_##name(void *data, size_t count, size_t divisor)                            \
     {                                                                                              \
@@ -356,7 +356,7 @@ KOLO_INTEGER_DIVIDE(uint8, uint8_t, float, 0x100u)
 KOLO_INTEGER_DIVIDE(int16, int16_t, float, 0x10000u)
 KOLO_INTEGER_DIVIDE(int32, int32_t, double, 0x100000000u)
 
-/** No float holds every int64: magnitudes are divided, which also suits INT64_MIN. */
+/** No float holds every int64, so magnitudes are divided; this also works for INT64_MIN. */
 static void divide_int64(void *data, size_t count, size_t divisor)
 {
     uint8_t *at = data;
@@ -370,7 +370,7 @@ static void divide_int64(void *data, size_t count, size_t divisor)
     }
 }
 
-/** As combine_bytes, in place with a second operand that is the same everywhere. */
+/** As combine_bytes, but in place, with a second operand that is the same for all elements. */
 static KOLO_ALWAYS_INLINE void divide_bytes(void *data, size_t bytes, bits_vector by,
                                             combine_vector divide)
 {
@@ -432,7 +432,7 @@ KOLO_FLOAT_DIVIDE(float64, 8, f64_vector, double)
 KOLO_SHORT_FLOAT_SCALED(float16)
 KOLO_SHORT_FLOAT_SCALED(bfloat16)
 
-/** As divide_bytes, from one place to another. */
+/** As divide_bytes, from one buffer to another. */
 static KOLO_ALWAYS_INLINE void scale_bytes(void *out, const void *in, size_t bytes, bits_vector by,
                                            combine_vector scale)
 {

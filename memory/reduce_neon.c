@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reduction kernels for 64-bit Arm: as plain C, whose vectors are NEON's there, but for the
-// conversions of float16, which NEON has as instructions. Every 64-bit Arm processor has it.
+// The reduction kernels for 64-bit Arm: the same as plain C, whose vectors are NEON's there, except
+// for the conversions of float16, for which NEON has instructions. Every 64-bit Arm processor has
+// NEON.
 #include <arm_neon.h>
 
 #define KOLO_VECTOR_BYTES 16

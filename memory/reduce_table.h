@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of one instruction set's kernels. A file memory/reduce_<set>.c includes it last, after
-// what memory/reduce_kernels.h and memory/fold_kernels.h say that they need.
+// the definitions that memory/reduce_kernels.h and memory/fold_kernels.h ask for.
 #ifndef KOLO_MEMORY_REDUCE_TABLE_H
 #define KOLO_MEMORY_REDUCE_TABLE_H
 

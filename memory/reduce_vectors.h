@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vector types of the kernels, KOLO_VECTOR_BYTES wide: casts between them keep the bits.
+// The vector types of the kernels, which are KOLO_VECTOR_BYTES wide. Casts between them keep the
+// bits.
 #ifndef KOLO_MEMORY_REDUCE_VECTORS_H
 #define KOLO_MEMORY_REDUCE_VECTORS_H
 
@@ -19,11 +20,11 @@ typedef uint64_t u64_vector KOLO_VECTOR;
 typedef float f32_vector KOLO_VECTOR;
 typedef double f64_vector KOLO_VECTOR;
 
-/** A register without a type yet. */
+/** A vector whose element type is not determined yet. */
 typedef uint64_t bits_vector KOLO_VECTOR;
 
-/** The elements of a vector of 16-bit floats as float32. Which of them are where is up to the
- * decoder, as long as its encoder agrees. */
+/** The elements of a vector of 16-bit floats, as float32. The decoder decides which element is
+ * where; its encoder must agree. */
 struct float_pair {
     f32_vector low, high;
 };

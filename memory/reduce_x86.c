@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this x86 processor, and the system that saves its registers, can run. Compiled for the
-// baseline only.
+// Checks what this x86 processor, and the system that saves its registers, can run. Compiled for
+// the baseline only.
 #include <cpuid.h>
 
 #include "memory/reduce_variant.h"
 
-/** __builtin_cpu_supports knows F16C only in newer compilers. */
+/** __builtin_cpu_supports knows F16C only in newer compilers, so this asks the processor. */
 static bool has_f16c(void)
 {
     unsigned eax, ebx, ecx, edx;

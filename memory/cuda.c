@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend "cuda": memory of NVIDIA's devices that a program brings, recognised and read. Owns
-// no memory, and no context longer than a call: a thread's current context is after it what it was
-// before.
+// The backend "cuda": recognises memory of NVIDIA devices that a program passes, and reads it. Owns
+// no memory, and no context for longer than a call. Must never change a thread's current context:
+// after each call it is what it was before.
 //
-// A copy is made in the context that the memory was allocated in, when all work that this context
-// was given before is done, on whatever stream. That waits for more than the work that wrote the
-// memory; but which that was nobody has said, and waiting for the default stream alone would read
-// too early what was written on a stream that does not wait for it (cudaStreamNonBlocking). Memory
-// without a context (of a pool, or mapped by the program) is read in the thread's current one, or
-// in its device's primary one.
+// A copy is made in the context in which the memory was allocated, after all earlier work of this
+// context is done, on every stream. That waits for more than the work that wrote the memory; but
+// nobody has said which work that was, and waiting only for the default stream would read too early
+// what was written on a stream that does not synchronise with it (cudaStreamNonBlocking). Memory
+// without a context (of a pool, or mapped by the program) is read in the thread's current context,
+// or in its device's primary one.
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ static kolo_status cuda_look(const void *memory, struct kolo_pointer *pointer)
     else if (type == KOLO_CUDA_MEMORY_HOST)
         pointer->kind = KOLO_MEMORY_PINNED;
     else
-        return KOLO_OK; /* none of CUDA's */
+        return KOLO_OK; /* not memory of CUDA */
     pointer->device = ordinal;
     pointer->context = context;
     pointer->ops = &kolo_memory_cuda;
@@ -54,13 +54,13 @@ static kolo_status cuda_look(const void *memory, struct kolo_pointer *pointer)
 
 /* ---- captures ---- */
 
-/* While some thread captures a stream into a graph in global mode, what another does, however
- * unsafe it is for that graph, is refused, and the capture is lost. But what is done here is never
- * meant for a graph. */
+/* While some thread captures a stream into a graph in global mode, calls of other threads that are
+ * unsafe for a graph are refused, and the capture is lost. What is done here is never meant for a
+ * graph. */
 static _Thread_local struct {
     int depth;
-    int mode;        /* before the first */
-    bool is_changed; /* the driver has agreed */
+    int mode;        /* the mode before the outermost relax() */
+    bool is_changed; /* the driver has accepted the change */
 } relaxed;
 
 static void relax(const struct kolo_cuda_driver *driver)
@@ -69,7 +69,7 @@ static void relax(const struct kolo_cuda_driver *driver)
         return;
     relaxed.is_changed = false;
     if (!driver->thread_exchange_capture_mode)
-        return; /* and knows no captures */
+        return; /* and so it has no captures */
     relaxed.mode = KOLO_CUDA_CAPTURE_MODE_RELAXED;
     relaxed.is_changed = driver->thread_exchange_capture_mode(&relaxed.mode) == KOLO_CUDA_SUCCESS;
 }
@@ -112,8 +112,8 @@ static kolo_status begin_visit(const struct kolo_pointer *pointer, struct kolo_c
     return KOLO_OK;
 }
 
-/** For memory without a context: the thread's current one if it is one of the memory's device, else
- * the device's primary one. */
+/** Chooses the context for memory that has none: the thread's current one if it is of the memory's
+ * device, else the device's primary one. */
 static kolo_status choose_context(struct kolo_cuda_visit *visit)
 {
     const struct kolo_cuda_driver *driver = visit->driver;
@@ -168,9 +168,9 @@ void kolo_cuda_leave(const struct kolo_cuda_visit *visit)
     restore(visit->driver);
 }
 
-/* ---- copies that are waited for ---- */
+/* ---- blocking copies ---- */
 
-/** In the memory's context. */
+/** Must be in the memory's context. */
 static kolo_status copy(const struct kolo_cuda_visit *visit, const struct kolo_pointer *pointer,
                         size_t bytes, void *copy_out)
 {
@@ -199,12 +199,12 @@ static kolo_status cuda_fetch(const struct kolo_pointer *pointer, size_t bytes, 
         status = copy(&visit, pointer, bytes, copy_out);
         kolo_cuda_leave(&visit);
     }
-    if (status != KOLO_AGAIN) /* a thread may still wait in it */
+    if (status != KOLO_AGAIN) /* otherwise a thread may still be waiting in it */
         kolo_cuda_release(&visit);
     return status;
 }
 
-/** How many devices there are, and which the first is, as text. */
+/** Writes how many devices there are and the name of the first. */
 static kolo_status describe(const struct kolo_cuda_driver *driver, struct kolo_why *why_out)
 {
     enum { TENTHS = 10, THOUSAND = 1000 };

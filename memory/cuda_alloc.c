@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of CUDA's devices that the library allocates for a program. Each allocation owns one use
-// of its device's primary context, the one that the CUDA runtime works in, until that is let go. A
-// thread's current context is after each call what it was before.
+// Allocates memory on CUDA devices for a program. Each allocation owns one use of its device's
+// primary context, in which the CUDA runtime works too, until kolo_cuda_let_go. Must never change a
+// thread's current context: after each call it is what it was before.
 //
-// Which device: a rank that is bound to one NUMA node takes one whose slot is there, so that what
-// passes between it and the host does not cross the machine. The driver numbers devices by other
-// rules.
+// Which device: a rank that is bound to one NUMA node gets a device whose slot is at that node, so
+// that data between the device and the host does not cross the machine. The driver's own numbering
+// follows other rules.
 //
-// The driver would wait for a device's work when memory is freed, without a bound; so that is
-// waited for first.
+// When memory is freed, the driver would wait for the device's work without a limit, so this file
+// first waits for that work with a deadline.
 //
-// A driver cuts small allocations out of one block, and who maps one of them has the whole block
-// (the CUDA programming guide says so of IPC, and to share whole blocks alone). So what others may
-// map is made of whole blocks.
+// A driver cuts small allocations from one block, and a process that maps one of them gets the
+// whole block (the CUDA programming guide says so of IPC, and advises to share only whole blocks).
+// So memory that others may map is allocated in whole blocks.
 #include <ctype.h>
 #include <stdio.h>
 
@@ -21,7 +21,7 @@
 
 enum { BLOCK_BYTES = 2 << 20 };
 
-/** No device is not a failure of one. */
+/** If there is no device, that is not the failure of a device. */
 static kolo_status refuse(const struct kolo_cuda_driver *driver, const char *call, int result)
 {
     const kolo_status status = kolo_cuda_fail(driver, call, -1, result);
@@ -42,7 +42,7 @@ static kolo_status begin(const struct kolo_cuda_driver **driver_out, int *count_
     return result == KOLO_CUDA_SUCCESS ? KOLO_OK : refuse(*driver_out, "cuDeviceGetCount", result);
 }
 
-/** The number of the device whose context the thread has; -1: it has none. */
+/** The number of the device whose context the thread uses; -1: it uses none. */
 static int current_device(const struct kolo_cuda_driver *driver, int count)
 {
     void *context = NULL;
@@ -56,7 +56,7 @@ static int current_device(const struct kolo_cuda_driver *driver, int count)
     return -1;
 }
 
-/** The NUMA node of the device of that number; -1: not known. */
+/** The NUMA node of device number @p ordinal; -1: unknown. */
 static int node_of(const struct kolo_cuda_driver *driver, int ordinal)
 {
     int device;
@@ -65,12 +65,12 @@ static int node_of(const struct kolo_cuda_driver *driver, int ordinal)
         driver->device_get_pci(bus, sizeof bus, device) != KOLO_CUDA_SUCCESS)
         return -1;
     for (char *at = bus; *at; at++)
-        *at = (char)tolower((unsigned char)*at); /* as the kernel writes it */
+        *at = (char)tolower((unsigned char)*at); /* the kernel writes it in lower case */
     (void)snprintf(path, sizeof path, "/sys/bus/pci/devices/%s", bus);
     return kolo_numa_node_of(path);
 }
 
-/** The number of the device that is the rank's. */
+/** The number of the device that this rank should use. */
 static int share_of(const struct kolo_cuda_driver *driver, int count,
                     const struct kolo_device_share *share)
 {
@@ -84,13 +84,13 @@ static int share_of(const struct kolo_cuda_driver *driver, int count,
     return share->turn % count;
 }
 
-/** In the context. */
+/** Must be in the context. */
 static kolo_status alloc(const struct kolo_cuda_visit *visit, size_t bytes, void **memory_out)
 {
     kolo_cuda_address address;
     char call[64];
     const size_t blocks = bytes / BLOCK_BYTES + (bytes % BLOCK_BYTES != 0 || bytes == 0);
-    int result = KOLO_CUDA_OUT_OF_MEMORY; /* what is more than there are addresses for */
+    int result = KOLO_CUDA_OUT_OF_MEMORY; /* for a length beyond the address space */
     if (blocks <= SIZE_MAX / BLOCK_BYTES)
         result = visit->driver->alloc(&address, blocks * BLOCK_BYTES);
     if (result == KOLO_CUDA_SUCCESS) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits for all work that a context was given before, on whatever stream, by a deadline. Owns
-// nothing after the call but what a driver does not give back; leaves the thread's current context
-// as it was.
+// Waits for all earlier work of a context, on every stream, with a deadline. Owns nothing after a
+// call, except for what a driver does not return. Must never change the thread's current context.
 //
-// Most waits are short: an event of the context takes in all its streams (cuCtxRecordEvent, of
-// drivers since CUDA 12.5), and is asked between yields. But no event can be waited for until a
-// point of time, nor can cuCtxSynchronize: for longer, and where a driver has no such event, a
-// thread of its own makes that call. The caller waits for the thread, and leaves it to it once the
-// deadline has passed. So it does where a driver has the function but not for this context.
+// Most waits are short: an event of the context covers all of its streams (cuCtxRecordEvent, in
+// drivers since CUDA 12.5), and is polled between yields. But neither an event nor cuCtxSynchronize
+// can be waited for with a deadline. So for longer waits, and if a driver has no such event, a
+// thread of its own calls cuCtxSynchronize; the caller waits for that thread, and abandons it when
+// the deadline has passed. The same is done if a driver has the function but refuses it for this
+// context.
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -18,10 +18,10 @@
 
 enum {
     YIELD_NS = 200000, /* longer than a thread takes to start */
-    LOOK_NS = 20000000 /* between two looks at what else may end the wait */
+    LOOK_NS = 20000000 /* between two checks of what else may end the wait */
 };
 
-/* ---- by an event ---- */
+/* ---- with an event ---- */
 
 static kolo_status poll_event(const struct kolo_cuda_visit *visit, void *event,
                               kolo_deadline deadline)
@@ -37,7 +37,7 @@ static kolo_status poll_event(const struct kolo_cuda_visit *visit, void *event,
     return kolo_cuda_fail(visit->driver, "cuEventQuery", visit->ordinal, result);
 }
 
-/** The one that was kept, unless another thread has it, or a new one. */
+/** Takes the event that was kept, unless another thread has it, or makes one. */
 static kolo_status take_event(const struct kolo_cuda_visit *visit, _Atomic(void *) *spare,
                               void **event_out)
 {
@@ -57,7 +57,7 @@ static void put_back(const struct kolo_cuda_visit *visit, _Atomic(void *) *spare
         (void)visit->driver->event_destroy(event);
 }
 
-/** In the context. */
+/** Must be in the context. */
 static kolo_status await_event(const struct kolo_cuda_visit *visit, _Atomic(void *) *spare,
                                kolo_deadline deadline)
 {
@@ -76,15 +76,15 @@ static kolo_status await_event(const struct kolo_cuda_visit *visit, _Atomic(void
     return status;
 }
 
-/* ---- by a thread ---- */
+/* ---- with a thread ---- */
 
-/** The last of the two that have it frees it. */
+/** A wait in a thread. Shared by the caller and the thread; the last of them frees it. */
 struct errand {
     struct kolo_cuda_visit visit;
     pthread_mutex_t lock;
     pthread_cond_t done;
     bool is_done, is_left; /* held: lock, as the next two */
-    const char *call;      /* that gave the result */
+    const char *call;      /* the call that returned the result */
     int result;
 };
 
@@ -144,7 +144,7 @@ static kolo_status make_errand(const struct kolo_cuda_visit *visit, struct erran
     return KOLO_OK;
 }
 
-/** Until it is done or @p until. Held: its lock. */
+/** Waits until the errand is done, or until @p until. Held: its lock. */
 static void sleep_on(struct errand *errand, kolo_deadline until)
 {
     const struct timespec time = {.tv_sec = (time_t)(until / 1000000000),
@@ -160,7 +160,7 @@ static kolo_deadline next_look(kolo_deadline deadline, const struct kolo_unless 
     return unless ? kolo_deadline_min(deadline, kolo_now_ns() + LOOK_NS) : deadline;
 }
 
-/** Frees the errand, unless it goes on. */
+/** Waits for the errand, and frees it unless it is still running. */
 static kolo_status await_errand(struct errand *errand, kolo_deadline deadline,
                                 const struct kolo_unless *unless)
 {

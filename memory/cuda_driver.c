@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the driver at run time. Owns the one table of its functions and the handle of the library,
-// which stays open for the rest of the process. Never loads the driver unasked: who calls only
-// kolo_cuda_driver_loaded() has no more of CUDA in the process than before.
+// Finds the driver at run time. Owns the one table of its functions, and the handle of the library,
+// which stays open for the rest of the process. Must never load the driver unless asked:
+// kolo_cuda_driver_loaded() alone adds nothing of CUDA to the process.
 //
-// A pointer can lead into a device's memory only if somebody has loaded libcuda.so.1. Asking the
-// loader for it (RTLD_NOLOAD) walks the search path, far too much for every call with an array. But
-// the loader counts what it has loaded, and tells that count in tens of nanoseconds
-// (dl_iterate_phdr): while the count stands still, so does the last answer.
+// A pointer can point into device memory only if something has loaded libcuda.so.1. Asking the
+// loader for the library (RTLD_NOLOAD) searches its path, which is far too slow for every call with
+// an array. But the loader counts the libraries that it has loaded, and returns that count in tens
+// of nanoseconds (dl_iterate_phdr): while the count is the same, so is the last answer.
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -19,10 +19,10 @@
 
 static const char library[] = "libcuda.so.1";
 
-static struct kolo_cuda_driver table; /* held: lock, until `driver` leads to it */
+static struct kolo_cuda_driver table; /* held: lock, until `driver` points to it */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(const struct kolo_cuda_driver *) driver;
-/* The loader's count when the driver was looked for in vain, plus 1; 0: never. */
+/* The loader's count, plus 1, when the driver was last looked for in vain; 0: never. */
 static atomic_ullong looked_at;
 
 static int first_object(struct dl_phdr_info *info, size_t bytes, void *count_out)
@@ -32,7 +32,7 @@ static int first_object(struct dl_phdr_info *info, size_t bytes, void *count_out
     return 1;
 }
 
-/** How many libraries the loader has ever loaded. */
+/** The number of libraries that the loader has ever loaded. */
 static unsigned long long loads(void)
 {
     unsigned long long count = 0;
@@ -72,7 +72,8 @@ static kolo_status bind_all(void *handle)
             table.missing = symbols[i].name;
         memcpy((char *)&table + symbols[i].offset, &found, sizeof found);
     }
-    /* A pointer into a device must not pass for the host's because of what copies need. */
+    /* a pointer into device memory must not count as host memory because a copy function is
+     * missing */
     return table.pointer_get_attributes && table.get_error_name ? KOLO_OK
                                                                 : kolo_cuda_driver_check(&table);
 }
@@ -102,7 +103,8 @@ const struct kolo_cuda_driver *kolo_cuda_driver_loaded(void)
     const struct kolo_cuda_driver *found = atomic_load_explicit(&driver, memory_order_acquire);
     if (found)
         return found;
-    /* The count comes first: a library that is loaded meanwhile makes the next call look again. */
+    /* the count is read first, so a library that is loaded meanwhile makes the next call look
+     * again */
     const unsigned long long now = loads() + 1;
     if (atomic_load_explicit(&looked_at, memory_order_relaxed) == now)
         return NULL;

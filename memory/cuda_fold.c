@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands folds to the kernels of memory/cuda_kernels.h. Owns a module in each context that somebody
-// uses them in, and the handles of its functions. Must never wait for a device, or touch memory
-// itself.
+// Runs folds with the kernels of memory/cuda_kernels.h. Owns a module in each context in which the
+// kernels are used, and the handles of its functions. Must never wait for a device, nor touch
+// memory itself.
 //
-// To load them a driver may wait until the context has done all that it was given, and a stream of
-// it may wait for a rank that is a thread of this process and is about to load them: so the first
-// that needs them in a context loads them for all.
+// To load kernels a driver may wait until the context has done all its work, and one of its streams
+// may wait for a rank that is a thread of this process and is about to load them. So the first rank
+// that needs the kernels in a context loads them for all.
 //
-// A launch takes as many blocks as the device's processors have room for at a time, each thread
-// going on to further packets: its cost does not grow with the vector, and no blocks are left over
-// for a second turn, in which most processors would have nothing to do.
+// A launch has as many blocks as the device's processors have room for at a time, and each thread
+// continues with further packets. So its cost does not grow with the vector, and no blocks are left
+// for a second round in which most processors would be idle.
 #include "memory/cuda_fold.h"
 
 #include <pthread.h>
@@ -30,20 +30,20 @@ struct kolo_cuda_kernels {
     int ordinal;
     unsigned blocks_max;
     void *module;
-    void *fold[KOLO_DTYPES][KOLO_REDOPS]; /* of an average: that of the sum */
+    void *fold[KOLO_DTYPES][KOLO_REDOPS]; /* for an average: the kernel of the sum */
     void *scale[KOLO_DTYPES];
     void *copy;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct kolo_cuda_kernels
-    *loaded; /* held: lock, as what they count and how they are linked */
+    *loaded; /* held: lock, which also guards their use counts and links */
 
 /* ---- loading ---- */
 
-/* A driver since CUDA 12.4 may load a kernel when it is launched first, and waits then until its
- * context has done all that it was given: streams that wait for the very call whose kernel it is
- * would wait for ever. Older ones have loaded it when they have found it. */
+/* Drivers since CUDA 12.4 may load a kernel only when it is first launched, and then wait until its
+ * context has done all its work: streams that wait for the very call whose kernel it is would wait
+ * for ever. Older drivers have loaded the kernel when they have found it. */
 static kolo_status find(struct kolo_cuda_kernels *kernels, const char *name, void **function_out)
 {
     const struct kolo_cuda_driver *driver = kernels->driver;
@@ -52,7 +52,7 @@ static kolo_status find(struct kolo_cuda_kernels *kernels, const char *name, voi
     if (result == KOLO_CUDA_SUCCESS && driver->function_load) {
         what = "cuFuncLoad";
         result = driver->function_load(*function_out);
-        if (kolo_cuda_is_refusal(result)) /* nor does it put that off */
+        if (kolo_cuda_is_refusal(result)) /* such a driver does not load lazily either */
             result = KOLO_CUDA_SUCCESS;
     }
     if (result == KOLO_CUDA_SUCCESS)
@@ -62,7 +62,7 @@ static kolo_status find(struct kolo_cuda_kernels *kernels, const char *name, voi
     return kolo_cuda_fail(driver, call, kernels->ordinal, result);
 }
 
-/** Operators on bits are the same for all types. */
+/** The name of a kernel. Bitwise operators have the same kernel for all types. */
 static void name_of(char name[NAME_MAX_BYTES], kolo_dtype dtype, kolo_redop op)
 {
     const bool is_of_bits = op == KOLO_BAND || op == KOLO_BOR || op == KOLO_BXOR;
@@ -113,7 +113,7 @@ static kolo_status load(struct kolo_cuda_kernels *kernels)
                : status;
 }
 
-/** Nobody has them. In the context. */
+/** Frees kernels that nobody uses. Must be in the context. */
 static void end(struct kolo_cuda_kernels *kernels)
 {
     if (kernels->module)
@@ -121,7 +121,7 @@ static void end(struct kolo_cuda_kernels *kernels)
     kolo_free_memory(kernels);
 }
 
-/** Into @p context, the current one. Held: lock. */
+/** Loads the kernels into @p context, which is the current one. Held: lock. */
 static kolo_status make(const struct kolo_cuda_driver *driver, int ordinal, void *context,
                         struct kolo_cuda_kernels **kernels_out)
 {
@@ -217,7 +217,8 @@ static kolo_status launch(const struct kolo_cuda_kernels *kernels, void *stream,
     return kolo_cuda_fail(kernels->driver, "cuLaunchKernel", kernels->ordinal, result);
 }
 
-/** The fold of one input is that input, bit for bit; not of logical operators. */
+/** Chooses the kernel. The fold of one input is a copy, bit for bit, except for logical
+ * operators. */
 static void *function_of(const struct kolo_cuda_kernels *kernels, const struct kolo_fold *fold,
                          size_t nin)
 {

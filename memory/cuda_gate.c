@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gates in the program's streams: a function that the driver calls when the stream has come there,
-// and behind it a wait for a word of the host's. Owns the words (a cache line for each
-// gate; page-locked, but for those of calls that block, which no stream waits for). Never waits by
-// itself, but the driver may, until a stream goes on: where its queue is full, or before pages are
-// locked; so nothing that streams wait for may be held. Leaves the thread's current context as it
-// was.
+// Gates in streams of the program. A gate is a function that the driver calls when the stream has
+// reached it, followed by a wait of the stream for a word in host memory. Owns the words: a cache
+// line for each gate, page-locked, except for those of blocking calls, for which no stream waits.
+// Must never change the thread's current context. Does not wait itself, but the driver may wait
+// until a stream continues, if the stream's queue is full or before pages are locked; so the caller
+// must not hold anything that streams wait for.
 //
-// Why a word: the stream has to wait for what the host has not done yet, which no event can be
-// recorded for; and a function of the host's that waited would hold up the driver's thread, which
-// has others to call. A word is not reset: each use waits for a number that is one higher, so that
-// a stream which still reads it for an earlier one goes on too. That it has read it for the last
-// time the stream writes into a second word; the page stays until then. The wait and that write are
-// given to the driver in one call, the last: another one would be made behind a wait that only the
-// end of the very request ends which is being placed, and so never come back where others have
-// filled the stream.
+// Why a word: the stream must wait for something that the host has not done yet, for which no event
+// can be recorded; and a host function that waits would block the driver's thread, which has others
+// to call. A word is never reset: each use waits for a number that is one higher, so that a stream
+// which still reads the word for an earlier use continues too. When the stream has read the word
+// for the last time, it writes into a second word; the page stays until then. The wait and that
+// write are given to the driver in a single call, which is the last one. A further call would come
+// after a wait that only the end of this very request can end, and so it would never return if
+// others have filled the stream.
 //
-// Threads: several may place gates at a time. Pages are put before the others under the lane's lock
-// and stay there; a gate is its taker's.
+// Threads: several may place gates at a time. New pages are put in front of the list under the
+// lane's lock and stay there; a gate belongs to the thread that took it.
 #include <string.h>
 #include <unistd.h>
 
@@ -27,24 +27,24 @@ enum { LINE = 64, PASSED = sizeof(uint32_t) };
 
 struct gate {
     struct kolo_gate base;
-    kolo_cuda_address at;   /* the word, for the device; PASSED bytes behind it: */
-    const uint32_t *passed; /* the ticket of the last wait that its stream is through with */
-    uint32_t awaited;       /* the ticket of the last wait that a stream was given */
+    kolo_cuda_address at;   /* the word, for the device; PASSED bytes after it is the next: */
+    const uint32_t *passed; /* the ticket of the last wait that the stream has finished */
+    uint32_t awaited;       /* the ticket of the last wait that was given to a stream */
 };
 
 /** A page of words. */
 struct kolo_cuda_gates {
     struct kolo_cuda_gates *next;
     uint8_t *words;
-    bool is_locked; /* else no stream can wait for its words */
+    bool is_locked; /* if not, no stream can wait for its words */
     size_t count;
     struct gate gates[];
 };
 
 /* ---- streams ---- */
 
-/** Why @p call did not take @p stream: it is none, or another is captured, or the device has
- * failed, which the other ranks must hear of. */
+/** Explains why @p call did not accept @p stream: it is not a stream, or another one is being
+ * captured, or the device has failed, of which the other ranks must hear. */
 static kolo_status not_a_stream(const struct kolo_cuda_visit *visit, void *stream, const char *call,
                                 int result)
 {
@@ -67,7 +67,7 @@ static kolo_status refuse_capture(const struct kolo_cuda_visit *visit, void *str
     int capture = KOLO_CUDA_CAPTURE_NONE, result = KOLO_CUDA_NOT_SUPPORTED;
     if (visit->driver->stream_is_capturing)
         result = visit->driver->stream_is_capturing(stream, &capture);
-    if (kolo_cuda_is_refusal(result)) /* who cannot tell of captures has none */
+    if (kolo_cuda_is_refusal(result)) /* a driver that cannot report captures has none */
         return KOLO_OK;
     if (result != KOLO_CUDA_SUCCESS)
         return not_a_stream(visit, stream, "cuStreamIsCapturing", result);
@@ -130,7 +130,7 @@ kolo_status kolo_cuda_stream_look(void *stream, struct kolo_pointer *pointer_out
 
 /* ---- words ---- */
 
-/** All in the context, as the rest of this file but what is public. */
+/** Must be in the context, as the rest of this file except for public functions. */
 static kolo_status lock_words(const struct kolo_cuda_visit *visit, struct kolo_cuda_gates *page,
                               size_t bytes, kolo_cuda_address *at_out)
 {
@@ -147,7 +147,8 @@ out:
     return status;
 }
 
-/** What no stream is to wait for needs no words that a device reaches. */
+/** Makes a page of gates. Gates for which no stream waits need no words that a device can
+ * access. */
 static kolo_status make_page(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
                              const struct kolo_cuda_visit *visit, bool holds)
 {
@@ -181,7 +182,7 @@ static kolo_status make_page(struct kolo_cuda_gates **gates, struct kolo_lane *l
     return KOLO_OK;
 }
 
-/** False: a stream may still read its word. */
+/** Whether no stream reads the gate's word any more. */
 static bool is_unread(const struct gate *gate)
 {
     return __atomic_load_n(gate->passed, __ATOMIC_ACQUIRE) == gate->awaited;
@@ -209,7 +210,8 @@ static kolo_status take_gate(struct kolo_cuda_gates **gates, struct kolo_lane *l
                              struct gate **gate_out)
 {
     struct gate *gate;
-    while (!(gate = find_free(gates, lane, holds))) { /* others may take all of a fresh page */
+    /* other threads may take all gates of a new page */
+    while (!(gate = find_free(gates, lane, holds))) {
         const kolo_status status = make_page(gates, lane, visit, holds);
         if (status != KOLO_OK)
             return status;
@@ -247,7 +249,7 @@ static kolo_status can_hold(const struct kolo_cuda_visit *visit)
                      visit->ordinal);
 }
 
-/** Lets the stream wait for the word, behind what is there already. */
+/** Makes the stream wait for the word, after its earlier work. */
 static kolo_status hold(struct gate *gate, const struct kolo_cuda_visit *visit, void *stream)
 {
     struct kolo_cuda_memory_op operations[] = {{.operation = KOLO_CUDA_WAIT_VALUE,
@@ -278,7 +280,7 @@ static kolo_status place(struct gate *gate, const struct kolo_cuda_visit *visit,
     if (holds)
         status = hold(gate, visit, stream);
     if (status != KOLO_OK)
-        kolo_gate_open(&gate->base); /* the function will still be called */
+        kolo_gate_open(&gate->base); /* the gate's function will still be called */
     return status;
 }
 
@@ -290,7 +292,8 @@ kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lan
     kolo_status status = kolo_cuda_enter(visit);
     if (status != KOLO_OK)
         return status;
-    status = refuse_capture(visit, stream); /* a request that repeats was made before it */
+    /* a persistent request was prepared before the capture */
+    status = refuse_capture(visit, stream);
     if (status == KOLO_OK && holds)
         status = can_hold(visit);
     if (status == KOLO_OK)

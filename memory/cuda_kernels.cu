@@ -33,8 +33,8 @@ static __device__ __forceinline__ uint16_t float16_encode(float x)
 
 #include "memory/cuda_kernels.h"
 
-/* All memory here is global, which the compiler cannot know of an address that is a number. Nothing
- * is said of other memory: what is stored follows from all that was loaded of its packet. */
+/* All memory here is global, which the compiler cannot know, since addresses are numbers. No memory
+ * clobber is declared: what is stored depends on everything that was loaded of its packet. */
 static __device__ __forceinline__ struct packet packet_get(uint64_t address)
 {
     struct packet r;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reduction kernels for CUDA's devices: many inputs, one result, many places, as kolo_fold; and
-// scaling, as kolo_scale. Written in what C and C++ have in common, so that the device's compiler
-// and the host's take the same text: nvcc by memory/cuda_kernels.cu, gcc for the tests'
-// libcuda.so.1, which runs them thread by thread and so compares their bits with those of the
-// kernels for processors. Who includes it defines before
+// The reduction kernels for CUDA devices: folds (many inputs, one result, many outputs), as
+// kolo_fold, and scaling, as kolo_scale. Written in the common subset of C and C++, so that the
+// compilers for the device and for the host read the same text: nvcc through
+// memory/cuda_kernels.cu, and gcc for the tests' libcuda.so.1, which runs them thread by thread, so
+// that their bits can be compared with those of the CPU kernels. The including file must define
+// before
 //
 //   KOLO_DEVICE              before a function that kernels call; _APART: that is code of its own
 //   KOLO_KERNEL(name)        the head of kernel `name`, whose one parameter is `job`
@@ -12,15 +13,16 @@
 //   float16_decode, _encode  one float16 from its bits and to them, rounded to nearest even
 //   KOLO_UNROLLED            before a loop that is to be unrolled
 //
-// How they work: a thread takes every KOLO_THREADS-th packet of 16 bytes, loads it of every input,
-// combines from left to right in registers, and stores it to every output. Inputs of a packet are
-// read before an output of it is written: outputs may be inputs. What the memory gives is bounded
-// by how many loads are on their way: where addresses are aligned, a thread has those of four
-// packets of an input, and of a short vector those of four inputs, before the first is used.
+// How they work: a thread takes every KOLO_THREADS-th packet of 16 bytes, loads it from every
+// input, combines from left to right in registers, and stores the result to every output. All
+// inputs of a packet are read before any output of it is written, so outputs may be inputs. The
+// memory's throughput is limited by the number of loads in flight. So if addresses are aligned, a
+// thread loads four packets of an input, or for a short vector one packet of four inputs, before it
+// uses the first.
 //
-// The bits are those of memory/fold_kernels.h: integers are unsigned inside; sums and products of
-// 16-bit floats are float32 until the end; every float NaN becomes the quiet NaN without payload;
-// -0 is less than +0. Nothing is contracted (nvcc -fmad=false) or flushed.
+// The bits of results equal those of memory/fold_kernels.h: integers are unsigned inside; sums and
+// products of 16-bit floats are float32 until the end; every float NaN becomes the quiet NaN
+// without payload; -0 is less than +0. Nothing is contracted (nvcc -fmad=false) or flushed.
 #ifndef KOLO_MEMORY_CUDA_KERNELS_H
 #define KOLO_MEMORY_CUDA_KERNELS_H
 
@@ -38,8 +40,8 @@ struct packet {
 /** An address as a pointer of @p type. */
 #define KOLO_AT(type, address) ((type *)(uintptr_t)(address))
 
-/** Less than a packet, or one that is not aligned. What is missing is zeros, which no operator
- * minds. */
+/** Loads less than a packet, or an unaligned packet. Missing bytes are zeros, which are safe for
+ * every operator. */
 KOLO_DEVICE_APART struct packet part_load(uint64_t address, unsigned bytes)
 {
     struct packet x = {{0, 0, 0, 0}};
@@ -73,7 +75,7 @@ KOLO_DEVICE struct packet packet_load(uint64_t address, unsigned bytes)
     return part_load(address, bytes);
 }
 
-/** Where all addresses and lengths are of whole words. */
+/** Loads a packet if all addresses and lengths are multiples of a word. */
 KOLO_DEVICE struct packet words_load(uint64_t address, unsigned bytes)
 {
     struct packet x;
@@ -138,14 +140,15 @@ KOLO_DEVICE float bfloat16_decode(uint16_t bits)
     return float_of_bits((uint32_t)bits << 16);
 }
 
-/** Of what is no NaN, or the canonical one: whose lower half rounding does not carry anywhere. */
+/** For values that are not NaN, or the canonical NaN, whose lower half rounding does not carry
+ * anywhere. */
 KOLO_DEVICE uint16_t bfloat16_encode(float x)
 {
     uint32_t bits = bits_of_float(x);
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/** Toward zero; magnitudes are divided, which also suits the least of signed integers. */
+/** Rounds toward zero. Magnitudes are divided, which also works for the smallest signed integer. */
 KOLO_DEVICE uint32_t quotient32(uint32_t x, int is_signed, uint64_t divisor)
 {
     uint32_t negative = is_signed ? x >> 31 : 0, magnitude = (x ^ (0 - negative)) + negative;
@@ -204,8 +207,8 @@ KOLO_LANES(band, uint32_t, x[i] & y[i])
 KOLO_LANES(bor, uint32_t, x[i] | y[i])
 KOLO_LANES(bxor, uint32_t, x[i] ^ y[i])
 
-/** Minima and maxima of floats, of their bits: of two equal values min takes the OR and max the
- * AND, which tells -0 from +0 and changes nothing else. */
+/** Minima and maxima of floats, by their bits: of two equal values min takes the OR and max the
+ * AND, which distinguishes -0 from +0 and changes nothing else. */
 #define KOLO_ORDER_LANES(name, type, value, quiet_nan)                                             \
     KOLO_DEVICE type min_of_##name(type a, type b)                                                 \
     {                                                                                              \
@@ -230,7 +233,7 @@ KOLO_ORDER_LANES(float64, uint64_t, double_of_bits, 0x7ff8000000000000u)
 KOLO_ORDER_LANES(float16, uint16_t, float16_decode, 0x7e00u)
 KOLO_ORDER_LANES(bfloat16, uint16_t, bfloat16_decode, 0x7fc0u)
 
-/* ---- what is kept of a packet between two inputs: the packet, or its floats */
+/* ---- the intermediate result of a packet: the packet, or its floats ---- */
 
 KOLO_DEVICE struct packet packet_begin(struct packet x)
 {
@@ -258,7 +261,7 @@ KOLO_INTEGER_ENDS(int16)
 KOLO_INTEGER_ENDS(int32)
 KOLO_INTEGER_ENDS(int64)
 
-/** Sums and products of floats: @p real is what they are computed in. */
+/** Sums and products of floats; they are computed in @p real. */
 #define KOLO_FLOAT_FOLD(name, type, real, decode, encode, canonical)                               \
     struct name##_lanes {                                                                          \
         real lane[PACKET / sizeof(type)];                                                          \
@@ -318,7 +321,7 @@ KOLO_FLOAT_FOLD(bfloat16, uint16_t, float, bfloat16_decode, bfloat16_encode, flo
 
 /* ---- the kernels */
 
-/** Whole and aligned packets, @p most of a thread's at once: as many loads are on their way. */
+/** Whole and aligned packets, @p most for each thread at once, so that many loads are in flight. */
 #define KOLO_FOLD_MANY(most, acc, begin, step, end)                                                \
     for (; i + ((most)-1) * KOLO_THREADS < whole; i += (most)*KOLO_THREADS) {                      \
         const uint64_t at = i * PACKET, stride = KOLO_THREADS * PACKET;                            \
@@ -348,7 +351,8 @@ KOLO_FLOAT_FOLD(bfloat16, uint16_t, float, bfloat16_decode, bfloat16_encode, flo
         }                                                                                          \
     }
 
-/** One after the other, of AHEAD inputs at a time: behind the last one that one is loaded again. */
+/** One packet after the other, from AHEAD inputs at a time; beyond the last input, the last one is
+ * loaded again. */
 #define KOLO_FOLD_EACH(acc, begin, step, end)                                                      \
     for (; i < packets; i += KOLO_THREADS) {                                                       \
         const uint64_t at = i * PACKET;                                                            \
@@ -377,7 +381,7 @@ KOLO_FLOAT_FOLD(bfloat16, uint16_t, float, bfloat16_decode, bfloat16_encode, flo
     const uint64_t whole = job.fit & KOLO_CUDA_FIT_PACKETS ? job.bytes / PACKET : 0;               \
     uint64_t i = KOLO_THREAD
 
-/** @p acc: the type of what is kept between two inputs. */
+/** @p acc: the type of the intermediate result. */
 #define KOLO_FOLD_KERNEL(name, most, acc, begin, step, end)                                        \
     KOLO_KERNEL(kolo_fold_##name)                                                                  \
     {                                                                                              \
@@ -386,7 +390,7 @@ KOLO_FLOAT_FOLD(bfloat16, uint16_t, float, bfloat16_decode, bfloat16_encode, flo
         KOLO_FOLD_EACH(acc, begin, step, end)                                                      \
     }
 
-/** Of an operator that is not asked for with long vectors: half the code. */
+/** For an operator that is rarely used with long vectors: half the code. */
 #define KOLO_RARE_KERNEL(name, acc, begin, step, end)                                              \
     KOLO_KERNEL(kolo_fold_##name)                                                                  \
     {                                                                                              \
@@ -409,13 +413,14 @@ KOLO_INTEGER_FOLDS(int16, AT_ONCE - 1)
 KOLO_INTEGER_FOLDS(int32, AT_ONCE)
 KOLO_INTEGER_FOLDS(int64, AT_ONCE)
 
-/* whatever the type; band of one input is a copy */
+/* the same for all types; band of one input is a copy */
 KOLO_FOLD_KERNEL(band, AT_ONCE, struct packet, packet_begin, band, packet_end)
 KOLO_FOLD_KERNEL(bor, AT_ONCE, struct packet, packet_begin, bor, packet_end)
 KOLO_FOLD_KERNEL(bxor, AT_ONCE, struct packet, packet_begin, bxor, packet_end)
 
-/** @p most: of sums; a packet of 16-bit floats takes the registers of two. A kernel that needs more
- * than a processor has for KOLO_CUDA_BLOCKS blocks keeps some in memory (nvcc -Xptxas -v). */
+/** @p most: for sums; a packet of 16-bit floats needs the registers of two. A kernel that needs
+ * more registers than a processor has for KOLO_CUDA_BLOCKS blocks keeps some values in memory (nvcc
+ * -Xptxas -v). */
 #define KOLO_FLOAT_FOLDS(name, most)                                                               \
     KOLO_FOLD_KERNEL(sum_##name, most, struct name##_lanes, begin_##name, sum_##name, end_##name)  \
     KOLO_RARE_KERNEL(prod_##name, struct name##_lanes, begin_##name, prod_##name, end_##name)      \

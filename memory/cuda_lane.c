@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes to CUDA's devices: two streams of the library's own in the context that the memory is of.
-// Owns the streams, events, gates, what others have lent, the kernels, and a hold on the device's
-// primary context where the memory has none of its own. A thread's current context is after each
-// call what it was before.
+// Lanes to CUDA devices: two streams of the library in the context of the memory. Owns the streams,
+// their events and gates, the mappings of memory that others have lent, the kernels, and a hold on
+// the device's primary context if the memory has no context of its own. Must never change a
+// thread's current context: after each call it is what it was before.
 //
-// The streams have the highest priority, which is not for speed: a device takes the streams of a
-// context by a few queues (CUDA_DEVICE_MAX_CONNECTIONS, 8 as a rule), apart for each priority. In
-// one queue with a stream of the program's that waits for a collective, its copies would wait too.
+// The streams have the highest priority, but not for speed: a device runs the streams of a context
+// through a few queues (CUDA_DEVICE_MAX_CONNECTIONS, usually 8), separate for each priority. In one
+// queue with a stream of the program that waits for a collective, the copies of that collective
+// would wait too.
 //
-// A mark is an event, which whoever waits for it asks; and for who sleeps, beside that, a function
-// that the driver calls. A stream stands still while a function of the host's is called for it, and
-// that is late: tens of microseconds. So these are given to a stream beside it, the teller, that
-// waits for the events and does nothing else. An event is used again for the mark that comes EVENTS
-// later: it then tells of the earlier one late, but never early.
+// A mark is an event, which a waiting caller polls; and for a sleeping caller also a function that
+// the driver calls. A stream stops while the driver calls a host function for it, and the call
+// comes late, by tens of microseconds. So these functions are given to a second stream, the teller,
+// which waits for the events and does nothing else. An event is used again for the mark that comes
+// EVENTS later: it may then report the earlier mark late, but never too early.
 //
-// The streams do not wait for the default stream, nor it for them: what the program gave to the
-// device before is waited for by await_device, for the reason that memory/cuda.c gives.
+// The streams do not synchronise with the default stream. The earlier work of the program on the
+// device is waited for by await_device, for the reason in memory/cuda.c.
 #include <stdio.h>
 
 #include "base/alloc.h"
@@ -32,17 +33,17 @@ struct way {
     struct cuda_lane *lane;
     enum kolo_way number;
     void *stream, *teller;
-    void *events[EVENTS];  /* of mark m number m % EVENTS */
-    _Atomic uint64_t seen; /* mark, passed as an event has told */
+    void *events[EVENTS];  /* mark m uses event m % EVENTS */
+    _Atomic uint64_t seen; /* the latest mark that an event showed to have passed */
 };
 
 struct cuda_lane {
     struct kolo_lane base;
     struct kolo_cuda_visit visit;
     struct way ways[KOLO_WAYS];
-    _Atomic(void *) awaiting; /* an event, between two waits for the device */
+    _Atomic(void *) awaiting; /* an event kept between two waits for the device */
     struct kolo_cuda_gates *gates;
-    pthread_mutex_t making; /* the next two; who holds it waits for no other lock */
+    pthread_mutex_t making; /* guards the next two; its holder waits for no other lock */
     struct kolo_cuda_borrower *borrower;
     struct kolo_cuda_kernels *kernels;
 };
@@ -144,7 +145,7 @@ static void told(void *context)
     kolo_lane_told(&way->lane->base, way->number);
 }
 
-/** In the context. */
+/** Must be in the context. */
 static kolo_status put_function(struct cuda_lane *lane, struct way *way, uint64_t mark)
 {
     const struct kolo_cuda_driver *driver = lane->visit.driver;
@@ -190,7 +191,7 @@ static kolo_status cuda_look(struct kolo_lane *base, enum kolo_way number, uint6
     return result == KOLO_CUDA_NOT_READY ? KOLO_OK : judge(lane, "cuEventQuery", result);
 }
 
-/** What the stream has done that was put on it. In the context. */
+/** Whether the stream has done all its work. Must be in the context. */
 static kolo_status query(const struct cuda_lane *lane, void *stream)
 {
     const int result = lane->visit.driver->stream_query(stream);
@@ -227,7 +228,7 @@ static kolo_status cuda_check_gates(struct kolo_lane *base)
     return status == KOLO_OK ? kolo_cuda_gates_check(lane->gates) : status;
 }
 
-/* ---- what others have lent ---- */
+/* ---- memory that others have lent ---- */
 
 static kolo_status load_kernels(struct cuda_lane *lane)
 {
@@ -314,7 +315,7 @@ static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
                                                    .stuck = cuda_stuck,
                                                    .fold = cuda_fold};
 
-/** In the context. */
+/** Must be in the context. */
 static kolo_status open_way(struct cuda_lane *lane, struct way *way, int priority)
 {
     const struct kolo_cuda_driver *driver = lane->visit.driver;
@@ -331,7 +332,8 @@ out:
     return status;
 }
 
-/** In the context. Without priorities all works but what the head of this file says. */
+/** Finds the highest priority. Without priorities everything works, except for what the head of
+ * this file says about queues. Must be in the context. */
 static kolo_status find_priority(struct cuda_lane *lane, int *greatest_out)
 {
     const struct kolo_cuda_driver *driver = lane->visit.driver;
@@ -374,7 +376,7 @@ kolo_status kolo_cuda_lane_open(const struct kolo_pointer *pointer, void (*wake)
         kolo_free_memory(lane);
         return status;
     }
-    (void)pthread_mutex_init(&lane->making, NULL); /* without attributes it does not fail */
+    (void)pthread_mutex_init(&lane->making, NULL); /* without attributes this does not fail */
     status = kolo_cuda_visit_primary(pointer, &lane->visit);
     if (status == KOLO_OK)
         status = open_ways(lane);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of CUDA's devices across the processes of one host (CUDA IPC). Owns what was mapped of the
-// others' memory, until it is forgotten, and a hold on the device's primary context where the
-// memory has none of its own. Must never unmap what work on a device may still use: who maps holds,
-// and what is forgotten meanwhile is stale, to be unmapped when its holder is done; nor unmap
-// anything where a caller has not said that it can wait (a driver may wait for all its streams).
+// Memory of CUDA devices shared between the processes of one host (CUDA IPC). Owns the mappings of
+// other processes' memory until they are forgotten, and a hold on the device's primary context if
+// the memory has no context of its own. Must never unmap what work on a device may still use: a
+// caller that maps something holds it, and a mapping that is forgotten meanwhile is stale and is
+// unmapped when its holder is done. Must never unmap anything in a call whose caller has not said
+// that it can wait, since a driver may wait for all its streams.
 //
-// The driver leaves undefined what an allocation is that was freed while others have it mapped, so
-// an owner has to hear from them before. What is told of a freed one comes late then, and is
-// refused: no two allocations of a process have the same number (CU_POINTER_ATTRIBUTE_BUFFER_ID). A
-// process that died has given back its own mapping alone: what others have mapped stays there for
-// them.
+// The driver does not define what happens to an allocation that is freed while others have it
+// mapped, so the owner must hear from them before. A late message about a freed allocation is
+// refused, because no two allocations of a process have the same number
+// (CU_POINTER_ATTRIBUTE_BUFFER_ID). When a process dies only its own mapping is released; what
+// others have mapped stays valid for them.
 //
-// An allocation can be mapped by other processes only. In its own it is reached where it is, after
-// its context was opened to this one, if they are two. Which process it is of, each says by a
-// number that it has drawn; process ids do, too, but those of two containers may be the same.
+// An allocation can only be mapped by other processes. In its own process it is used where it is,
+// after its context has been opened to this one if they differ. Each process identifies itself by a
+// random number; process ids would not do, since those of two containers may be equal.
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,17 +32,17 @@ _Static_assert(sizeof((struct kolo_loan){0}.handle) == sizeof(struct kolo_cuda_h
 struct kolo_mapping {
     struct kolo_mapping *next;
     struct kolo_loan loan;
-    kolo_cuda_address base; /* where this context has it */
+    kolo_cuda_address base; /* its address in this context */
     int lender;
     int holds;
-    bool is_here;  /* in this process: nothing to unmap */
-    bool is_stale; /* goes with its last hold */
+    bool is_here;  /* of this process: nothing to unmap */
+    bool is_stale; /* is unmapped after its last hold */
 };
 
 struct kolo_cuda_borrower {
     struct kolo_cuda_visit visit;
     struct kolo_mapping *first;
-    struct kolo_mapping *stuck; /* what the driver would not unmap; held: stuck_lock */
+    struct kolo_mapping *stuck; /* mappings that the driver refused to unmap; held: stuck_lock */
 };
 
 static pthread_mutex_t stuck_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -50,7 +51,7 @@ static pthread_mutex_t stuck_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_mutex_t number_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/** This process's, never 0. */
+/** The random number of this process, never 0. */
 static kolo_status draw_number(uint64_t *number_out)
 {
     static uint64_t number; /* held: number_lock */
@@ -64,7 +65,7 @@ static kolo_status draw_number(uint64_t *number_out)
     return status;
 }
 
-/** Is it of a kind that the driver lets others map? */
+/** Checks that the driver allows other processes to map this kind of memory. */
 static kolo_status check_kind(const struct kolo_cuda_driver *driver,
                               const struct kolo_pointer *pointer)
 {
@@ -90,7 +91,7 @@ static kolo_status check_kind(const struct kolo_cuda_driver *driver,
     return KOLO_OK;
 }
 
-/** Which device it is, whatever number a process gives it. */
+/** Identifies the device independently of its number in a process. */
 static void name_device(const struct kolo_cuda_visit *visit, uint8_t name_out[static 16])
 {
     const struct kolo_cuda_driver *driver = visit->driver;
@@ -143,7 +144,7 @@ static kolo_status refuse(const struct kolo_mapping *mapping, const char *why)
                      (unsigned long long)mapping->loan.id, why);
 }
 
-/** Lets the context that it is of be reached from this one. */
+/** Lets this context access memory of @p context. */
 static kolo_status open_context(const struct kolo_cuda_visit *visit, void *context)
 {
     if (context == NULL || context == visit->context)
@@ -158,7 +159,7 @@ static kolo_status open_context(const struct kolo_cuda_visit *visit, void *conte
     return status;
 }
 
-/** What another thread of this process has. */
+/** Accesses memory of another thread of this process. */
 static kolo_status reach(const struct kolo_cuda_visit *visit, struct kolo_mapping *mapping)
 {
     const struct kolo_loan *loan = &mapping->loan;
@@ -180,7 +181,7 @@ static kolo_status reach(const struct kolo_cuda_visit *visit, struct kolo_mappin
     return open_context(visit, pointer.context);
 }
 
-/** In the context. */
+/** Must be in the context. */
 static kolo_status map_handle(const struct kolo_cuda_visit *visit, struct kolo_mapping *mapping)
 {
     size_t bytes = 0;
@@ -224,8 +225,9 @@ static kolo_status map(const struct kolo_cuda_visit *visit, struct kolo_mapping 
     return status;
 }
 
-/** False: it is still mapped, and kernels reach it. A context that is gone has taken its mappings
- * along, and in one whose device has failed nothing runs any more. */
+/** Unmaps a mapping. False: it is still mapped, and kernels can access it. A context that was
+ * destroyed has taken its mappings along, and in one whose device has failed nothing runs any
+ * more. */
 static bool unmap(const struct kolo_cuda_visit *visit, const struct kolo_mapping *mapping)
 {
     static atomic_bool has_warned;
@@ -249,7 +251,7 @@ static void put_by(struct kolo_cuda_borrower *borrower, struct kolo_mapping *map
     (void)pthread_mutex_unlock(&stuck_lock);
 }
 
-/** Those that @p goes of says it of are stale from here on. True: there is none. */
+/** Marks the mappings for which @p goes returns true as stale. True: there are none. */
 static bool drop(struct kolo_cuda_borrower *borrower, int lender,
                  bool (*goes)(const struct kolo_mapping *mapping, const struct kolo_loan *loan),
                  const struct kolo_loan *loan)
@@ -268,7 +270,7 @@ static bool is_named(const struct kolo_mapping *mapping, const struct kolo_loan 
     return loan->id == 0 || loan->id == mapping->loan.id;
 }
 
-/** No process has two allocations at the same place at a time. */
+/** A process never has two allocations at the same address at a time. */
 static bool is_overlapped(const struct kolo_mapping *mapping, const struct kolo_loan *loan)
 {
     return mapping->loan.process != loan->process ||
@@ -283,7 +285,7 @@ static bool is_same(const struct kolo_mapping *mapping, const struct kolo_loan *
            mapping->loan.length == loan->length;
 }
 
-/* ---- what others call ---- */
+/* ---- public functions ---- */
 
 kolo_status kolo_cuda_borrower_open(const struct kolo_pointer *near,
                                     struct kolo_cuda_borrower **borrower_out)

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of the host that CUDA's devices reach by themselves. A hold may own one use of a device's
-// primary context, where the memory that it was taken for has no context of its own. A thread's
-// current context is after each call what it was before.
+// Locks host pages so that CUDA devices can access them directly. A pin may own one use of a
+// device's primary context, if the memory for which it was made has no context of its own. Must
+// never change a thread's current context: after each call it is what it was before.
 //
-// They are registered for all contexts (PORTABLE), and with an address that kernels can use
-// (DEVICEMAP). The registration is gone with the context that it was made in: then there is nothing
-// to be taken back.
+// Pages are registered for all contexts (PORTABLE), and with an address that kernels can use
+// (DEVICEMAP). The registration ends with the context in which it was made; then nothing needs to
+// be undone.
 #include <stdio.h>
 
 #include "memory/cuda_memory.h"
 
-/** The context that the calling thread uses; KOLO_AGAIN: none. */
+/** Finds the context that the calling thread uses; KOLO_AGAIN: it uses none. */
 static kolo_status visit_current(struct kolo_cuda_visit *visit)
 {
     *visit = (struct kolo_cuda_visit){.driver = kolo_cuda_driver_loaded(), .ordinal = -1};
@@ -20,7 +20,7 @@ static kolo_status visit_current(struct kolo_cuda_visit *visit)
     return KOLO_OK;
 }
 
-/** In the context. */
+/** Must be in the context. */
 static kolo_status lock_pages(const struct kolo_cuda_visit *visit, void *memory, size_t bytes)
 {
     char call[64];
@@ -29,7 +29,7 @@ static kolo_status lock_pages(const struct kolo_cuda_visit *visit, void *memory,
     if (result == KOLO_CUDA_SUCCESS)
         return KOLO_OK;
     if (result == KOLO_CUDA_ALREADY_REGISTERED)
-        return KOLO_AGAIN; /* the program did: it takes it back too */
+        return KOLO_AGAIN; /* the program registered it and will unregister it */
     (void)snprintf(call, sizeof call, "cuMemHostRegister of %zu bytes", bytes);
     return kolo_cuda_fail(visit->driver, call, visit->ordinal, result);
 }

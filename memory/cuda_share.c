@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of CUDA's devices as other devices reach it: which allocation a pointer leads into, and a
+// Access of other devices to memory of CUDA devices: finds the allocation of a pointer, and makes a
 // dma-buf of it. Owns nothing: the descriptor is the caller's.
 //
-// An allocation is told from a later one at the same address by the driver's number of it
-// (CU_POINTER_ATTRIBUTE_BUFFER_ID). A device that does not order what others write before what it
-// reads itself is not shared: its own kernels could read what was there before.
+// The driver's number of an allocation (CU_POINTER_ATTRIBUTE_BUFFER_ID) distinguishes it from a
+// later one at the same address. Must never share memory of a device that does not order the writes
+// of other devices before its own reads, since its kernels could read old data.
 #include <stdio.h>
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ kolo_status kolo_cuda_extent(const struct kolo_pointer *pointer, struct kolo_ext
     return KOLO_OK;
 }
 
-/** Whether the device allows it at all. */
+/** Checks that the device supports it. */
 static kolo_status check(const struct kolo_cuda_driver *driver, int ordinal)
 {
     int device = 0, has_dma_buf = 0, ordering = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands folds to the kernels of the best instruction set (memory/fold_kernels.h), in the pieces
-// that they take. Never computes an element itself, and never allocates.
+// Runs folds with the kernels of the best instruction set (memory/fold_kernels.h), in pieces that
+// suit them. Must never compute an element itself, nor allocate.
 #include "memory/fold.h"
 
 #include <stdint.h>
@@ -10,8 +10,8 @@
 #include "memory/reduce.h"
 #include "memory/reduce_variant.h"
 
-/** Of every input and output at a time where a piece is read twice: it stays in the nearest cache.
- */
+/** Bytes of each input and output at a time, if a piece is read twice, so that it stays in the
+ * nearest cache. */
 enum { PIECE_BYTES = 4096 };
 
 static size_t piece_end(size_t from, size_t to)
@@ -19,7 +19,8 @@ static size_t piece_end(size_t from, size_t to)
     return to - from > PIECE_BYTES ? from + PIECE_BYTES : to;
 }
 
-/** Bytes [from, to) of @p source, which are in cache, to all outputs but those before @p first. */
+/** Copies the bytes [from, to) of @p source, which are in the cache, to all outputs from number @p
+ * first on. */
 static void spread(const struct kolo_reduce_variant *variant, const struct kolo_fold_job *job,
                    const void *source, size_t first)
 {
@@ -35,8 +36,9 @@ static void spread(const struct kolo_reduce_variant *variant, const struct kolo_
     }
 }
 
-/** The fold of one input is that input, bit for bit; not of logical operators. All outputs are
- * copied from it: what was streamed to the first would have to come back from memory. */
+/** The fold of one input is that input, bit for bit; not for logical operators. All outputs are
+ * copied from the input, because what was streamed to the first output would have to be read from
+ * memory again. */
 static void fold_one(const struct kolo_reduce_variant *variant, const struct kolo_fold_job *job)
 {
     struct kolo_fold_job piece = *job;
@@ -46,8 +48,8 @@ static void fold_one(const struct kolo_reduce_variant *variant, const struct kol
     }
 }
 
-/** Integers are not divided in registers: a piece of sums is stored to the first output, divided
- * there and copied to the others. */
+/** Integers are not divided in registers: each piece of sums is stored to the first output, divided
+ * there, and copied to the others. */
 static void fold_integer_average(const struct kolo_reduce_variant *variant,
                                  const struct kolo_fold *fold, const struct kolo_fold_job *job)
 {
@@ -72,7 +74,7 @@ static bool is_float(kolo_dtype dtype)
            dtype == KOLO_FLOAT64;
 }
 
-/** Their result is 1 or 0, also of one input. */
+/** Logical operators: their result is 1 or 0, even for a single input. */
 static bool is_logical(kolo_redop op)
 {
     return op == KOLO_LAND || op == KOLO_LOR || op == KOLO_LXOR;

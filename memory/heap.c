@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The spans of one communicator, an array sorted by base address. Owns the spans: their pages and
-// descriptors live until kolo_heap_free or kolo_heap_destroy. Never hands out an id twice, so that
-// a neighbour who kept a mapping cannot take new memory for old.
+// The spans of a rank, in an array sorted by base address. Owns the spans: their pages and
+// descriptors live until kolo_heap_free or kolo_heap_destroy. Must never use an id twice, so that a
+// process that kept a mapping cannot take new memory for old.
 //
-// An allocation is one span until a part of it is severed; then it is several, one after the other,
-// which know where it begins: what is before the part and what is behind it stay in the old file
-// (neighbours that have it see them as before), the part gets a file of its own.
+// An allocation is one span until a part of it is severed. Then it is several spans, one after the
+// other, which know where the allocation begins: the memory before and after the part stays in the
+// old file (processes that have mapped it see it as before), and the part gets a file of its own.
 //
-// Locks: `lock` guards the array; finds share it. `count` is also read without it, to answer "not
-// ours" at once while the heap is empty: a thread that was handed a pointer from kolo_heap_alloc
-// sees the count that came before it. System calls run outside the lock, but those of sever, which
-// nobody may see half done.
+// Locks: `lock` guards the array; finds share it. `count` is also read without it, so that a find
+// in an empty heap returns at once: a thread that was given a pointer from kolo_heap_alloc sees the
+// count of that time or a later one. System calls run outside the lock, except those of sever,
+// which nobody may see half done.
 //
-// Pages are locked for devices where the thread that allocates them has a device's context, and all
-// that are there, and that come, from the first use of a device on (kolo_heap_pin). They are
-// unlocked before they go, also by kolo_heap_sever, whose pieces are locked anew. What only the
-// host uses is never locked (kolo_heap_alloc_plain), nor what is about to go (kolo_heap_unpin).
-// Those that are there at that first use are locked one span after the other outside the lock,
-// because a driver takes a while, or waits for its devices: the span is named in `locking`
-// meanwhile, and who would change just that one waits for it.
+// Pages are locked for devices if the allocating thread has a device's context; and from the first
+// use of a device on (kolo_heap_pin) all existing and new pages are. They are unlocked before they
+// are unmapped, also by kolo_heap_sever, whose pieces are locked again. Memory that only the host
+// uses is never locked (kolo_heap_alloc_plain), nor is memory that is about to be freed
+// (kolo_heap_unpin). The pages that exist at that first use are locked span by span outside the
+// lock, because a driver takes a while, or waits for its devices. Meanwhile `locking` names the
+// span, and a thread that would change that span waits.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -34,9 +34,9 @@ struct kolo_heap {
     pthread_rwlock_t lock;
     struct kolo_span *spans;      /* sorted by base; held: lock */
     size_t capacity;              /* held: lock */
-    atomic_size_t count;          /* of spans; written: lock */
+    atomic_size_t count;          /* number of spans; written: lock */
     uint64_t next_id;             /* held: lock */
-    struct kolo_pointer near;     /* for whose devices; written once, before is_pinned */
+    struct kolo_pointer near;     /* selects the devices; written once, before is_pinned */
     atomic_bool is_pinned;        /* written: lock */
     pthread_mutex_t locking_lock; /* taken after lock, if both are */
     pthread_cond_t locked;
@@ -51,7 +51,7 @@ static const struct kolo_memory_ops *host_kind(void)
     return NULL;
 }
 
-/** What errno says; 0: all is well. */
+/** Returns an errno value; 0: success. */
 static int init_locks(struct kolo_heap *heap)
 {
     int error = pthread_rwlock_init(&heap->lock, NULL);
@@ -110,7 +110,7 @@ static size_t spans_upto(const struct kolo_heap *heap, uintptr_t address)
 
 /* ---- locked pages ---- */
 
-/** NULL: devices whose contexts the calling thread has. */
+/** What to lock pages for; NULL: devices of which the calling thread has a context. */
 static const struct kolo_pointer *near_of(const struct kolo_heap *heap)
 {
     return atomic_load_explicit(&heap->is_pinned, memory_order_acquire) ? &heap->near : NULL;
@@ -128,7 +128,7 @@ static void release(const struct kolo_heap *heap, struct kolo_span *span)
     heap->kind->release(span);
 }
 
-/** Names the first span behind @p last whose pages are to be locked: *span_out is a copy of it.
+/** Names the first span after @p last whose pages must be locked, and copies it to *span_out.
  * False: there is none. */
 static bool begin_locking(struct kolo_heap *heap, uintptr_t last, struct kolo_span *span_out)
 {
@@ -148,7 +148,7 @@ static bool begin_locking(struct kolo_heap *heap, uintptr_t last, struct kolo_sp
     return found;
 }
 
-/** The span is where it was. */
+/** Stores the pin of the span, which has not moved. */
 static void end_locking(struct kolo_heap *heap, const struct kolo_span *span)
 {
     (void)pthread_rwlock_wrlock(&heap->lock);
@@ -160,8 +160,9 @@ static void end_locking(struct kolo_heap *heap, const struct kolo_span *span)
     (void)pthread_rwlock_unlock(&heap->lock);
 }
 
-/** For who is about to change the spans from @p first to @p last: are pages of one being locked?
- * Then the lock was given up until they were, and all may be otherwise. held: lock, for writing */
+/** Called before the spans from @p first to @p last are changed. True: pages of one were being
+ * locked; the lock was released until that was over, and everything may have changed. held: lock,
+ * for writing */
 static bool await_locking(struct kolo_heap *heap, size_t first, size_t last)
 {
     const uintptr_t low = (uintptr_t)heap->spans[first].base,
@@ -198,7 +199,7 @@ void kolo_heap_pin(struct kolo_heap *heap, const struct kolo_pointer *near)
     }
 }
 
-/* ---- what it is made of ---- */
+/* ---- allocation ---- */
 
 void kolo_heap_destroy(struct kolo_heap *heap)
 {
@@ -242,7 +243,7 @@ static kolo_status alloc(struct kolo_heap *heap, size_t bytes, bool is_plain, vo
     const struct kolo_pointer *near = near_of(heap);
     pin(near, &span);
     (void)pthread_rwlock_wrlock(&heap->lock);
-    if (!near && near_of(heap)) { /* who locks all that are there may have passed its place */
+    if (!near && near_of(heap)) { /* kolo_heap_pin may already have passed this span's place */
         (void)pthread_rwlock_unlock(&heap->lock);
         pin(near_of(heap), &span);
         (void)pthread_rwlock_wrlock(&heap->lock);
@@ -268,7 +269,7 @@ kolo_status kolo_heap_alloc_plain(struct kolo_heap *heap, size_t bytes, void **m
     return alloc(heap, bytes, true, memory_out);
 }
 
-/** The spans of the allocation that begins at @p memory. False: there is none. held: lock */
+/** Finds the spans of the allocation at @p memory. False: there is none. held: lock */
 static bool find_allocation(const struct kolo_heap *heap, const void *memory, size_t *first_out,
                             size_t *last_out)
 {
@@ -283,8 +284,8 @@ static bool find_allocation(const struct kolo_heap *heap, const void *memory, si
     return true;
 }
 
-/** The same, for who is to change them: waits for the pages of one that are being locked. held:
- * lock, for writing */
+/** The same, before they are changed: waits while pages of one are being locked. held: lock, for
+ * writing */
 static bool find_settled(struct kolo_heap *heap, const void *memory, size_t *first_out,
                          size_t *last_out)
 {
@@ -295,8 +296,8 @@ static bool find_settled(struct kolo_heap *heap, const void *memory, size_t *fir
     return found;
 }
 
-/** Takes over the hold on the first span of that allocation which is locked. False: none is, nor
- * will be. */
+/** Takes the pin of the first span of the allocation that is locked, and makes all spans plain.
+ * False: none is locked, nor will be. */
 static bool take_pin(struct kolo_heap *heap, const void *memory, struct kolo_pin *pin_out,
                      void **base_out)
 {
@@ -326,7 +327,7 @@ void kolo_heap_unpin(struct kolo_heap *heap, const void *memory)
         kolo_unpin(&pin, base);
 }
 
-/** Takes the last span of the allocation that begins at @p memory out of the array. */
+/** Removes the last span of the allocation at @p memory from the array. */
 static bool take(struct kolo_heap *heap, const void *memory, struct kolo_span *span_out)
 {
     size_t first, last;
@@ -354,7 +355,8 @@ kolo_status kolo_heap_free(struct kolo_heap *heap, void *memory,
             "communicator, or was freed before",
             memory);
     kolo_memory_remove_plain(memory);
-    // From the end: the address is not given to another allocation before the first span is gone.
+    // From the end, so that the address is not used for another allocation before the first span is
+    // gone.
     for (bool is_first = false; !is_first;) {
         is_first = span.base == memory;
         if (gone)
@@ -373,15 +375,15 @@ static uint8_t *end_of(const struct kolo_span *span)
     return (uint8_t *)span->base + span->bytes;
 }
 
-/** The spans from @p first to @p last, which hold the pages from @p low to @p high. */
+/** The spans from @p first to @p last, which contain the pages from @p low to @p high. */
 struct cut {
     uint8_t *low, *high;
     size_t first, last;
-    int tail_fd; /* a second descriptor, where one span has a part on both sides; -1: none */
-    struct kolo_pointer near; /* what some span was locked for; its ops are NULL: none was */
+    int tail_fd;              /* second descriptor if one span has parts on both sides; -1: none */
+    struct kolo_pointer near; /* what some span was locked for; ops NULL: none was locked */
 };
 
-/** Finds the spans. False: the memory does not lie in one allocation. held: lock */
+/** Finds the spans to cut. False: the memory is not in one allocation. held: lock */
 static bool find_cut(const struct kolo_heap *heap, const void *memory, size_t bytes,
                      struct cut *cut_out)
 {
@@ -406,7 +408,7 @@ static bool find_cut(const struct kolo_heap *heap, const void *memory, size_t by
     return true;
 }
 
-/** Room for what the array may grow by, and the second descriptor, while nothing has changed. */
+/** Before anything changes, makes room in the array and the second descriptor. */
 static kolo_status prepare(struct kolo_heap *heap, struct cut *cut)
 {
     const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
@@ -422,8 +424,8 @@ static kolo_status prepare(struct kolo_heap *heap, struct cut *cut)
     return status;
 }
 
-/** Puts @p fresh, which lies at its place, into the array instead of what it replaced: how many
- * spans there are now. */
+/** Replaces the spans of the cut in the array by @p fresh, which is at its place, and what remains
+ * of the old spans. Returns the number of spans there now. */
 static size_t replace(struct kolo_heap *heap, const struct cut *cut, struct kolo_span *fresh)
 {
     const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
@@ -458,7 +460,7 @@ static size_t replace(struct kolo_heap *heap, const struct cut *cut, struct kolo
     return pieces;
 }
 
-/** All that the cut touches: a part of locked pages cannot be unlocked. */
+/** Unlocks all spans that the cut touches, since a part of locked pages cannot be unlocked. */
 static void unpin(struct kolo_heap *heap, struct cut *cut)
 {
     for (size_t i = cut->first; i <= cut->last; i++) {
@@ -473,7 +475,7 @@ static void unpin(struct kolo_heap *heap, struct cut *cut)
     }
 }
 
-/** The @p count spans that are there now. */
+/** Locks the @p count spans that are there now, if some were locked before. */
 static void pin_again(struct kolo_heap *heap, const struct cut *cut, size_t count)
 {
     for (size_t i = 0; cut->near.ops && i < count; i++)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory kind "host": ordinary memory of this host in a memfd, so that neighbours who are given
-// the descriptor map the same pages. Owns nothing after it returned: the span is the heap's.
+// The memory kind "host": ordinary host memory in a memfd, so that processes which are given the
+// descriptor can map the same pages. Owns nothing after a call returns: the span belongs to the
+// heap.
 //
-// The pages are reserved at once (fallocate), so that a host without memory answers the allocation
-// with an error and not a later access with SIGBUS. The size is sealed, for the same reason: no
-// neighbour can cut the file under another's mapping. Where a sandbox forbids memfds, a file
-// without a name does: no neighbour takes what cannot be sealed, and shm is left out, so all goes
-// by TCP.
+// The pages are reserved at once (fallocate), so that a lack of memory is an error of the
+// allocation and not a SIGBUS of a later access. For the same reason the size is sealed: no other
+// process can truncate the file under a mapping. If a sandbox forbids memfds, a file without a name
+// is used instead. It cannot be sealed, so other processes do not accept it, shm is left out, and
+// all data goes over TCP.
 //
 // Huge pages are left to the system: with shmem_enabled=advise and aligned 256 MiB, madvise got
 // none and changed no figure.
@@ -111,7 +112,8 @@ static kolo_status reserve_failed(int error, size_t bytes)
     }
 }
 
-/** What cannot be sealed no neighbour takes, and shm lends to none (kolo_shm_memory_check). */
+/** A file that cannot be sealed is not accepted by other processes, and shm lends it to none
+ * (kolo_shm_memory_check). */
 static kolo_status reserve(int fd, size_t bytes)
 {
     const int error =

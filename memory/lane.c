@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all lanes have in common: marks are counted, gates are reached and opened, and whoever waits
-// for either is told. Owns no device, stream or gate; those are the backend's (memory/cuda_lane.c).
+// The common part of all lanes: counts marks, records gates that are reached and opened, and wakes
+// threads that wait for either. Owns no device, stream or gate; these belong to the backend
+// (memory/cuda_lane.c).
 #include "memory/lane.h"
 
 #include <errno.h>
@@ -8,9 +9,11 @@
 #include <time.h>
 
 enum {
-    SPIN_NS = 200000,   /* a mark is seen by looking long before it is told */
-    LOOK_NS = 20000000, /* a device that failed passes no mark: it is asked so often */
-    PASS_NS = 100000 /* a stream that has come to an open gate is through soon, and tells nobody */
+    SPIN_NS = 200000,   /* polling sees a mark long before the driver reports it */
+    LOOK_NS = 20000000, /* how often to check for a failed device, which passes no marks */
+    /* How long to wait for a stream that has reached an open gate: it passes the gate soon, and
+     * reports that to nobody. */
+    PASS_NS = 100000
 };
 
 kolo_status kolo_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
@@ -60,7 +63,7 @@ void kolo_lane_told(struct kolo_lane *lane, enum kolo_way way)
     (void)pthread_mutex_unlock(&lane->lock);
 }
 
-/** Says whether it was set before. */
+/** Returns whether it was set before. */
 static bool set_telling(struct kolo_lane *lane, enum kolo_way way, bool is_telling)
 {
     (void)pthread_mutex_lock(&lane->lock);
@@ -70,8 +73,8 @@ static bool set_telling(struct kolo_lane *lane, enum kolo_way way, bool is_telli
     return was_telling;
 }
 
-/** One function of a way's is on its way at a time: whoever it wakes looks, and asks for the next.
- */
+/** Asks the driver to notify. Only one notification of each direction is outstanding at a time: the
+ * thread that it wakes checks the marks and asks for the next. */
 static kolo_status tell(struct kolo_lane *lane, enum kolo_way way, uint64_t mark)
 {
     if (set_telling(lane, way, true))
@@ -82,7 +85,7 @@ static kolo_status tell(struct kolo_lane *lane, enum kolo_way way, uint64_t mark
     return status;
 }
 
-/** Of the first mark that has not been passed, if there is one. */
+/** Asks for a notification of the first mark that has not passed, if there is one. */
 static kolo_status tell_of_next(struct kolo_lane *lane, enum kolo_way way)
 {
     const uint64_t last = atomic_load_explicit(&lane->marks[way], memory_order_acquire);
@@ -110,7 +113,7 @@ kolo_status kolo_lane_mark(struct kolo_lane *lane, enum kolo_way way, uint64_t *
     *mark_out = next;
     if (atomic_load_explicit(&lane->is_asleep, memory_order_relaxed) &&
         tell(lane, way, next) != KOLO_OK)
-        lane->wake(lane->context); /* who sleeps has to look for itself */
+        lane->wake(lane->context); /* a sleeping thread must check by itself */
     return KOLO_OK;
 }
 
@@ -139,7 +142,7 @@ static uint64_t wakes_of(struct kolo_lane *lane)
     return wakes;
 }
 
-/** Until a mark is told, or a while. */
+/** Sleeps until a mark is reported, or for a while. */
 static void sleep_on(struct kolo_lane *lane, enum kolo_way way, kolo_deadline deadline)
 {
     const uint64_t seen = wakes_of(lane);
@@ -242,7 +245,8 @@ kolo_status kolo_gate_reached(const struct kolo_gate *gate)
     (void)pthread_mutex_unlock(&lane->lock);
     if (!is_due)
         return KOLO_OK;
-    /* a context that failed calls nobody, and its streams may be gone: the lane's own tells */
+    /* a context that failed calls no functions, and its streams may be gone: check the lane's own
+     * stream */
     const kolo_status status = lane->ops->check(lane, KOLO_WAY_IN);
     return status == KOLO_OK ? KOLO_AGAIN : status;
 }
@@ -257,7 +261,7 @@ void kolo_gate_open(struct kolo_gate *gate)
     (void)pthread_mutex_unlock(&lane->lock);
 }
 
-/** A moment, or until something changes. */
+/** Waits a moment, or until something changes. */
 static void rest(struct kolo_lane *lane, kolo_deadline deadline, int64_t most_ns)
 {
     const kolo_deadline look = kolo_deadline_min(deadline, kolo_now_ns() + most_ns);
@@ -268,7 +272,7 @@ static void rest(struct kolo_lane *lane, kolo_deadline deadline, int64_t most_ns
     (void)pthread_mutex_unlock(&lane->lock);
 }
 
-/** Waits until no stream comes to a gate of it, or reads one, any more. */
+/** Waits until no stream will reach a gate of the lane, or reads one, any more. */
 static kolo_status await_gates(struct kolo_lane *lane, kolo_deadline deadline)
 {
     kolo_status status;
@@ -276,7 +280,7 @@ static kolo_status await_gates(struct kolo_lane *lane, kolo_deadline deadline)
         (void)pthread_mutex_lock(&lane->lock);
         const bool is_due = lane->gates_due > 0;
         (void)pthread_mutex_unlock(&lane->lock);
-        status = lane->ops->check(lane, KOLO_WAY_IN); /* a device that failed opens none */
+        status = lane->ops->check(lane, KOLO_WAY_IN); /* a device that failed reaches none */
         if (status == KOLO_OK)
             status = is_due ? KOLO_AGAIN : lane->ops->check_gates(lane);
         if (status != KOLO_AGAIN || kolo_deadline_passed(deadline))
@@ -285,7 +289,7 @@ static kolo_status await_gates(struct kolo_lane *lane, kolo_deadline deadline)
     }
 }
 
-/** For ever: a function of the driver's may still come for it. */
+/** Never frees the lane, since the driver may still call a function for it. */
 static void keep(struct kolo_lane *lane)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folds by a function of the program's own. It works on a piece of memory of ours, which it gets
-// the first operand in and the others handed to one after the other; so an output may be any of the
-// inputs, and it need not be aligned. Must never hand the function memory of another rank to write.
+// Folds with an operator of the program. The function works on a piece of memory of the library,
+// which holds the first operand; the other operands are passed to it one after the other. So an
+// output may be any of the inputs, and need not be aligned. Must never let the function write to
+// memory of another rank.
 #include "memory/operator.h"
 
 #include <stdalign.h>
@@ -10,13 +11,13 @@
 
 enum { PIECE_BYTES = KOLO_OPAQUE_BYTES_MAX };
 
-/** A piece of each input, and where it stands. */
+/** The piece that the function works on, and an aligned copy of an operand. */
 struct piece {
     alignas(64) uint8_t into[PIECE_BYTES];
     alignas(64) uint8_t from[PIECE_BYTES];
 };
 
-/** The largest power of two that divides the size, KOLO_OPERATOR_ALIGN at most. */
+/** The largest power of two that divides the size, at most KOLO_OPERATOR_ALIGN. */
 static size_t alignment_of(size_t element_bytes)
 {
     size_t power = element_bytes & (~element_bytes + 1);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of the host that are locked for devices. Owns nothing: a hold is its holder's. Never makes
-// a device's context, and never fails a caller: memory that cannot be locked is slower, not wrong.
+// Locks host pages for devices. Owns nothing: a pin belongs to its holder. Must never make a
+// device's context, nor fail a caller: memory that cannot be locked is slower, but not wrong.
 #include <stdatomic.h>
 
 #include "base/log.h"
 #include "memory/memory.h"
 
-/** The first refusal of a process is worth a warning; many may follow for the same reason. */
+/** The first refusal in a process is a warning; many may follow for the same reason, and are logged
+ * as information. */
 static void tell(size_t bytes)
 {
     static atomic_flag was_told = ATOMIC_FLAG_INIT;

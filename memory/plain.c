@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that surely is the host's: what malloc has by brk, the main thread's stack, and what heaps
-// of this library have (kolo_alloc). A driver of devices gives out mappings of its own and never
-// those, so a call whose buffers lie there need not ask the loader whether a driver has come
-// (memory/cuda.c): 209 of the 600 to 1000 instructions of a short call. Owns where the first two
-// begin, found once, and rows of what the heaps have. Must never: say so of memory that is of none.
+// Recognises memory that is certainly host memory: malloc's memory from brk, the main thread's
+// stack, and memory of the library's heaps (kolo_alloc). A device driver gives out mappings of its
+// own and never these. So a call whose buffers are there need not ask the loader whether a driver
+// has been loaded (memory/cuda_driver.c), which takes 209 of the 600 to 1000 instructions of a
+// short call. Owns the bounds of the first two, found once, and rows with the memory of the heaps.
+// Must never recognise other memory.
 //
-// The heap ends where brk is now. It does not shrink to below where it begins, and nobody else is
-// given what lies between; the stack only grows downwards, so what it had once it keeps. A row is
-// read without the lock: its turn is odd while it is written, and another one afterwards.
+// malloc's memory ends where brk is now. brk never moves below its begin, and nothing else is
+// allocated in between; the stack only grows downwards, so what was part of it once stays so. A row
+// is read without the lock: its turn is odd while it is written, and has another value afterwards.
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,8 +18,8 @@
 
 #include "memory/memory.h"
 
-/** From @p heap up to brk, which is not asked for what lies beyond the mapping that came next when
- * it was looked at; and from @p stack up to @p stack_end; 0: not known. */
+/** The memory from `heap` up to brk, which is not asked for addresses beyond `next`, the begin of
+ * the mapping that came next at that time; and from `stack` up to `stack_end`. 0: unknown. */
 static struct {
     uintptr_t heap, next, stack, stack_end;
 } found;
@@ -40,7 +41,7 @@ static void take_line(const char *line)
 
 static void find(void)
 {
-    char line[512]; /* the two that matter are shorter; a part of a longer one is none of them */
+    char line[512]; /* the two lines that matter are shorter; a part of a longer line is neither */
     FILE *maps = fopen("/proc/self/maps", "re");
     if (maps == NULL)
         return;
@@ -55,16 +56,17 @@ void kolo_memory_find_plain(void)
     pthread_once(&once, find);
 }
 
-/* ---- of the heaps ---- */
+/* ---- memory of the heaps ---- */
 
-/* As many as a short call may look through; of what finds none the loader is asked. */
+/* As many as a short call can afford to search. For memory that does not fit, the loader is
+ * asked. */
 enum { ROWS = 16 };
 
 static struct row {
     atomic_uint turn;
     atomic_uintptr_t begin, end; /* end 0: free */
 } rows[ROWS];
-static atomic_size_t used; /* from here on all are free; written, as the rows: rows_lock */
+static atomic_size_t used; /* from here on all rows are free; written, as the rows: rows_lock */
 static pthread_mutex_t rows_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /** held: rows_lock */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pointer or a stream that a program brings leads to, and memory of devices that it asks
-// for: asks every backend of the build. Owns nothing; never touches the memory itself.
+// Finds out what a pointer or a stream of the program belongs to, and allocates device memory for
+// it, by asking every backend of the build. Owns nothing. Must never touch the memory itself.
 //
-// Nothing is remembered from one look to the next: an address that was freed and given out again
-// may lead to another kind, device or context, and only its driver can tell that it did.
+// Nothing is remembered from one call to the next: an address that was freed and allocated again
+// may belong to another kind, device or context, and only its driver knows.
 #include <string.h>
 
 #include "memory/memory.h"
@@ -69,7 +69,7 @@ void kolo_device_release(const struct kolo_pointer *pointer)
     pointer->ops->device_release(pointer);
 }
 
-/* ---- for other devices ---- */
+/* ---- access of other devices ---- */
 
 static kolo_status is_apart(const struct kolo_pointer *pointer)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses among the kernels that the build compiled: the first variant of the generated table that
-// this processor can run, found once. Never computes anything itself.
+// Chooses among the kernels that the build compiled: uses the first variant of the generated table
+// that this processor can run, found once. Must never compute anything itself.
 #include "memory/reduce.h"
 
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 
 #include "memory/reduce_variant.h"
 
-/** The best variant. Every thread that finds it empty finds the same answer. */
+/** The best variant. Threads that find `best` empty at the same time find the same answer. */
 const struct kolo_reduce_variant *kolo_reduce_best(void)
 {
     static _Atomic(const struct kolo_reduce_variant *) best;

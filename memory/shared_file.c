@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes files of memory, and gives them their pages. Owns nothing: the descriptor is the caller's.
-// Must never leave a name in a file system, for longer than a call at most.
+// Makes files in memory, and allocates their pages. Owns nothing: the descriptor is the caller's.
+// Must never leave a name in a file system for longer than a call.
 //
-// A sandbox may forbid memfd_create by a filter of system calls. Then a file that has no name does:
-// of /dev/shm it is the same memory. And one may not know fallocate: then the pages are written,
-// with the zeros that are in them.
+// A sandbox may forbid memfd_create with a filter of system calls. Then a file without a name is
+// used; in /dev/shm that is the same memory. If a sandbox does not support fallocate, the pages are
+// written with the zeros that they contain.
 #include "memory/shared_file.h"
 
 #include <errno.h>
@@ -16,11 +16,12 @@
 
 enum {
     MEMFD_NOEXEC_SEAL = 8, /* MFD_NOEXEC_SEAL of Linux 6.3, which older headers lack */
-    STEP = 1 << 20,        /* a signal makes fallocate start again: a step must end between two */
+    /* a signal makes fallocate start again, so a step must fit between two signals */
+    STEP = 1 << 20,
     ZEROS = 1 << 16
 };
 
-/* Kernels that insist on memfds that cannot be executed know the flag; the others refuse it. */
+/* Kernels that require memfds to be non-executable know the flag; others may refuse it. */
 int kolo_memfd_create(const char *name)
 {
     const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
@@ -33,7 +34,7 @@ int kolo_memfd_is_forbidden(int error)
     return error == ENOSYS || error == EPERM || error == EACCES;
 }
 
-/** Not each file system has files that never had a name. */
+/** Makes a file without a name. Not every file system supports O_TMPFILE. */
 static int create_in(const char *folder)
 {
     char path[32];

@@ -42,8 +42,8 @@ static struct kolo_cuda_kernels
 /* ---- loading ---- */
 
 /* Drivers since CUDA 12.4 may load a kernel only when it is first launched, and then wait until its
- * context has done all its work: streams that wait for the very call whose kernel it is would wait
- * for ever. Older drivers have loaded the kernel when they have found it. */
+ * context has done all its work: streams that wait for the very call whose kernel it is would never
+ * continue. Older drivers have loaded the kernel when they have found it. */
 static kolo_status find(struct kolo_cuda_kernels *kernels, const char *name, void **function_out)
 {
     const struct kolo_cuda_driver *driver = kernels->driver;

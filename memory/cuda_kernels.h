@@ -6,7 +6,7 @@
 // that their bits can be compared with those of the CPU kernels. The including file must define
 // before
 //
-//   KOLO_DEVICE              before a function that kernels call; _APART: that is code of its own
+//   KOLO_DEVICE              before a function that kernels call; _APART: one that is not inlined
 //   KOLO_KERNEL(name)        the head of kernel `name`, whose one parameter is `job`
 //   KOLO_THREAD, _THREADS    the number of this thread in the grid, and of all threads
 //   packet_get, packet_put   16 bytes at an address that is a multiple of 16

@@ -8,7 +8,7 @@
 
 #include "runtime/rendezvous.h"
 
-/** One version of the file. */
+/** The contents of a version of the file, with what distinguishes it from other versions. */
 struct kolo_rendezvous_file {
     uint64_t inode;
     struct timespec changed;

@@ -83,7 +83,7 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
 {
     struct kolo_comm *comm = request->comm;
     if (request->staged != NULL && status != KOLO_OK)
-        kolo_staging_cancel(request); /* first: the route may unmap pages that are being copied */
+        kolo_staging_cancel(request); /* first: the route may sever pages that are being copied */
     request->route->cancel(request);
     if (request->staged == NULL && status == KOLO_OK)
         kolo_request_finish(request);

@@ -129,7 +129,7 @@ struct kolo_request {
     struct kolo_staged *staged; /* its device buffers (staging.c); NULL: none */
     enum kolo_stage stage;      /* where their data is */
     bool is_apart;              /* all of its buffers are device buffers */
-    bool may_lend;              /* the call's options allow that they are lent to the other ranks */
+    bool may_lend;              /* as far as this rank knows, they may be lent to other ranks */
     struct kolo_follow *follow; /* the program's stream that it follows (stream.c); NULL: none */
     size_t copied;              /* with KOLO_STAGE_DIRECT: 1 + the last step whose copy was begun */
     struct kolo_group_part *parts; /* the calls fused into this one (group.c); NULL: none */

@@ -111,7 +111,7 @@ static bool send_lies_in_recv(enum kolo_collective collective)
     return collective != KOLO_COLLECTIVE_REDUCE_SCATTER && collective != KOLO_COLLECTIVE_SCATTER;
 }
 
-/** How far into the larger buffer the smaller one begins, in place. */
+/** The offset of the smaller buffer in the larger one, in place. */
 static size_t overlay(const struct kolo_sim_actor *actor, enum kolo_collective collective)
 {
     bool is_blocks =

@@ -73,7 +73,7 @@ struct kolo_sim_world {
 kolo_status kolo_sim_open(const struct kolo_simulation *simulation,
                           struct kolo_sim_world *world) KOLO_NODISCARD;
 void kolo_sim_close(struct kolo_sim_world *world);
-/** @p actor is before the first step of @p plan; @p is_closing: that which closes its plan. */
+/** Puts @p actor before the first step of @p plan. @p is_closing: this plan closes another one. */
 void kolo_sim_begin_plan(struct kolo_sim_actor *actor, const struct kolo_plan *plan,
                          bool is_closing);
 /** Resets what the rank knows: of no other rank that it has begun the call. */
@@ -93,11 +93,11 @@ uint64_t kolo_sim_mix(uint64_t x);
 
 bool kolo_sim_has_send(enum kolo_collective collective, const struct kolo_plan_args *args);
 bool kolo_sim_has_recv(enum kolo_collective collective, const struct kolo_plan_args *args);
-/** Sets the lengths of @p actor's SEND and RECV. */
+/** Computes the lengths of SEND and RECV of @p actor. */
 void kolo_sim_measure(const struct kolo_sim_world *world, struct kolo_sim_actor *actor);
-/** In place, RECV begins with what SEND holds. */
+/** If the call is in place, sets the part of RECV that is also SEND. */
 void kolo_sim_lay_in_place(const struct kolo_sim_world *world, struct kolo_sim_actor *actor);
-/** Where @p slice of @p actor lies. */
+/** Where @p slice of @p actor is. */
 struct kolo_sim_extent kolo_sim_locate(const struct kolo_sim_world *world,
                                        const struct kolo_sim_actor *actor,
                                        const struct kolo_slice *slice);

@@ -4,7 +4,8 @@
 //   1  member 0 takes as many numbers from the store as there may be colours
 //   2  all gather what each offers: colour, key, the first number, what is wrong with its call
 //   3  every member reads the same table, so all refuse, or all make the same communicators
-//   4  the members of each new one meet in a barrier on it: who returns it knows that all have it
+//   4  the members of each new one meet in a barrier on it, so a member that returns knows
+//      that all have it
 //
 // A number is never used twice in a job, since links and the store identify communicators by it.
 // What step 4 needs is allocated before step 2, so that no member fails between the two. Until step

@@ -43,7 +43,7 @@ bool kolo_staging_is_out(struct kolo_request *request);
 void kolo_staging_cancel(struct kolo_request *request);
 /** Moves what stands in for the buffers of @p from to @p to. */
 void kolo_staging_take(struct kolo_request *to, struct kolo_request *from);
-/** Gives back what stood in for the buffers. */
+/** Returns what stood in for the buffers. */
 void kolo_staging_drop(struct kolo_request *request);
 /** Ends staging; no call is running. False: copies may still arrive, so the heap must stay. Not
  * held: lock. */

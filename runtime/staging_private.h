@@ -9,7 +9,7 @@
 #include "runtime/slabs.h"
 #include "runtime/staging.h"
 
-/** A part of a buffer, from its beginning. */
+/** A part of a buffer; `at` is its offset. */
 struct kolo_byte_range {
     size_t at, bytes;
 };

@@ -58,8 +58,8 @@ const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int ra
  * is over on it. */
 bool kolo_stalls_is_past(const struct kolo_stalls *stalls, const struct kolo_stall *stall,
                          int rank);
-/** The number of ranks that wait for the same peer as @p stall in a message of their own, and have
- * waited for a shorter time. -1: one has waited longer, and its warning speaks for all. */
+/** How many other ranks wait for a message from the peer of @p stall, or to it, and have waited for
+ * a shorter time. -1: one has waited longer, and its warning speaks for all. */
 int kolo_stalls_behind(const struct kolo_stalls *stalls, const struct kolo_stall *stall);
 /** @p rank no longer waits in anything: it left or is gone. */
 void kolo_stalls_forget(struct kolo_stalls *stalls, int rank);

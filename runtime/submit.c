@@ -83,8 +83,8 @@ static kolo_status check_idle(const struct kolo_request *chain)
     return KOLO_OK;
 }
 
-/** Puts the request into the stream that it follows; holds that until kolo_follow_leave. Held:
- * lock, which is released meanwhile. */
+/** Puts the request into the stream that it follows. Other threads wait with theirs until
+ * kolo_follow_leave. Held: lock, which is released meanwhile. */
 static kolo_status enter_stream(struct kolo_comm *comm, struct kolo_request *request, bool holds)
 {
     kolo_status status = kolo_follow_enter(request);
@@ -100,7 +100,8 @@ static kolo_status enter_stream(struct kolo_comm *comm, struct kolo_request *req
     return status;
 }
 
-/** Ends the placing. If the request was not started, its stream continues. Held: lock. */
+/** Lets the next thread put its call into a stream. If the request was not started, its stream
+ * continues. Held: lock. */
 static void leave_stream(struct kolo_comm *comm, struct kolo_request *request, kolo_status status)
 {
     if (status != KOLO_OK)

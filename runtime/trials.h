@@ -8,10 +8,10 @@
 //
 //   A round: each open way is used four times in a row. If the last four uses were faster than the
 //   four before (as while caches fill), four more follow, up to KOLO_TRIALS_TIMES_MOST. A way whose
-//   first two uses take much longer than another way is not used further. The time that counts is
-//   the second smallest of the last four. This ignores a use that was disturbed, and one that found
-//   the caches filled by another way. If two kinds of use alternate and one of them takes longer,
-//   each way is judged by the faster kind.
+//   first two uses take much longer than another way is not used further in that round. The time
+//   that counts is the second smallest of the last four. This ignores a use that was disturbed, and
+//   one that found the caches filled by another way. If two kinds of use alternate and one of them
+//   takes longer, each way is judged by the faster kind.
 //
 //   A pause: 64 uses after the first round, eight times as many after each further round, at most
 //   4096. So a change of the machine is noticed.

@@ -45,8 +45,8 @@ kolo_status kolo_cuda_driver_check(const struct kolo_cuda_driver *of)
     if (!of->missing)
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                     "%s has no %s: a driver of CUDA 11 or later has; update it", library,
-                     of->missing);
+                     "%s has no %s, which drivers of CUDA 11 or later have: update the driver",
+                     library, of->missing);
 }
 
 /** held: lock */
@@ -86,7 +86,7 @@ static kolo_status open_driver(int flags)
         void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL | flags);
         if (!handle) {
             const char *error = dlerror();
-            status = kolo_fail(KOLO_ERR_UNSUPPORTED, "no driver of NVIDIA's: %s",
+            status = kolo_fail(KOLO_ERR_UNSUPPORTED, "NVIDIA's driver cannot be loaded: %s",
                                error ? error : library);
         } else if ((status = bind_all(handle)) == KOLO_OK) {
             atomic_store_explicit(&driver, &table, memory_order_release);

@@ -57,7 +57,7 @@ static kolo_status not_a_stream(const struct kolo_cuda_visit *visit, void *strea
                          "stream %p cannot be used while another is captured (%s)", stream, name);
     if (result == KOLO_CUDA_INVALID_VALUE || result == KOLO_CUDA_INVALID_HANDLE ||
         result == KOLO_CUDA_INVALID_CONTEXT || result == KOLO_CUDA_CONTEXT_IS_DESTROYED)
-        return kolo_fail(KOLO_ERR_INVALID, "%p is no stream of CUDA's: %s says %s", stream, call,
+        return kolo_fail(KOLO_ERR_INVALID, "%p is not a CUDA stream: %s says %s", stream, call,
                          name);
     return kolo_cuda_fail(visit->driver, call, visit->ordinal, result);
 }

@@ -343,7 +343,7 @@ static kolo_status find_priority(struct cuda_lane *lane, int *greatest_out)
         result = driver->context_get_priorities(&least, greatest_out);
     if (!kolo_cuda_is_refusal(result))
         return judge(lane, "cuCtxGetStreamPriorityRange", result);
-    KOLO_INFO("copies from and to device %d have no priority, since its driver does not tell any "
+    KOLO_INFO("copies from and to device %d have no priority, since its driver reports none "
               "(cuCtxGetStreamPriorityRange)",
               lane->visit.ordinal);
     return KOLO_OK;

@@ -352,7 +352,7 @@ kolo_status kolo_heap_free(struct kolo_heap *heap, void *memory,
         return kolo_fail(
             KOLO_ERR_INVALID,
             "kolo_free: %p is not the start of memory from kolo_alloc or kolo_alloc_device of this "
-            "communicator, or was freed before",
+            "rank, or was freed before",
             memory);
     kolo_memory_remove_plain(memory);
     // From the end, so that the address is not used for another allocation before the first span is

@@ -178,7 +178,7 @@ kolo_status kolo_lane_ready(struct kolo_lane *lane)
     if (kolo_lane_is_ready(lane))
         return KOLO_OK;
     if (!lane->ops->ready)
-        return kolo_fail(KOLO_ERR_UNSUPPORTED, "its device does not reach what other ranks have");
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "its device cannot access memory of other ranks");
     const kolo_status status = lane->ops->ready(lane);
     if (status == KOLO_OK)
         atomic_store_explicit(&lane->is_ready, true, memory_order_release);

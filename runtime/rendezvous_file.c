@@ -151,7 +151,8 @@ static kolo_status put_file(const char *path, const char *text, size_t bytes)
     char fresh[KOLO_TEXT_MAX + 8];
     struct stat there;
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) /* the rename would replace it */
-        return kolo_fail(KOLO_ERR_CONFIG, "rendezvous file %s: is there and is no file", path);
+        return kolo_fail(KOLO_ERR_CONFIG, "rendezvous file %s: exists and is not a regular file",
+                         path);
     snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
     int fd = mkostemp(fresh, O_CLOEXEC); /* mode 0600 */
     if (fd < 0)

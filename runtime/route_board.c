@@ -504,7 +504,7 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
             return "has not opened its board";
         return NULL;
     case KOLO_BOARD_HOLDING:
-        return is_behind(hub, member) ? "is calls behind this rank, which holds for it" : NULL;
+        return is_behind(hub, member) ? "is some calls behind this rank, which waits for it" : NULL;
     case KOLO_BOARD_ENTERING:
         if ((hub->giver < 0 || hub->giver == member) &&
             atomic_load_explicit(&kolo_hub_entry(hub, member)->number, memory_order_acquire) !=
@@ -514,27 +514,28 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
     case KOLO_BOARD_BRINGING:
         if (kolo_board_lent_by(hub, member) &&
             kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, brought)) != hub->number)
-            return "has entered, its device's memory is not on the host yet";
+            return "has entered, but its device memory is not on the host yet";
         return NULL;
     case KOLO_BOARD_MAPPING:
         return NULL;
     case KOLO_BOARD_AGREEING:
         if (kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, mapped)) < 2 * hub->number)
-            return "has entered, it has not mapped the others' memory yet";
+            return "has entered, but has not mapped the others' memory yet";
         return NULL;
     case KOLO_BOARD_BORROWING:
-        return "has entered, its memory has not been passed yet";
+        return "has entered, but its memory has not been passed yet";
     case KOLO_BOARD_MOVING:
         return kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, revoked)) != 0
-                   ? "has entered, and has taken its memory back"
+                   ? "has entered, but has taken its memory back"
                    : NULL;
     case KOLO_BOARD_CLOSING:
         if (kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, done)) < hub->number)
-            return "has entered, its share is not done";
+            return "has entered, but its share is not done";
         return NULL;
     case KOLO_BOARD_STAGING:
-        return kolo_staged_waits_for(hub, member) ? "has entered, its part of a round is not done"
-                                                  : NULL;
+        return kolo_staged_waits_for(hub, member)
+                   ? "has entered, but its part of a round is not done"
+                   : NULL;
     case KOLO_BOARD_OVER:
         break;
     }

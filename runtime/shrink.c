@@ -46,12 +46,13 @@ static kolo_status await(struct shrinking *shrinking)
     if (call->status == KOLO_OK)
         return KOLO_OK;
     if (call->status == KOLO_ERR_PEER && !call->is_answered)
-        return kolo_fail(KOLO_ERR_PEER,
-                         "kolo_shrink: the job's store is gone, which knows who is left (%s): %s",
-                         call->why,
-                         engine->settings.launcher[0] != '\0'
-                             ? "the launcher ended"
-                             : "rank 0 served it; under kolorun --keep-going any rank may die");
+        return kolo_fail(
+            KOLO_ERR_PEER,
+            "kolo_shrink: the job's store is gone, and only it knows the survivors (%s): %s",
+            call->why,
+            engine->settings.launcher[0] != '\0'
+                ? "the launcher ended"
+                : "rank 0 served it; under kolorun --keep-going any rank may die");
     return kolo_fail(call->status, "kolo_shrink: %s",
                      call->why[0] != '\0' ? call->why : kolo_status_text(call->status));
 }

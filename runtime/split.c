@@ -66,8 +66,8 @@ static kolo_status refuse(const struct kolo_comm *comm, const char *function, in
         return kolo_fail(KOLO_ERR_SYSTEM, "%s: %s got no numbers from the job's store", function,
                          who);
     default:
-        return kolo_fail(KOLO_ERR_PROTOCOL, "%s: %s offers what makes no sense (%d)", function, who,
-                         (int)offer->fault);
+        return kolo_fail(KOLO_ERR_PROTOCOL, "%s: the offer of %s makes no sense (%d)", function,
+                         who, (int)offer->fault);
     }
 }
 

@@ -298,8 +298,8 @@ static kolo_status await_device(const struct kolo_request *request, kolo_deadlin
             status = kolo_lane_await_device(staged->lane, deadline, &unless);
     if (status == KOLO_AGAIN) /* if the communicator has failed, its first cause stays */
         status = kolo_fail(KOLO_ERR_TIMEOUT,
-                           "the device has not done within %d ms what the program gave it before: "
-                           "is that waiting for this call, or for another rank's?",
+                           "the device has not finished the program's earlier work within %d ms: "
+                           "does that work wait for this call, or for another rank's?",
                            request->timeout_ms);
     return status;
 }

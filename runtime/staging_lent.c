@@ -37,7 +37,7 @@ static bool may_give_back(struct kolo_engine *engine)
 {
     const kolo_status status = kolo_loans_start(engine);
     if (status != KOLO_OK)
-        KOLO_INFO("collectives take memory of devices to the host: %s", kolo_error_detail());
+        KOLO_INFO("collectives copy device memory through the host: %s", kolo_error_detail());
     return status == KOLO_OK;
 }
 
@@ -52,7 +52,7 @@ void kolo_lent_ready(struct kolo_request *request)
 {
     for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
         if (request->may_lend && staged->bytes > 0 && kolo_lane_ready(staged->lane) != KOLO_OK) {
-            KOLO_INFO("collectives take memory of devices to the host: %s", kolo_error_detail());
+            KOLO_INFO("collectives copy device memory through the host: %s", kolo_error_detail());
             request->may_lend = false;
         }
 }
@@ -86,7 +86,8 @@ kolo_status kolo_lent_bring(struct kolo_request *request)
             mmap(staged->host, staged->bytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
             return kolo_fail_errno(KOLO_ERR_NO_MEMORY, errno,
-                                   "%zu bytes of the host's in place of a device's", staged->bytes);
+                                   "%zu bytes of host memory in place of device memory",
+                                   staged->bytes);
     return KOLO_OK;
 }
 

@@ -122,12 +122,12 @@ static void say_not_there(const struct kolo_store_server *server, struct words *
     if (past)
         say_way(server, words, stall);
     else if (!missing && stall->count == 1)
-        say(words, "rank %d waits in it for no other",
+        say(words, "rank %d is in it and waits for no other",
             kolo_stall_first(stall, server->config.size));
     else if (!missing)
         say(words,
-            "the %d ranks that wait in it wait for each other alone: what they send is slow, or "
-            "does not arrive",
+            "the %d ranks in it wait only for each other: what they send is slow or does not "
+            "arrive",
             stall->count);
 }
 

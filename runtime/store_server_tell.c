@@ -187,7 +187,7 @@ static bool is_first(struct kolo_store_server *server, uint32_t scope)
     if (kolo_map_get(&server->failed_comms, scope) != NULL)
         return false;
     if (kolo_map_put(&server->failed_comms, scope, server) != KOLO_OK)
-        KOLO_WARN("store: cannot keep a failure in mind: %s", kolo_error_detail());
+        KOLO_WARN("store: cannot record a failure: %s", kolo_error_detail());
     return true;
 }
 

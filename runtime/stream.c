@@ -70,8 +70,8 @@ kolo_status kolo_follow_enter(struct kolo_request *request)
             return kolo_comm_failed(comm, request);
         if (!is_over)
             return kolo_fail(KOLO_ERR_TIMEOUT,
-                             "for %d ms another thread's call on this communicator has not been "
-                             "put into its stream: is that full of work that does not end?",
+                             "another thread's call on this communicator has not been put into its "
+                             "stream within %d ms: is the stream full of work that does not end?",
                              request->timeout_ms);
     }
     comm->placing = KOLO_AGAIN;

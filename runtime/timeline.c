@@ -129,14 +129,14 @@ static const char *refusal_of(struct kolo_timeline *timeline, int rank, int size
     if (memcmp(head->magic, KOLO_TIMELINE_MAGIC, sizeof(head->magic)) != 0 ||
         head->head_bytes != KOLO_TIMELINE_HEAD_BYTES ||
         head->record_bytes != KOLO_TIMELINE_RECORD_BYTES)
-        return "it is no timeline, or of another version of kolo";
+        return "it is not a timeline, or of another version of kolo";
     if (capacity < KOLO_TIMELINE_CALLS_MIN || (capacity & (capacity - 1)) != 0 ||
         timeline->bytes != kolo_timeline_bytes(capacity))
         return "its length is wrong";
     if (head->rank != rank || head->size != size)
-        return "it is another rank's";
+        return "it belongs to another rank";
     if (!atomic_compare_exchange_strong(&head->pid, &nobody, (uint32_t)getpid()))
-        return "it has been written already: a rank calls kolo_init once";
+        return "it has been written already: a rank may call kolo_init only once";
     timeline->mask = capacity - 1;
     return NULL;
 }
@@ -156,10 +156,10 @@ static const char *take_descriptor(struct kolo_timeline *timeline, int fd, int r
 {
     struct stat facts;
     if (fstat(fd, &facts) != 0)
-        return "it is closed: what was started between kolorun and this program has closed it";
+        return "it is closed: a program between kolorun and this one has closed it";
     if (!is_sealed(fd) || (size_t)facts.st_size < kolo_timeline_bytes(KOLO_TIMELINE_CALLS_MIN) ||
         (size_t)facts.st_size > kolo_timeline_bytes(KOLO_TIMELINE_CALLS_MAX))
-        return "it is no memory of an agent's";
+        return "it is not memory of an agent";
     if (map(timeline, fd, (size_t)facts.st_size) != KOLO_OK)
         return kolo_error_detail();
     return refusal_of(timeline, rank, size);

@@ -166,7 +166,7 @@ static void expire(struct kolo_comm *comm, const struct kolo_request *request)
     char stopped[KOLO_RANK_TEXT_MAX + 64];
     kolo_request_words(request, words, sizeof(words));
     if (request->stage == KOLO_STAGE_BEHIND)
-        snprintf(waits, sizeof(waits), "%s", "what its stream was given before it");
+        snprintf(waits, sizeof(waits), "%s", "the earlier work of its stream");
     else
         request->route->describe(request, waits, sizeof(waits));
     say_stopped(comm, request, stopped, sizeof(stopped));

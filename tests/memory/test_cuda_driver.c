@@ -52,7 +52,8 @@ Test(cuda_driver, what_lacks_a_function_is_none)
 
 Test(cuda_driver, what_knows_pointers_is_one_whatever_else_it_lacks)
 {
-    static const char words[] = "libcuda.so.1 has no cuInit: a driver of CUDA 11 or later has";
+    static const char words[] =
+        "libcuda.so.1 has no cuInit, which drivers of CUDA 11 or later have";
     struct kolo_pointer pointer;
     struct kolo_lane *lane = NULL;
     char copy[4];

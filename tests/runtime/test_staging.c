@@ -625,7 +625,7 @@ Test(staging, work_of_the_programs_that_does_not_end_is_not_waited_for_without_e
         const char *text = world.results[rank].text;
         cr_assert_eq(world.results[rank].status, KOLO_ERR_TIMEOUT, "%s", text);
         cr_assert(strstr(text, "allreduce") && strstr(text, "rank 0") &&
-                      strstr(text, "has not done within 200 ms"),
+                      strstr(text, "has not finished the program's earlier work within 200 ms"),
                   "%s", text);
     }
 }

@@ -807,15 +807,14 @@ Test(store_server, stall_of_those_that_wait_for_each_other_says_no_more)
     raw_stalled_for(&ranks[2], 7, 12, 1, "a()", &both);
     raw_server_pump(&raw);
     advance_ms(&raw, 30000);
-    cr_assert_str_eq(raw.notice, "a() sequence 12: waiting for 30 s; the 2 ranks that wait in it "
-                                 "wait for each other alone: what they send is slow, or does not "
-                                 "arrive");
+    cr_assert_str_eq(raw.notice, "a() sequence 12: waiting for 30 s; the 2 ranks in it wait only "
+                                 "for each other: what they send is slow or does not arrive");
     raw_resumed(&ranks[2], 7, 12);
     raw_stalled_for(&ranks[0], 7, 12, 1, "a()", &(const uint8_t){1 << 0});
     raw_server_pump(&raw);
     advance_ms(&raw, 60000);
     cr_assert_str_eq(raw.notice,
-                     "a() sequence 12: waiting for 90 s; rank 0 waits in it for no other");
+                     "a() sequence 12: waiting for 90 s; rank 0 is in it and waits for no other");
     close_all(&raw, ranks, 4);
 }
 

@@ -627,7 +627,7 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     REFUSED(KOLO_ERR_UNSUPPORTED, "is captured into a graph", CALL(NULL));
     WORLD_EXPECT(mock->capture(side->stream, MOCK_NO_CAPTURE), "the capture is spoilt");
     opts.stream = &one;
-    REFUSED(KOLO_ERR_INVALID, "is no stream of CUDA's", CALL(&request));
+    REFUSED(KOLO_ERR_INVALID, "is not a CUDA stream", CALL(&request));
     opts.stream = side->stream;
     WORLD_EXPECT(request == NULL, "there is a request");
     WORLD_TRY(kolo_run(again));
@@ -822,7 +822,7 @@ static kolo_status a_call_that_fails(struct kolo_comm *comm, void *argument)
 Test(stream, a_stream_goes_on_when_the_call_it_waits_for_fails, .timeout = 120)
 {
     static const kolo_status expected[] = {KOLO_ERR_ABORTED, KOLO_ERR_TIMEOUT};
-    static const char *const words[] = {"enough", "what its stream was given before it"};
+    static const char *const words[] = {"enough", "the earlier work of its stream"};
     for (int is_stuck = 0; is_stuck < 2; is_stuck++) {
         struct world world = {.size = 3, .transport = "tcp"};
         begin(8);

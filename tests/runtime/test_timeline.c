@@ -258,7 +258,7 @@ Test(timeline, an_agents_memory_is_looked_at)
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW;
     kolo_log_set_sink(keep_line, NULL);
     int fd = lend(CAPACITY, seals);
-    refused(fd, 2, "another rank's");
+    refused(fd, 2, "belongs to another rank");
     const int copy = dup(fd);
     struct kolo_timeline *timeline = borrow(fd, 3);
     cr_assert(timeline != NULL && warned[0] == '\0', "%s", warned);
@@ -266,11 +266,11 @@ Test(timeline, an_agents_memory_is_looked_at)
     refused(copy, 3, "written already");
     kolo_timeline_close(timeline);
     refused(fd, 3, "closed");
-    refused(lend(CAPACITY, F_SEAL_SHRINK), 3, "no memory of an agent");
+    refused(lend(CAPACITY, F_SEAL_SHRINK), 3, "not memory of an agent");
     refused(lend(2 * CAPACITY, seals), 3, "length");
     refused(lend(0, seals), 3, "length");
     fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    refused(fd, 3, "no memory of an agent");
+    refused(fd, 3, "not memory of an agent");
     fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     cr_assert(ftruncate(fd, (off_t)kolo_timeline_bytes(CAPACITY)) == 0 &&
               fcntl(fd, F_ADD_SEALS, seals) == 0);

@@ -59,7 +59,7 @@ struct kolo_pointer {
 
 /** The allocation that a pointer points into. */
 struct kolo_extent {
-    uint8_t *start; /* its begin; small allocations share pages */
+    uint8_t *start; /* its start; small allocations share pages */
     size_t length;
     uint8_t *base; /* the whole host pages around it */
     size_t bytes;
@@ -154,7 +154,7 @@ extern const struct kolo_memory_ops *const kolo_memory_kinds[];
  * the limit. Threads: any. */
 kolo_status kolo_shared_memory_check(size_t bytes) KOLO_NODISCARD;
 
-/** Whether some pointer of this process may point to other than host memory. Takes tens of
+/** Whether some pointer of this process may point to memory other than the host's. Takes tens of
  * nanoseconds. Threads, as of the next two: any. */
 bool kolo_pointer_may_be_foreign(void);
 /** True: this is certainly host memory, as found in some nanoseconds without asking a driver.

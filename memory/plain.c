@@ -6,7 +6,7 @@
 // short call. Owns the bounds of the first two, found once, and rows with the memory of the heaps.
 // Must never recognise other memory.
 //
-// malloc's memory ends where brk is now. brk never moves below its begin, and nothing else is
+// malloc's memory ends where brk is now. brk never moves below its start, and nothing else is
 // allocated in between; the stack only grows downwards, so what was part of it once stays so. A row
 // is read without the lock: its turn is odd while it is written, and has another value afterwards.
 #include <inttypes.h>
@@ -18,8 +18,8 @@
 
 #include "memory/memory.h"
 
-/** The memory from `heap` up to brk, which is not asked for addresses beyond `next`, the begin of
- * the mapping that came next at that time; and from `stack` up to `stack_end`. 0: unknown. */
+/** The memory from `heap` up to brk, which is not asked for addresses beyond `next`, the start of
+ * the mapping that followed at that time; and from `stack` up to `stack_end`. 0: unknown. */
 static struct {
     uintptr_t heap, next, stack, stack_end;
 } found;

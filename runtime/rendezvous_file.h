@@ -8,7 +8,7 @@
 
 #include "runtime/rendezvous.h"
 
-/** The contents of a version of the file, with what distinguishes it from other versions. */
+/** The contents of one version of the file, and what distinguishes it from other versions. */
 struct kolo_rendezvous_file {
     uint64_t inode;
     struct timespec changed;

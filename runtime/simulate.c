@@ -10,7 +10,7 @@
 // the sender have both begun. Nothing in flight is touched (simulate_memory.c checks this), so the
 // moment of delivery does not matter.
 //
-// Messages also carry which ranks have begun: the set of ranks whose begin is certain when the
+// Messages also carry which ranks have begun: the set of ranks that have certainly begun when the
 // sender's step begins, as known from the steps that are certainly over by then.
 //
 // If several broadcasts follow each other, each rank begins the next when the last is over for it,

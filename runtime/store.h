@@ -157,9 +157,9 @@ void kolo_store_client_keepalive(struct kolo_store_client *client, int64_t peer_
 struct kolo_store_call {
     kolo_status status; /* AGAIN; OK; ERR_NOT_FOUND; ERR_TIMEOUT; ERR_INVALID (add: not an integer);
                            ERR_PEER */
-    void *value;        /* get: the value; the caller frees it (kolo_free_memory) */
+    void *value;        /* get, shrink: the answer; the caller frees it (kolo_free_memory) */
     size_t bytes;
-    int64_t sum; /* add: the new value */
+    int64_t sum; /* add: the new value; shrink: the number of the communicator */
     /** On failure: the store's explanation, or what happened to the question. */
     char why[400];
     bool is_answered; /* the store answered; else it failed in this process */

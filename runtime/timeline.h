@@ -35,7 +35,8 @@ enum {
 /** The communicator of a record that belongs to none: kolo_init. */
 #define KOLO_TIMELINE_NO_COMM UINT32_MAX
 
-/** Which ranks a call depends on: which rank's end of the call comes after which rank's begin. */
+/** Which ranks a call depends on: after which rank's entry into the call which rank's exit
+ * comes. */
 enum kolo_timeline_shape {
     KOLO_SHAPE_OWN, /* no other rank */
     KOLO_SHAPE_ALL, /* no member ends it before all have entered it */

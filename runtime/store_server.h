@@ -74,7 +74,7 @@ struct kolo_store_server {
     bool has_failed;             /* the job as a whole has failed */
     struct kolo_map failed_comms;
     int64_t first_join_ns;
-    /** of the start: when it must be over; when the log next reports it */
+    /** When the start must be over, and when the log next reports it. */
     kolo_deadline start_by, tell_by;
     kolo_deadline due; /* no deadline of the server is earlier */
 };

@@ -37,9 +37,8 @@ enum {
 
 /** Initially zero, which means the first round. */
 struct kolo_trials {
-    float took[KOLO_TRIALS_WAYS]
-              /** the latest times of this round; in even rounds the smallest */
-              [KOLO_TRIALS_TIMES];
+    /** The latest times of this round; in even rounds the smallest. */
+    float took[KOLO_TRIALS_WAYS][KOLO_TRIALS_TIMES];
     float before[KOLO_TRIALS_WAYS];  /* the smallest of the four times that these replaced */
     float known[KOLO_TRIALS_WAYS];   /* typical time of each in its latest round; 0: unknown */
     uint8_t told[KOLO_TRIALS_WAYS];  /* number of times noted in this round */

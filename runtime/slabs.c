@@ -171,7 +171,7 @@ bool kolo_slabs_close(struct kolo_engine *engine, bool may_be_late)
     while (engine->slabs != NULL) {
         struct kolo_slab *slab = engine->slabs;
         engine->slabs = slab->next;
-        /* only by a copy: all calls have returned their slabs */
+        /* in use only by a copy, since all calls have returned their slabs */
         if (slab->is_used && may_be_late) {
             may_free_heap &= slab->heap == NULL;
             keep(slab);

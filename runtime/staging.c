@@ -518,7 +518,7 @@ void kolo_staging_cancel(struct kolo_request *request)
     request->stage = KOLO_STAGE_NONE;
     if (stage == KOLO_STAGE_NONE)
         return;
-    /* in that stage nothing has been copied or is known to others */
+    /* in stage BEHIND nothing has been copied or is known to others */
     if (stage != KOLO_STAGE_BEHIND)
         end_copies(request);
     if (request->follow != NULL &&

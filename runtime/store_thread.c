@@ -46,7 +46,7 @@ static void *serve(void *argument)
 {
     struct kolo_store_thread *thread = argument;
     kolo_deadline stop_by, next = KOLO_NEVER;
-    /* after dispatch, in which the last rank may have left */
+    /* checked after each dispatch, in which the last rank may have left */
     while (take_wishes(thread, &stop_by)) {
         kolo_poller_sleep(thread->poller, kolo_deadline_min(next, stop_by));
         if (kolo_poller_dispatch(thread->poller, NULL) != KOLO_OK)

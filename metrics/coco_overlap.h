@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kind of object is to the evaluation: how its numbers are checked, which area it has, and
-// how much two overlap. coco_overlap has the table of kinds; all else knows overlaps and areas
-// alone. Private to metrics/.
+// What the evaluation needs to know about a kind of object (boxes, masks, keypoints): how its
+// numbers are checked, what its area is, and how much two objects overlap. coco_overlap.c has the
+// table of kinds; all other files see only overlaps and areas. Private to metrics/.
 #ifndef KOLO_METRICS_COCO_OVERLAP_H
 #define KOLO_METRICS_COCO_OVERLAP_H
 
@@ -13,7 +13,8 @@ struct kolo_coco_box {
     double x, y, w, h;
 };
 
-/** What is made of the objects of one image and category before they are compared; grows. */
+/** Objects of one image and category in the form in which they are compared. The arrays grow and
+ *  are reused. */
 struct kolo_coco_shapes {
     struct kolo_coco_box *found_box, *truth_box;
     size_t found_box_room, truth_box_room;
@@ -23,15 +24,15 @@ struct kolo_coco_shapes {
 struct kolo_coco_kind_ops {
     const char *name;
     bool has_found_boxes, has_truth_boxes; /* whether kolo_boxes.boxes is read */
-    /** What it alone has; all else is checked for all. NULL: nothing. */
+    /** Checks what only this kind has; the rest is checked for all kinds. NULL: nothing. */
     kolo_status (*check)(const struct kolo_coco_params *params,
                          const struct kolo_coco_update *update);
-    /** The area of an object for which none is given. */
+    /** Returns the area of an object whose update does not give one. */
     double (*area)(const struct kolo_coco_params *params, const struct kolo_boxes *boxes, size_t i);
-    /** The same of a detection. NULL: as of ground truth. */
+    /** The same for a detection. NULL: the same function as for ground truth. */
     double (*found_area)(const struct kolo_coco_params *params, const struct kolo_boxes *boxes,
                          size_t i);
-    /** Has ground truth nothing to find? NULL: it always has. */
+    /** Whether a ground truth has nothing that could be found. NULL: it never is blank. */
     bool (*is_blank)(const struct kolo_coco_params *params, const struct kolo_boxes *truths,
                      size_t i);
     kolo_status (*overlap)(const struct kolo_coco_params *params,
@@ -39,18 +40,18 @@ struct kolo_coco_kind_ops {
                            double *overlaps);
 };
 
-/** NULL: this library has none such. */
+/** Returns NULL if there is no such kind. */
 const struct kolo_coco_kind_ops *kolo_coco_kind_of(kolo_detection_kind kind);
 void kolo_coco_shapes_free(struct kolo_coco_shapes *shapes);
 
 extern const struct kolo_coco_kind_ops kolo_coco_boxes, kolo_coco_masks, kolo_coco_keypoints;
-/** Checks a config's sigmas, and keeps them. */
+/** Checks the sigmas of a config and copies them. */
 kolo_status kolo_coco_sigmas_take(struct kolo_coco_params *params,
                                   const struct kolo_detection_config *config) KOLO_NODISCARD;
-/** VOC's overlaps of boxes: pixels at the edges are inside. */
+/** Computes PASCAL VOC's overlaps of boxes, which include the pixels at their edges. */
 void kolo_voc_overlap(const struct kolo_coco_group *group, double *overlaps);
 
-/** Box @p i in COCO's form. */
+/** Returns box @p i in COCO's form. */
 struct kolo_coco_box kolo_coco_box_read(const struct kolo_boxes *boxes, size_t i);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns boxes: how they are read, and how much two overlap. Every operation of box_overlap
-// is one of pycocotools' (maskApi.c, bbIou), in its order; the project is compiled with
-// -ffp-contract=off, so that none is fused with another.
+// Owns boxes: how they are read, and how much two overlap. Every operation of box_overlap() is one
+// of pycocotools' (maskApi.c, bbIou), in the same order. The project is compiled with
+// -ffp-contract=off, so that no two operations are fused.
 #include "base/alloc.h"
 #include "metrics/coco_overlap.h"
 
@@ -15,7 +15,8 @@ static double most(double a, double b)
     return a > b ? a : b;
 }
 
-/** Intersection over union; with a crowd, over the detection alone. 0 where they do not overlap. */
+/** Returns intersection over union; for a crowd, intersection over the detection. 0 if they do
+ *  not overlap. */
 static double box_overlap(const struct kolo_coco_box *detection, const struct kolo_coco_box *truth,
                           bool is_crowd)
 {

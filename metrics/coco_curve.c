@@ -1,39 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-// Precision, recall and scores of one category, or of a part of it, after pycocotools' accumulate.
-// A point of the curve that may be the highest from there on is a true detection, so only those are
-// looked at: how many misses stand before it. Misses are counted by what is left: all detections so
-// far, without those left out and the true ones. The places of the recall thresholds are found as
-// whole numbers of true detections, and between two of them the highest precision alone is kept.
+// Computes precision, recall and scores of one category, or of a part of it, with the results of
+// pycocotools' accumulate. Never moves or copies records: it reads them from a run (coco_run.c).
 //
-// Most records are misses, and a miss is counted once, at the first cap that lets it through: what
-// a cap has seen is what it and those before it have counted.
+// A point of the curve that may be the highest from there on is always a true detection, so only
+// true detections are examined. Each needs the number of misses before it, which follows from other
+// counts: all detections so far, without those left out and the true ones. The recall thresholds
+// are first converted to whole numbers of true detections, and between two of them only the highest
+// precision is kept.
+//
+// Most records are misses. A miss is counted once, at the first cap that lets it through; the
+// number that a cap has seen is the sum of the counts of that cap and of all lower ones.
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "metrics/coco.h"
 
-/* One cap's and flag's way through a run. What was before the run is in found and known. */
+/* The counts of one cap and flag along a run. At first, found and known are those before the
+ * run. */
 struct lane {
-    int64_t found;  /* true detections */
-    int64_t known;  /* they and misses, but for what the cap and the area range let through here */
-    int64_t next;   /* so many found reach one more recall */
-    size_t reached; /* recalls */
-    double best;    /* precision since then */
+    int64_t found; /* true detections */
+    /* True detections and misses before the run, less the records of the run that are left out
+     * at this threshold; all that the cap lets through are in `seen` and `out_of_area` of the
+     * walk. */
+    int64_t known;
+    int64_t next;   /* the value of found that reaches one more recall */
+    size_t reached; /* number of recalls reached */
+    double best;    /* highest precision since the last of them was reached */
 };
 
 struct walk {
     const struct kolo_coco_params *params;
-    const struct kolo_coco_needed *needed; /* NULL: counts alone */
+    const struct kolo_coco_needed *needed; /* NULL: only counts are wanted */
     struct kolo_coco_arc *arc;             /* the same */
     size_t flags;
-    /* of the caps that let a record through: counted at the first */
+    /* A record is counted at the first cap that lets it through. */
     int64_t seen[KOLO_DETECTION_CAPS_MAX];
-    int64_t out_of_area[KOLO_DETECTION_CAPS_MAX][KOLO_DETECTION_AREAS_MAX]; /* at all thresholds */
+    /* records that are left out at all thresholds of an area range */
+    int64_t out_of_area[KOLO_DETECTION_CAPS_MAX][KOLO_DETECTION_AREAS_MAX];
     struct lane lane[KOLO_DETECTION_CAPS_MAX][KOLO_DETECTION_FLAGS_MAX];
 };
 
-/* The least number of true detections that reaches a recall, by the division that is compared. */
+/* Returns the least number of true detections whose quotient with @p counted reaches the recall.
+ * The product alone may be off by one, because the quotient is rounded. */
 static int64_t needed_for(double recall, int64_t counted)
 {
     int64_t needed = (int64_t)ceil(recall * (double)counted);
@@ -70,13 +79,13 @@ void kolo_coco_arc_free(struct kolo_coco_arc *arc)
 
 /* ---- one record ---- */
 
-/* Where the values of a cap and flag begin in an arc. */
+/* Returns where the values of a cap and flag begin in an arc. */
 static size_t values_of(const struct walk *walk, size_t m, size_t flag)
 {
     return (m * walk->flags + flag) * walk->params->recalls;
 }
 
-/* Keeps the best precision since the last recall that was reached. */
+/* Stores the best precision since the last recall that was reached. */
 static void settle(const struct walk *walk, size_t m, size_t flag)
 {
     const struct lane *lane = &walk->lane[m][flag];
@@ -87,7 +96,7 @@ static void settle(const struct walk *walk, size_t m, size_t flag)
         walk->arc->highest[m][flag] = lane->best;
 }
 
-/* One more recall at least is reached. */
+/* Called when at least one more recall is reached. */
 static void reach(struct walk *walk, size_t m, size_t flag, double score)
 {
     struct lane *lane = &walk->lane[m][flag];
@@ -101,8 +110,8 @@ static void reach(struct walk *walk, size_t m, size_t flag, double score)
     lane->best = 0;
 }
 
-/* What is true or left out at some thresholds, by the caps from the first on that let it
- * through. */
+/* Counts a record that is true, or left out at some thresholds, for the caps from number @p from
+ * on, which let it through. */
 static void judge(struct walk *walk, size_t from, double score, uint64_t is_true, uint64_t left_out)
 {
     const struct kolo_coco_params *params = walk->params;
@@ -149,7 +158,7 @@ static void add(struct walk *walk, const struct kolo_coco_record *record)
 
 /* ---- a run ---- */
 
-/* The recalls that what stands before the run has reached. */
+/* Initializes the lanes with what comes before the run, and with the recalls that it reaches. */
 static void start(struct walk *walk, const struct kolo_coco_course *course)
 {
     const struct kolo_coco_params *params = walk->params;
@@ -170,8 +179,9 @@ static void start(struct walk *walk, const struct kolo_coco_course *course)
         }
 }
 
-/* The first detection of a class reaches a recall of 0, true or not. It is the best of its image,
- * so each cap lets it through. In a later piece nobody reads these scores. */
+/* The first detection of a class reaches a recall of 0, whether or not it is true. It is the
+ * best of its image, so each cap lets it through. In the later pieces of a class these scores
+ * are not read. */
 static void score_of_first(const struct walk *walk, double score)
 {
     for (size_t m = 0; m < walk->params->caps; m++)
@@ -180,7 +190,7 @@ static void score_of_first(const struct walk *walk, double score)
                 walk->arc->score[values_of(walk, m, flag)] = score;
 }
 
-/* @return the score of its first record; 0: it has none. */
+/* @return the score of the first record; 0 if there is none. */
 static double walk_run(struct walk *walk, struct kolo_coco_run *run)
 {
     const struct kolo_coco_record *taken[KOLO_COCO_TAKEN_MAX];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a detection: what the public calls check, what a result is made of, and what makes it
-// a metric like the others (metric.h). It has no words and no records; its images are its store.
+// The life of a detection: the checks of the public functions, the result, and the functions that
+// make it a metric like the others (metric.h). It has no words and no records; its images are its
+// store.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -14,7 +15,7 @@ struct kolo_detection {
     struct kolo_coco_images images;
     struct kolo_coco_arrays arrays;
     struct kolo_detection_result result;
-    int64_t expected; /* images; 0: not known */
+    int64_t expected; /* number of images; 0: not known */
 };
 
 static const int64_t any_category[] = {-1}; /* as pycocotools calls it */
@@ -29,7 +30,7 @@ static const struct kolo_detection *const_detection_of(const struct kolo_metric 
     return (const struct kolo_detection *)(const void *)metric;
 }
 
-/* Precision, scores and recall stand together. */
+/* Precision, scores and recall are one allocation with this many values. */
 static size_t values_of(const struct kolo_coco_arrays *arrays)
 {
     return 2 * arrays->points + arrays->ends;
@@ -224,7 +225,7 @@ kolo_status kolo_detection_update(struct kolo_detection *detection, const int64_
 {
     if (!detection || (!images && count > 0))
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_update: detection or images is NULL");
-    if (count >= UINT32_MAX) /* before it is believed, by as many turns of a loop */
+    if (count >= UINT32_MAX) /* before a loop runs that often */
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_detection_update: %zu images; give fewer at a time", count);
     const struct kolo_coco_update given = {
@@ -245,7 +246,8 @@ kolo_status kolo_detection_update(struct kolo_detection *detection, const int64_
 kolo_status kolo_detection_compute(struct kolo_comm *comm, struct kolo_detection *detection,
                                    const struct kolo_opts *opts)
 {
-    struct kolo_metric *metric = kolo_detection_metric(detection); /* the others hear of NULL */
+    /* If it is NULL, kolo_metrics_compute() tells the other ranks. */
+    struct kolo_metric *metric = kolo_detection_metric(detection);
     return kolo_metrics_compute(comm, &metric, 1, opts);
 }
 

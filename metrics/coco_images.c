@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns what a rank keeps of its images: 24 bytes for a detection, a tally for each category of
-// ground truth. An update takes one image at a time, its boxes by category, each category by score
-// (both stable), and matches. Never keeps a box, nor knows what kind of object it is.
+// Owns what a rank keeps of its images: 24 bytes for a detection, and a tally for each category of
+// ground truth. An update takes one image at a time, sorts its boxes by category and each category
+// by score (both stable), and matches them. It must never keep a box, nor know what kind of object
+// it is.
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "metrics/coco_overlap.h"
 
-/* A box on its way into order. */
+/* What is sorted of a box. */
 struct slip {
     double score;
     uint32_t category, number;
 };
 
+/* Memory that updates reuse. */
 struct kolo_coco_desk {
     struct slip *found, *truth, *spare; /* of one image */
     size_t found_room, truth_room, spare_room;
     uint32_t *found_number, *truth_number; /* of one image and category */
     double *areas;
-    uint8_t *partial; /* per detection, as areas: a miss is left out */
+    uint8_t *partial; /* per detection, as areas: whether it is left out if it is a miss */
     struct kolo_coco_truth *judged;
     size_t found_number_room, truth_number_room, areas_room, partial_room, judged_room;
     struct kolo_coco_lvis lvis;
@@ -34,7 +36,8 @@ struct update {
     struct kolo_coco_desk *desk;
 };
 
-/* By category, then best score first; where categories do not matter, by score, then category. */
+/* Orders by category, then best score first; if categories do not matter (@p by_score), by
+ * score, then category. */
 static bool comes_before(const struct slip *a, const struct slip *b, bool by_score)
 {
     if (by_score && a->score != b->score)
@@ -68,7 +71,7 @@ static void merge(const struct slip *from, struct slip *to, size_t middle, size_
     }
 }
 
-/* A stable merge sort; the result is in slips. */
+/* A stable merge sort; the result is in @p slips. */
 static void sort_slips(struct slip *slips, struct slip *spare, size_t count, bool by_score)
 {
     for (size_t i = 0; i < count; i += RUN)
@@ -95,7 +98,8 @@ static int by_score(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Only the best of an image; how many are left, still as given. */
+/* Keeps only the best detections of an image, in the order in which they were given, and returns
+ * their number. */
 static size_t cap_image(const struct update *update, struct slip *slips, size_t count)
 {
     size_t cap = update->params->image_cap, kept = 0;
@@ -110,7 +114,7 @@ static size_t cap_image(const struct update *update, struct slip *slips, size_t 
     return kept;
 }
 
-/* Ground truth and detections that the lvis package does not look at. */
+/* Whether the lvis package does not look at this ground truth or detection. */
 static bool is_dropped(const struct update *update, const struct slip *slip, bool is_found)
 {
     const struct kolo_coco_params *params = update->params;
@@ -130,7 +134,7 @@ static size_t drop(const struct update *update, struct slip *slips, size_t count
     return kept;
 }
 
-/* How many there are. */
+/* Writes the slips of an image in order, and returns how many remain after caps and rules. */
 static size_t write_slips(const struct update *update, bool is_found, size_t first, size_t count,
                           struct slip *slips)
 {
@@ -200,8 +204,9 @@ static void mark_partial(const struct update *update, const struct slip *found, 
             desk->partial[d] = kolo_coco_lvis_is_partial(&desk->lvis, found[d].category);
 }
 
-/* PASCAL VOC's rules count all detections of an image, and places end at KOLO_DETECTION_CAP_MAX:
- * what is beyond is refused, where a cap of the program's own leaves it out. */
+/* PASCAL VOC's rules count all detections of an image, but positions end at
+ * KOLO_DETECTION_CAP_MAX. More detections are refused, unless the program set a cap, which
+ * leaves them out. */
 static kolo_status check_places(const struct kolo_coco_params *params, size_t detections)
 {
     size_t most = KOLO_DETECTION_CAP_MAX;
@@ -214,7 +219,7 @@ static kolo_status check_places(const struct kolo_coco_params *params, size_t de
                      detections, most);
 }
 
-/* One image and category. */
+/* Matches one image and category, and keeps the records and the tally. */
 static kolo_status match_group(struct update *update, uint32_t class, const struct slip *found,
                                size_t detections, const struct slip *truth, size_t truths)
 {
@@ -254,7 +259,7 @@ static kolo_status match_group(struct update *update, uint32_t class, const stru
     return KOLO_OK;
 }
 
-/* How many slips from here on are of a category. */
+/* Returns how many slips from here on are of a category. */
 static size_t run_of(const struct slip *slips, size_t count, uint32_t category)
 {
     size_t length = 0;
@@ -284,7 +289,7 @@ static kolo_status match_image(struct update *update, size_t detections, size_t 
     return status;
 }
 
-/* By an eighth at a time, not twofold: most of the memory is records. */
+/* Grows by an eighth instead of doubling, because most of the memory is records. */
 static kolo_status grow_records(struct kolo_coco_images *images, size_t need)
 {
     enum { PART = 8, FIRST = 64 };
@@ -337,7 +342,7 @@ out:
     return status;
 }
 
-/* Where an image's objects begin in an update, and how many it has. */
+/* Where the objects of an image begin in an update, and their numbers. */
 struct place {
     size_t image, first_found, found, first_truth, truths;
 };

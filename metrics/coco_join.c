@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Curves to all ranks. Of the pieces of one class, each needs what stands before it (sums) and the
-// highest precision behind it (maxima): two exchanges of counts, before any curve is sent. Then the
-// owner of a piece says, for each cap, area range and threshold, which recalls its true detections
-// reach, and writes precision and score there into a message: no entry comes from two ranks, and
-// entries that nobody reaches are not sent. What the messages of all say is written into the
-// arrays, by their owner as by the others. Owns the messages:
+// Sends the curves to all ranks. Owns the messages.
+//
+// Of the pieces of one class, each needs the counts before it (sums) and the highest precision
+// behind it (maxima). Two exchanges of counts give both, before any curve is sent. The owner of a
+// piece then finds, for each cap, area range and threshold, which recalls its true detections
+// reach, and writes precision and score at these recalls into a message. No entry comes from two
+// ranks, and entries that are not reached are not sent. Every rank, the owner too, fills its arrays
+// from the messages of all.
 //
 //   a message   pieces, one after the other
-//   a piece its number; a head for each cap, area range and threshold; per head, its precisions,
-//               then its scores
-//   a head      how many true detections the piece has << 32 | recalls << 16 | the first recall;
-//               with SAME its values are those of the cap before, and not there again
+//   a piece     its number; a head for each cap, area range and threshold; for each head, its
+//               precisions, then its scores
+//   a head      number of true detections in the piece << 32 | number of recalls << 16 | the first
+//               recall; if SAME is set, its values are those of the cap before and not repeated
 //
-// All curves are made before any is sent, so that ranks wait for each other once. They take the
-// place of the records that came from other ranks, which nobody needs then; each rank sends them in
-// TURNS turns, so that of what others send a part is there at a time. On one rank so is its own.
+// All curves are made before any is sent, so that ranks wait for each other only once. In memory
+// they replace the records that came from other ranks, which are then not needed any more. Each
+// rank sends its curves in TURNS turns, so that only a part of what others send is in memory at a
+// time. A single rank reads each piece as soon as it is written, so that only one is in memory at a
+// time.
 #include <string.h>
 
 #include "base/alloc.h"
 #include "metrics/coco_share.h"
 
-/* As many for every evaluation, so that the number of collectives is fixed. */
+/* The same for every evaluation, so that the number of collectives is fixed. */
 enum { TURNS = 16 };
 enum { RECALL_BITS = 16, SAME_SHIFT = 31, TRUE_SHIFT = 32 };
 #define SAME (UINT64_C(1) << SAME_SHIFT)
@@ -30,7 +34,7 @@ enum {
 };
 _Static_assert(KOLO_DETECTION_RECALLS_MAX < 1 << (RECALL_BITS - 1), "a head has room for a recall");
 
-/* What is kept of a piece of a cut class until what is behind it is known. */
+/* What is kept of a piece of a cut class until the highest precision behind it is known. */
 struct drawn {
     struct kolo_coco_arc arc;
     struct kolo_coco_course after;
@@ -39,8 +43,8 @@ struct drawn {
 /* A piece of this rank. */
 struct own {
     size_t piece;        /* in share->piece */
-    struct drawn *drawn; /* NULL: of a whole class */
-    size_t words;        /* of its message */
+    struct drawn *drawn; /* NULL: the piece is a whole class */
+    size_t words;        /* length in its message */
 };
 
 struct join {
@@ -49,20 +53,21 @@ struct join {
     size_t flags, recalls, heads; /* heads: caps times flags */
     size_t owned;                 /* pieces of this rank */
     struct own *own;
-    size_t *begin; /* per own piece and rank: where its records begin, in order or in `in` */
-    struct kolo_coco_run run;        /* one piece after the other */
-    struct kolo_coco_course *before; /* per piece of a cut class: what is in it, then before it */
-    double *highest;                 /* the same: HIGHEST each, then behind it */
-    struct kolo_coco_needed *needed; /* of needed_class */
+    size_t *begin; /* per own piece and rank: where its records begin, in `order` or in `in` */
+    struct kolo_coco_run run; /* reused for one piece after the other */
+    /* per piece of a cut class: first the counts in it, then those before it */
+    struct kolo_coco_course *before;
+    double *highest; /* per piece of a cut class, HIGHEST each: first in it, then behind it */
+    struct kolo_coco_needed *needed; /* for needed_class */
     size_t needed_class;
-    struct drawn whole;  /* one piece after the other */
-    double *climb;       /* VOC alone: as many as a piece has records, and one */
+    struct drawn whole;  /* reused for one whole class after the other */
+    double *climb;       /* VOC only: one element more than the longest piece has records */
     size_t piece_words;  /* of a piece, at most */
-    int64_t *mine, *all; /* all pieces of this rank; messages of a turn */
-    size_t mine_words;   /* room for */
-    size_t *done;        /* per rank: records of `in`, or of this rank's order, that are let go */
+    int64_t *mine, *all; /* all pieces of this rank; the messages of one turn */
+    size_t mine_words;   /* capacity of mine */
+    size_t *done;        /* per rank: records of `in`, or of `order`, whose memory was given back */
     int64_t *said;       /* per rank and turn: words of its message */
-    size_t *counts;      /* per rank: words of its message */
+    size_t *counts;      /* per rank: words of its message in this turn */
 };
 
 static bool allocate_climb(struct join *join)
@@ -98,8 +103,8 @@ static kolo_status allocate_lists(struct join *join)
     return kolo_coco_arc_make(&join->whole.arc, share->params);
 }
 
-/* Room for the longest that each of this rank's pieces can be: pages that none reaches cost
- * nothing. */
+/* Allocates for the greatest length that each of this rank's pieces can have: pages that are
+ * never written cost nothing. */
 static kolo_status allocate_mine(struct join *join)
 {
     bool is_alone = join->share->ranks == 1;
@@ -131,7 +136,8 @@ static void release(struct join *join)
     kolo_free_memory(join->all);
 }
 
-/* This rank's own records of all pieces stand one after the other, and of other ranks' those of its
+/* Finds where the records of this rank's pieces begin. `order` has this rank's own records of
+ * all pieces one after the other; `in` has, for each other rank, only those of this rank's
  * pieces. */
 static void find_own(struct join *join)
 {
@@ -150,7 +156,7 @@ static void find_own(struct join *join)
     }
 }
 
-/* Of one piece, until it is asked for the next. */
+/* Returns the run of one piece, which is valid until the next call. */
 static struct kolo_coco_run *run_of(struct join *join, const struct own *own)
 {
     const struct kolo_coco_share *share = join->share;
@@ -185,7 +191,7 @@ static const struct kolo_coco_needed *needed_of(struct join *join, const struct 
     return join->needed;
 }
 
-/* What is in each piece becomes what stands before it. */
+/* Replaces the counts in each piece by the counts before it. */
 static void sum_up(struct join *join)
 {
     const struct kolo_coco_share *share = join->share;
@@ -206,7 +212,7 @@ static void sum_up(struct join *join)
     }
 }
 
-/* The highest of each piece becomes the highest behind it. */
+/* Replaces the highest precision in each piece by the highest behind it. */
 static void raise_up(struct join *join)
 {
     const struct kolo_coco_share *share = join->share;
@@ -272,7 +278,7 @@ static kolo_status connect(struct join *join)
 
 /* ---- entries ---- */
 
-/* The first recall that so many true detections do not reach. */
+/* Returns the first recall that @p found true detections do not reach. */
 static size_t reached_by(const int64_t *needed, size_t recalls, int64_t found)
 {
     size_t low = 0, high = recalls;
@@ -286,14 +292,14 @@ static size_t reached_by(const int64_t *needed, size_t recalls, int64_t found)
     return low;
 }
 
-/* The entries of a head: of some recalls that follow each other. */
+/* The entries of a head, for recalls that follow each other. */
 struct span {
     size_t first, count;
     double *precision, *score;
 };
 enum { HEADS_MAX = KOLO_DETECTION_CAPS_MAX * KOLO_DETECTION_FLAGS_MAX };
 
-/* Points whose entries are asked for before their turn: each is elsewhere in memory. */
+/* How many points ahead entries are prefetched: each point is elsewhere in memory. */
 enum { POINTS_AHEAD = 8, LINE_VALUES = 64 / sizeof(double) };
 
 static void ask_for(const double *values, size_t count)
@@ -302,8 +308,8 @@ static void ask_for(const double *values, size_t count)
         __builtin_prefetch(values + i, 1);
 }
 
-/* Writes spans to the arrays. Entries of a class and point stand together in memory, so all caps
- * and areas of a point are taken before the next. */
+/* Writes the spans of a piece to the arrays. The entries of a class and a point are adjacent in
+ * memory, so all caps and areas of a point are written before the next point. */
 static void write_spans(const struct join *join, size_t piece, const struct span *span)
 {
     const struct kolo_coco_params *params = join->share->params;
@@ -336,7 +342,8 @@ static void write_spans(const struct join *join, size_t piece, const struct span
     }
 }
 
-/* Which recalls a head's true detections reach, and the highest precision from each on. */
+/* Returns the recalls that the true detections of a head reach, with the highest precision from
+ * each of them on. */
 static struct span span_of(const struct join *join, size_t head, struct drawn *drawn,
                            const struct kolo_coco_course *before, double behind)
 {
@@ -381,8 +388,8 @@ static bool is_same(const struct span *one, const struct span *other)
            memcmp(one->score, other->score, bytes) == 0;
 }
 
-/* Writes one piece to a message; where the next begins. Few images have so many detections of a
- * class that the caps differ. */
+/* Writes one piece to a message, and returns where the next begins. Few images have so many
+ * detections of a class that the values of the caps differ, so equal ones are written once. */
 static int64_t *write_piece(const struct join *join, size_t piece, const int64_t *heads,
                             const struct span *span, int64_t *words)
 {
@@ -402,7 +409,7 @@ static int64_t *write_piece(const struct join *join, size_t piece, const int64_t
     return (int64_t *)(void *)values;
 }
 
-/* Makes the curve of one of this rank's pieces, as its message. */
+/* Makes the curve of one of this rank's pieces and writes it as a message. */
 static void write_own(struct join *join, struct own *own, int64_t *words)
 {
     static const struct kolo_coco_course nothing;
@@ -434,7 +441,7 @@ static void write_own(struct join *join, struct own *own, int64_t *words)
 
 /* ---- messages ---- */
 
-/* Reads one; where the next begins. */
+/* Reads one piece of a message into the arrays, and returns where the next begins. */
 static int64_t *read_piece(const struct join *join, int64_t *words)
 {
     const uint64_t mask = (1 << (RECALL_BITS - 1)) - 1;
@@ -456,8 +463,8 @@ static int64_t *read_piece(const struct join *join, int64_t *words)
     return (int64_t *)(void *)values;
 }
 
-/* The records of this rank's first pieces are not read again, and their memory goes where messages
- * grow. */
+/* Gives back the memory of the records of this rank's first @p pieces pieces, which are not read
+ * again: the messages, which grow at the same time, take its place. */
 static void let_go(struct join *join, size_t pieces)
 {
     enum { LEAST = 1 << 16 };
@@ -475,7 +482,7 @@ static void let_go(struct join *join, size_t pieces)
     }
 }
 
-/* Makes all pieces of this rank. Alone, it is done with each at once. */
+/* Makes all pieces of this rank. A single rank reads each of them at once. */
 static void write_mine(struct join *join)
 {
     struct kolo_coco_share *share = join->share;
@@ -495,7 +502,7 @@ static void write_mine(struct join *join)
     share->order = share->place_of = NULL;
 }
 
-/* Which pieces go in which turn: about as many words in each. */
+/* Divides the pieces into turns of about the same number of words. */
 static void part_mine(const struct join *join, int64_t *turns)
 {
     size_t sum = 0, passed = 0;
@@ -507,7 +514,7 @@ static void part_mine(const struct join *join, int64_t *turns)
     }
 }
 
-/* Room for the messages of any turn. */
+/* Allocates memory that is enough for the messages of any turn. */
 static kolo_status allocate_turn(struct join *join)
 {
     size_t most = 0;
@@ -551,7 +558,7 @@ out:
     return status;
 }
 
-/* Recall from true detections; and what has no ground truth. */
+/* Converts numbers of true detections to recall, and sets entries without ground truth to -1. */
 static void finish(struct join *join)
 {
     const struct kolo_coco_params *params = join->share->params;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// LVIS's rules: what is known of each category in an image. A category that the image has ground
-// truth of, or names as absent, is asked for; detections of others are not looked at. Of one that
-// is not annotated exhaustively, a miss may be right, and is left out. Owns the notes of one image
-// at a time, which are rubbed out with the lists they were made of: nothing is as long as
-// categories times images.
+// LVIS's rules: what is known of each category in an image.
+//
+// A category is asked for if the image has ground truth of it or names it as absent; detections of
+// other categories are not looked at. In a category that is not annotated exhaustively (partial), a
+// miss may be right, so misses are left out.
+//
+// Owns the notes of one image at a time. They are erased with the same lists that set them, so that
+// no memory is as large as categories times images.
 #include "base/alloc.h"
 #include "metrics/coco.h"
 
@@ -54,7 +57,7 @@ void kolo_coco_lvis_free(struct kolo_coco_lvis *lvis)
     *lvis = (struct kolo_coco_lvis){.notes = NULL};
 }
 
-/* Of categories that the config does not name nothing is noted. */
+/* Sets or erases notes. Categories that the config does not name are skipped. */
 static void note(const struct kolo_coco_lvis *lvis, const struct kolo_coco_params *params,
                  const int64_t *ids, size_t count, uint8_t bit, bool is_true)
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns masks as what a detection compares: that those of an image are of one size, and the overlaps
-// of an image and category. Overlaps that cannot reach the lowest threshold are not counted out:
-// they decide nothing.
+// Owns masks as objects of a detection: checks that all masks of an image have the same size, and
+// computes the overlaps of an image and category. Overlaps that cannot reach the lowest threshold
+// are not computed, because they decide nothing.
 #include <math.h>
 
 #include "base/alloc.h"
 #include "metrics/coco_overlap.h"
 
-/* The masks of an image so far are of this size; 0: there are none. */
+/* The size of the masks of an image so far; 0: there are none yet. */
 struct size {
     uint32_t height, width;
 };
@@ -89,7 +89,7 @@ static kolo_status overlap(const struct kolo_coco_params *params,
 {
     if (group->detections == 0 || group->truths == 0)
         return KOLO_OK;
-    double least = fmin(params->threshold[0], 1 - 1e-10); /* as the matching has it */
+    double least = fmin(params->threshold[0], 1 - 1e-10); /* as in coco_match.c */
     kolo_status status;
     KOLO_TRY(outline(group->update->found, group->found_number, group->detections,
                      &shapes->found_masks));

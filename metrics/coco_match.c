@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which detection takes which ground truth, after pycocotools' evaluateImg: the detections choose
-// in the order of their scores; each takes the ground truth that it overlaps most, of equals the
-// last; one that is left out only where there is no other; a crowd takes any number. Owns no input;
-// never looks at boxes or scores.
+// Decides which detection takes which ground truth, as pycocotools' evaluateImg does. Detections
+// choose in the order of their scores. Each takes the free ground truth that it overlaps most, the
+// last one among equals. It takes one that is left out only if there is no other. A crowd may be
+// taken any number of times. Owns no input, and must never look at boxes or scores.
 #include <math.h>
 #include <string.h>
 
@@ -43,7 +43,7 @@ bool kolo_coco_is_left_out(const struct kolo_coco_truth *truth, const struct kol
     return truth->is_ignored || truth->area < area->low || truth->area > area->high;
 }
 
-/* Ground truths that count first, those left out after them, else in their own order. */
+/* Puts ground truths that count first and those left out after them, both in their own order. */
 static void order_truths(struct kolo_coco_scratch *scratch, const struct kolo_coco_truth *truth,
                          size_t truths, const struct kolo_area_range *area)
 {
@@ -58,7 +58,7 @@ static void order_truths(struct kolo_coco_scratch *scratch, const struct kolo_co
             scratch->order[counted++] = (uint32_t)g;
 }
 
-/* The ground truth that a detection takes; -1: none. */
+/* Returns the ground truth that a detection takes; -1: none. */
 static int64_t choose(const struct kolo_coco_scratch *scratch, const double *overlaps,
                       const struct kolo_coco_truth *truth, size_t truths, double threshold)
 {
@@ -78,7 +78,8 @@ static int64_t choose(const struct kolo_coco_scratch *scratch, const double *ove
     return found;
 }
 
-/* The detections that may take something at some threshold; the others have only misses. */
+/* Finds the detections that may take a ground truth at some threshold; the others are misses at
+ * all thresholds. */
 static size_t find_hopeful(struct kolo_coco_scratch *scratch, size_t detections, size_t truths,
                            double lowest)
 {
@@ -87,15 +88,15 @@ static size_t find_hopeful(struct kolo_coco_scratch *scratch, size_t detections,
         const double *overlaps = scratch->overlaps + d * truths;
         bool reaches = false;
         for (size_t g = 0; g < truths; g++)
-            reaches |= !(overlaps[g] < lowest); /* NaN, of areas that underflow, does */
+            reaches |= !(overlaps[g] < lowest); /* true for NaN, from areas that underflow */
         scratch->hopeful[count] = (uint32_t)d;
         count += reaches;
     }
     return count;
 }
 
-/* Misses of detections outside an area range do not count there; those that may be right,
- * nowhere. */
+/* Sets all verdicts to misses. A miss of a detection outside an area range does not count in
+ * that range; a miss that may be right (partial) counts in none. */
 static void judge_misses(struct kolo_coco_scratch *scratch, const struct kolo_coco_params *params,
                          const double *areas, const uint8_t *partial, size_t detections)
 {
@@ -109,7 +110,7 @@ static void judge_misses(struct kolo_coco_scratch *scratch, const struct kolo_co
     }
 }
 
-/* pycocotools caps the threshold, so that an overlap of 1 that was rounded down still matches. */
+/* pycocotools limits the threshold, so that an overlap of 1 that was rounded down still matches. */
 static double reachable(double threshold)
 {
     return fmin(threshold, 1 - 1e-10);
@@ -132,7 +133,7 @@ static void match_one(struct kolo_coco_scratch *scratch, double threshold, size_
         } else if (!truth[g].is_unseen) {
             verdict->is_true |= flag;
             verdict->is_ignored &= ~flag;
-        } /* unseen: as a miss, while the ground truth is taken */
+        } /* unseen: the detection stays a miss, but the ground truth is taken */
     }
 }
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Averages as NumPy makes them, which decides their last bit, and pycocotools' twelve numbers.
+// Computes averages with NumPy's order of additions, which decides their last bit, and the summary
+// numbers of pycocotools (twelve for boxes and masks, ten for keypoints) and of the lvis package.
+// Owns nothing.
 #include <math.h>
 
 #include "metrics/coco.h"
 
 enum { PAIRWISE_MOST = 128, NUMPY_1_BLOCK = 8192 };
 
-/* Values to sum, in order. */
+/* Where the values of a sum come from, in order. */
 struct source {
-    /* The next ones: where they are, or in a block. */
+    /* Returns the next values: where they are stored, or copied into @p block. */
     const double *(*take)(struct source *source, size_t count, double block[PAIRWISE_MOST]);
 };
 
@@ -34,7 +36,7 @@ static double sum_of(const double *values, size_t count)
     return sum;
 }
 
-/* numpy's pairwise_sum, which takes its values from the first to the last. */
+/* NumPy's pairwise_sum. It reads the values from the first to the last. */
 static double pairwise(struct source *source, size_t count)
 {
     double block[PAIRWISE_MOST];
@@ -84,14 +86,14 @@ double kolo_coco_mean(const double *values, size_t count, kolo_mean_rule rule)
 
 /* ---- of a slice of the results ---- */
 
-/* The entries of a slice that are not -1, by rows of categories. */
+/* The entries of a slice that are not -1, in rows of categories. */
 struct entries {
     struct source source;
     const struct kolo_coco_params *params;
     const struct kolo_detection_slice *slice;
     const double *array;
     size_t first_row, end_row, first_class, end_class;
-    size_t row, class; /* the next */
+    size_t row, class; /* of the next entry */
 };
 
 static void open_slice(struct entries *entries, const struct kolo_coco_params *params,
@@ -124,8 +126,8 @@ static const double *entry(const struct entries *entries, size_t row, size_t cla
     return *value > -1 ? value : NULL;
 }
 
-/* A category without ground truth in an area range is -1 in all its entries there, another in none:
- * so one row tells how many there are. */
+/* In an area range, all entries of a category without ground truth are -1, and no entry of
+ * another category is. So it is enough to count in one row. */
 static size_t count_entries(const struct entries *entries)
 {
     size_t count = 0;
@@ -162,17 +164,17 @@ double kolo_coco_average(const struct kolo_coco_params *params,
     return count > 0 ? sum_by(&entries.source, count, params->mean_rule) / (double)count : -1;
 }
 
-/* A number whose setting is not there is -1. */
+/* A summary number. It is -1 if the evaluation lacks its threshold, area range or cap. */
 struct number {
     bool of_recall;
     double threshold; /* 0: all */
     size_t area, cap;
-    int cap_value; /* 0: by place */
+    int cap_value; /* 0: `cap` is the index of the cap */
     int64_t group;
 };
 
-/* pycocotools takes the AP at a cap of 100 and AP50 and the rest at the third cap, whatever it is;
- * AR at the first three. */
+/* pycocotools takes AP at a cap of 100; AP50 and the other APs at the third cap, whatever its
+ * value; AR at the first three caps; and AR of the area ranges at the third. */
 static const struct number coco_numbers[] = {
     {.cap_value = 100},
     {.threshold = 0.5, .cap = 2},
@@ -188,7 +190,7 @@ static const struct number coco_numbers[] = {
     {.of_recall = true, .area = 3, .cap = 2},
 };
 
-/* Of keypoints all at a cap of 20; there are no small ones. */
+/* All numbers of keypoints are at a cap of 20, and there is no area range of small objects. */
 enum { POINTS_CAP = 20 };
 static const struct number point_numbers[] = {
     {.cap_value = POINTS_CAP},
@@ -203,7 +205,7 @@ static const struct number point_numbers[] = {
     {.cap_value = POINTS_CAP, .of_recall = true, .area = 2},
 };
 
-/* LVIS has one cap; groups are rare, common and frequent categories. */
+/* LVIS has one cap. Groups 1 to 3 are rare, common and frequent categories. */
 static const struct number lvis_numbers[] = {
     {.cap = 0},
     {.threshold = 0.5},
@@ -220,7 +222,7 @@ static const struct number lvis_numbers[] = {
     {.of_recall = true, .area = 3},
 };
 
-/* false: there is no such threshold, area range or cap. */
+/* Returns false if there is no such threshold, area range or cap. */
 static bool find_slice(const struct kolo_coco_params *params, const struct number *number,
                        struct kolo_detection_slice *slice)
 {

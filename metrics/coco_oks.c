@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns keypoints: how they are checked, the area of a detection that has nothing else, and how
-// similar two sets of them are. Every operation of similarity is one of pycocotools' (computeOks),
-// in its order, and terms are added as NumPy adds them. exp alone is the C library's: NumPy has its
-// own on processors with AVX-512, which differs in the last bit at some arguments, so that a
-// similarity may; a decision, only where it is that close to a threshold or to another.
+// Owns keypoints: how they are checked, the area of a detection that gives none, and how similar
+// two sets of keypoints are. Every operation of similarity() is one of pycocotools' (computeOks),
+// in the same order, and terms are added in NumPy's order.
+//
+// Only exp is the C library's. NumPy has its own exp on processors with AVX-512, which differs in
+// the last bit for some arguments, so a similarity may differ too. A decision differs only if a
+// similarity is that close to a threshold or to another similarity.
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "metrics/coco_overlap.h"
 
-/* COCO's persons: nose, eyes, ears, shoulders, elbows, wrists, hips, knees, ankles; tenths. */
+/* COCO's sigmas of a person, in tenths: nose, eyes, ears, shoulders, elbows, wrists, hips,
+ * knees, ankles. */
 static const double coco_sigmas[] = {.26, .25, .25,  .35,  .35, .79, .79, .72, .72,
                                      .62, .62, 1.07, 1.07, .87, .87, .89, .89};
 enum { COCO_POINTS = sizeof coco_sigmas / sizeof *coco_sigmas, NUMBERS = 3 /* x, y, v */ };
@@ -56,19 +59,19 @@ static const double *points_of(const struct kolo_coco_params *params,
     return object->keypoints + NUMBERS * params->sigmas * i;
 }
 
-/* From one border to the other, of all points, seen or not. */
+/* Returns the extent of all points along one axis, whether or not they are visible. */
 static double extent(const double *points, size_t count)
 {
     double low = points[0], high = points[0];
     for (size_t p = 1; p < count; p++) {
-        double at = points[NUMBERS * p]; /* finite, and fmin() would be a call */
+        double at = points[NUMBERS * p]; /* it is finite, and fmin() would be a call */
         low = at < low ? at : low;
         high = at > high ? at : high;
     }
     return high - low;
 }
 
-/* As pycocotools' loadRes makes it. */
+/* Computes the area as pycocotools' loadRes does. */
 static double found_area(const struct kolo_coco_params *params, const struct kolo_boxes *object,
                          size_t i)
 {
@@ -139,8 +142,8 @@ static double above_zero(double a)
     return a > 0 ? a : 0;
 }
 
-/* How far a point is outside the ground truth's box, which reaches its length further on each
- * side. */
+/* Returns how far a coordinate is outside the ground truth's box, extended by its own length on
+ * each side. */
 static double outside(double at, double from, double length)
 {
     double low = from - length, high = from + length * 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns what an update may contain, and the one place where kinds of objects part. Never computes an
-// overlap itself.
+// Owns the checks of an update, and is the one place where the kinds of objects (boxes, masks,
+// keypoints) are told apart. It must never compute an overlap itself.
 #include <math.h>
 
 #include "base/alloc.h"
@@ -25,7 +25,7 @@ void kolo_coco_shapes_free(struct kolo_coco_shapes *shapes)
     *shapes = (struct kolo_coco_shapes){.found_box = NULL};
 }
 
-/* Of params that were checked, so there is one; the compiler is told so. */
+/* The params were checked, so there always is a kind; the other branch is for the compiler. */
 static const struct kolo_coco_kind_ops *kind_of(const struct kolo_coco_params *params)
 {
     const struct kolo_coco_kind_ops *kind = kolo_coco_kind_of(params->kind);
@@ -63,7 +63,7 @@ kolo_status kolo_coco_overlap(const struct kolo_coco_params *params,
 
 /* ---- what an update may contain ---- */
 
-/* One of the two parts of an update. */
+/* One of the two parts of an update: ground truths or detections. */
 struct part {
     const struct kolo_coco_params *params;
     const struct kolo_boxes *boxes;

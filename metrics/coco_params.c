@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the parameters of an evaluation. COCO's thresholds are numpy.linspace's: a product and a sum
-// that are rounded one after the other, and the last value forced. 0.5 + 0.05 * i, or a division by
-// 100, differs in the last bit at some places, and moves detections across a threshold. Those of
-// TorchMetrics are torch.linspace's, in float32.
+// Owns the parameters of an evaluation.
+//
+// COCO's thresholds are those of numpy.linspace: a product and a sum that are rounded one after the
+// other, with the last value set exactly. 0.5 + 0.05 * i, or a division by 100, would differ in the
+// last bit of some values and move detections across a threshold. TorchMetrics' thresholds are
+// those of torch.linspace, in float32.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +15,13 @@
 static const struct kolo_area_range coco_areas[] = {
     {0, 1e10}, {0, 32 * 32}, {32 * 32, 96 * 96}, {96 * 96, 1e10}};
 static const struct kolo_area_range point_areas[] = {
-    {0, 1e10}, {32 * 32, 96 * 96}, {96 * 96, 1e10}}; /* no small ones */
+    {0, 1e10}, {32 * 32, 96 * 96}, {96 * 96, 1e10}}; /* no range of small objects */
 static const struct kolo_area_range voc_areas[] = {{-INFINITY, INFINITY}};
 static const int coco_caps[] = {1, 10, 100}, point_caps[] = {20}, lvis_caps[] = {300};
 static const int voc_caps[] = {KOLO_DETECTION_CAP_MAX};
 enum { LVIS_IMAGE_CAP = 300 };
 
-/* What a config that says nothing means. */
+/* The defaults of each set of rules, for fields that a config leaves out. */
 static const struct defaults {
     size_t thresholds, recalls, areas, caps;
     const struct kolo_area_range *area;
@@ -49,15 +51,15 @@ static void linspace(double *values, size_t count, double first, double last)
         values[count - 1] = last;
 }
 
-/* From the nearer end, in float32. */
+/* Computes value @p i from the nearer end, in float32. */
 static float torch_value(size_t i, size_t count, float first, float last)
 {
     float step = (last - first) / (float)(count - 1);
     return i < count / 2 ? first + step * (float)i : last - step * (float)(count - i - 1);
 }
 
-/* torch.linspace(first, last, count): twice eight values at a time each go on from the first of the
- * eight; the rest is made one by one. */
+/* torch.linspace(first, last, count). torch makes vectors of eight values, two at a time: each
+ * value is the first of its vector plus a multiple of the step. The rest is made one by one. */
 static void torch_linspace(double *values, size_t count, float first, float last)
 {
     enum { VECTOR = 8, CHUNK = 2 * VECTOR };
@@ -95,7 +97,8 @@ static kolo_status ascending(const char *what, const double *values, size_t coun
     return KOLO_OK;
 }
 
-/* A count without its array: COCO's would be taken, which nobody asked for. */
+/* Refuses a count without its array: otherwise the defaults would be used, against the program's
+ * intention. */
 static kolo_status refuse_halves(const struct kolo_detection_config *config)
 {
     const struct {

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank makes which class's curve. A class with many more records than a rank's share is cut
-// into pieces at some scores, so that no rank owns most of all records; the piece that takes
-// longest goes first, to the rank with the least to do.
+// Decides which rank makes the curve of which class. A class with many more records than a rank's
+// share is cut into pieces, so that no rank owns most of all records. Pieces are assigned in the
+// order of their cost, the highest first, each to the rank with the least to do so far. Owns the
+// cuts; moves no record.
 //
-// Where a class is cut: every rank offers the keys of records that stand at regular places of its
-// own, each weighing as much as that rank has of the class; of all offered, those at equal parts of
-// the weight begin the pieces. A key is a record's place in the class's whole order, so also
-// records of one score are parted evenly, and no record belongs to two pieces. Any cut gives the
-// same results; this decides about the balance alone.
+// Where a class is cut: every rank offers the keys of records at regular positions of its own
+// records, each weighted by the number of records that the rank has of the class. Among all keys
+// offered, those at equal parts of the total weight begin the pieces. A key is the position of a
+// record in the order of the whole class, so records of the same score are divided evenly too, and
+// no record belongs to two pieces. Any cut gives the same results; it only decides the balance.
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "metrics/coco_share.h"
 
-/* Keys that a rank offers, of all cut classes together; each has one more. */
+/* The number of keys that a rank offers for all cut classes together, besides one more for each. */
 enum { OFFERS = 256, OFFER_WORDS = 3 };
-/* What a piece costs its owner beside its records, in records: as many as it has entries, by this;
- * and what a true detection costs more than a miss. */
+/* The cost of a piece, in records: besides one for each of its records, its number of entries /
+ * ENTRIES_PER, and TRUE_COST more for each true detection. */
 enum { ENTRIES_PER = 4, TRUE_COST = 25 };
-/* A class is cut from this many shares of a rank on. */
+/* A class is cut if it has more than HEAVY / HEAVY_PER of a rank's share of all records. */
 enum { HEAVY = 5, HEAVY_PER = 4 };
 
-/* Best first, by score, then image and position. */
+/* The position of a record in its class, best first: by score, then image and position in it. */
 struct key {
     uint64_t score, place;
 };
@@ -35,12 +36,12 @@ _Static_assert(sizeof(struct offer) == OFFER_WORDS * sizeof(int64_t), "an offer 
 
 struct cuts {
     struct kolo_coco_share *share;
-    size_t *parts;                  /* per class; 0: it has no records */
-    size_t *first;                  /* per class, and the end: its first piece */
-    size_t cut_parts;               /* of all cut classes */
-    size_t offers;                  /* of a rank */
+    size_t *parts;                  /* per class: number of pieces; 0: it has no records */
+    size_t *first;                  /* per class, then the end: its first piece */
+    size_t cut_parts;               /* number of pieces of all cut classes */
+    size_t offers;                  /* number of offers of a rank */
     struct offer *mine, *all, *one; /* of this rank, of all ranks, of one class */
-    struct key *begin;              /* per piece; of the first of a class: not read */
+    struct key *begin;              /* per piece; not read for the first piece of a class */
 };
 
 static bool comes_before(const struct key *a, const struct key *b)
@@ -54,7 +55,7 @@ static int by_key(const void *a, const void *b)
     return comes_before(&x->key, &y->key) ? -1 : comes_before(&y->key, &x->key);
 }
 
-/* Of one of this rank's records. */
+/* Returns the key of one of this rank's records. */
 static struct key key_of(const struct kolo_coco_share *share, uint32_t number)
 {
     const struct kolo_coco_record *record = &share->images->record[number];
@@ -70,7 +71,7 @@ static size_t parts_of(const struct kolo_coco_share *share, int64_t total, int64
     if (total == 0)
         return 0;
     if (total * ranks * HEAVY_PER <= sum * HEAVY || share->params->rules == KOLO_DETECTION_VOC)
-        return 1; /* VOC's area under a curve is one sum */
+        return 1; /* VOC's area under a curve is one sum, so the class must not be cut */
     return (size_t)((total * ranks + sum - 1) / sum);
 }
 
@@ -97,7 +98,7 @@ static kolo_status count_parts(struct cuts *cuts)
     return KOLO_OK;
 }
 
-/* Of a class that is cut: in proportion to its pieces. */
+/* Returns the number of offers of a cut class, in proportion to its pieces. */
 static size_t offers_of(const struct cuts *cuts, size_t class)
 {
     return OFFERS * cuts->parts[class] / cuts->cut_parts + 1;
@@ -185,7 +186,7 @@ static kolo_status find_begins(struct cuts *cuts)
 
 /* ---- how many records each has, and its owner ---- */
 
-/* Where in order a piece begins that is not the first of its class. */
+/* Returns where a piece that is not the first of its class begins in `order`. */
 static size_t place_in_order(const struct cuts *cuts, size_t class, const struct key *begin)
 {
     const struct kolo_coco_share *share = cuts->share;
@@ -228,7 +229,8 @@ static int by_work(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* True detections of a cut class are taken to be as many in each of its pieces. */
+/* Assumes that the true detections of a cut class are distributed over its pieces like its
+ * records. */
 static int64_t work_of(const struct kolo_coco_share *share, const struct kolo_coco_piece *piece)
 {
     const struct kolo_coco_params *params = share->params;

@@ -1,35 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records to the owners of their pieces, a part of them in each of ROUNDS rounds, so that nobody
-// holds a second copy of what he sends; what a rank owns itself stays where it is. What comes from
-// one rank stands together, piece after piece, each in order as the rank sorted it; who reads a
-// piece merges them (coco_run). On one rank nothing moves.
+// Sends records to the owners of their pieces, in ROUNDS rounds with a part of the records each, so
+// that no rank holds a second copy of all that it sends. Records of a rank's own pieces stay where
+// they are.
+//
+// Records from one rank are adjacent, piece after piece, each in the order in which that rank
+// sorted them; whoever reads a piece merges them (coco_run.c). With one rank nothing is sent. Owns
+// the send buffer; the records received belong to the share.
 #include <string.h>
 
 #include "base/alloc.h"
 #include "metrics/coco_share.h"
 
-/* As many for every evaluation, so that the number of collectives is fixed. */
+/* The same for every evaluation, so that the number of collectives is fixed. */
 enum { ROUNDS = 16 };
-/* Records that are asked for before their turn: they stand anywhere in memory. */
+/* How many records ahead to prefetch: they may be anywhere in memory. */
 enum { AHEAD = 16 };
 
-/* What this rank has for another, or gets from it. */
+/* What this rank sends to another, or receives from it. */
 struct side {
-    size_t total, at;     /* records; received: where in `in` the next goes */
-    size_t piece, offset; /* sent: the next */
+    size_t total, at;     /* number of records; if received, where the next goes in `in` */
+    size_t piece, offset; /* of the next record to send */
 };
 
 struct route {
     struct kolo_coco_share *share;
     size_t incoming;
     struct side *to, *from;        /* per rank */
-    size_t *start;                 /* per piece: where this rank's records of it begin in order */
-    struct kolo_coco_record *desk; /* what is sent in a round */
+    size_t *start;                 /* per piece: where this rank's records begin in `order` */
+    struct kolo_coco_record *desk; /* the records that are sent in a round */
     size_t desk_records;
-    size_t *to_counts, *to_places, *from_counts, *from_places; /* per rank, of a round */
+    size_t *to_counts, *to_places, *from_counts, *from_places; /* per rank, in a round */
 };
 
-/* How many of so many records are moved in a round. */
+/* Returns how many of @p total records are sent in a round. */
 static size_t part_of(size_t total, size_t round)
 {
     return total * (round + 1) / ROUNDS - total * round / ROUNDS;
@@ -93,7 +96,7 @@ static void release(struct route *route)
 
 /* ---- the exchange ---- */
 
-/* The next records for a rank. */
+/* Copies the next records for a rank to the send buffer. */
 static void write_desk(struct route *route, size_t rank, struct kolo_coco_record *desk,
                        size_t count)
 {

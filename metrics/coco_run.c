@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of a category from all ranks that had some, merged as they are read: best score
-// first, equal scores by image. Owns where the reader stands in each rank's list. Must never: copy
-// a record, or keep a list of the whole, which would be as long as all records.
+// Merges the records of a category from all ranks that have some, while they are read: best score
+// first, equal scores by image. Owns the reader's position in each rank's list. It must never copy
+// a record, nor keep a list of the whole, which would be as long as all records.
 //
-// How it works: a few next records of each list are looked at together, and asked for before their
-// turn where they stand anywhere in memory. Two lists are merged without a branch that depends on
-// the records, which no processor could foresee. More are by a tree of losers: each list's first
-// record not yet taken is a leaf, each node keeps the one of two that comes later, the root the one
-// that comes first; when that is taken, its list's next plays against the losers on its way up.
+// The next few records of each list are looked up together, and prefetched, because they may be
+// anywhere in memory. Two lists are merged without a branch that depends on the records, which a
+// processor could not predict. More than two are merged with a tree of losers: each list's first
+// record not yet taken is a leaf, each node keeps the later of its two candidates, and the root has
+// the first of all. When that record is taken, the next of its list plays against the losers on its
+// way up.
 #include "base/alloc.h"
 #include "metrics/coco.h"
 
@@ -15,17 +16,17 @@ enum { AHEAD = 16 };
 
 enum { WINDOW = 32 };
 
-/* A record that is not taken yet. */
+/* A record that has not been taken yet. */
 struct head {
     uint64_t key; /* of the score */
     uint32_t place;
-    const struct kolo_coco_record *record; /* NULL: the list is over */
+    const struct kolo_coco_record *record; /* NULL: the end of the list */
 };
 
-/* The next of a list; there is always one. */
+/* The next records of a list. There always is one: the end of a list is a record too. */
 struct kolo_coco_window {
-    size_t at;          /* in the list: what comes behind the window */
-    size_t next, count; /* in the window */
+    size_t at;          /* index in the list of the first record behind the window */
+    size_t next, count; /* in the window: index of the next record, number of records */
     struct head head[WINDOW];
 };
 
@@ -68,7 +69,7 @@ static void look(const struct kolo_coco_source *source, size_t at, struct head *
     head->place = source->place_of ? source->place_of[number] : head->record->place;
 }
 
-/* Looks at the next ones when all of a window are taken. */
+/* Loads the next records when all of a window have been taken. */
 static void refill(struct kolo_coco_run *run, size_t list)
 {
     const struct kolo_coco_source *source = &run->source[list];
@@ -95,7 +96,7 @@ static const struct head *head_of(const struct kolo_coco_run *run, size_t list)
     return &window->head[window->next];
 }
 
-/* Nothing to merge. */
+/* Takes from the only list: there is nothing to merge. */
 static void take_straight(struct kolo_coco_run *run, const struct kolo_coco_record **taken,
                           size_t count)
 {
@@ -108,7 +109,7 @@ static void take_straight(struct kolo_coco_run *run, const struct kolo_coco_reco
     run->window->at = at;
 }
 
-/* Records of two lists are of two images. */
+/* Never equal: records of two lists are of two images. */
 static bool comes_before(const struct head *a, const struct head *b)
 {
     return (a->key < b->key) | ((a->key == b->key) & (a->place < b->place));
@@ -138,7 +139,8 @@ static void take_of_two(struct kolo_coco_run *run, const struct kolo_coco_record
 
 /* ---- the tree ---- */
 
-/* @return the first of the lists below a node; nodes from `sources` on are the lists. */
+/* Plays all matches below a node. Nodes from `sources` on are the lists.
+ * @return the list below the node whose record comes first */
 static size_t play(struct kolo_coco_run *run, size_t node)
 {
     if (node >= run->sources)

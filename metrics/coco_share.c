@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the images of each rank to results on all. Owns the first steps, and calls the others:
+// Goes from the images of each rank to the results on all ranks. Owns the first two steps, and
+// calls the files with the others:
 //
-//   1. all learn all image ids: an image's place is that of its id among all, whoever has it; one
-//      that several ranks have is the lowest rank's
-//   2. all learn the lowest score of a true detection of each class, below which misses change no
-//      curve and are left out from here on; and how many records and ground truths there are of
-//      each class; each rank puts its own records in order, so that sorting is done where the
-//      images are
-//   3. who makes which curve (coco_pieces), records there (coco_route), curves to all (coco_join)
+//   1. All ranks learn all image ids. The place of an image is that of its id among all ids,
+//      whichever rank has it; an image that several ranks have belongs to the lowest of them.
+//   2. All ranks learn the lowest score of a true detection of each class; misses below it change
+//      no curve and are left out from here on. They also learn how many records and ground
+//      truths each class has. Each rank sorts its own records, so that sorting is done where the
+//      images are.
+//   3. Curves are assigned to ranks (coco_pieces), records are sent there (coco_route), and the
+//      curves are sent to all ranks (coco_join).
 //
-// That the parameters are the same has been agreed on before (compute.c). The sequence of
-// collectives is the same on all ranks and in every evaluation, whatever ranks hold: a step that
-// has nothing to do makes them with nothing. What a rank cannot allocate is agreed on before the
-// next of them.
+// compute.c has checked before that all ranks have the same parameters. The sequence of collectives
+// is the same on all ranks and in every evaluation, whatever data they hold: a step without work
+// calls its collectives with empty messages. If a rank cannot allocate memory, all ranks agree on
+// that before the next collective.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +25,7 @@
 
 enum { IMAGES, DUPLICATES, TRUTHS, DETECTIONS, TOTALS };
 
-/* An image of some rank. */
+/* An image of a rank. */
 struct seat {
     int64_t id;
     size_t rank, number;
@@ -101,7 +103,7 @@ static kolo_status gather_ids(struct kolo_coco_share *share, size_t *total_out)
                            KOLO_INT64, share->opts, NULL);
 }
 
-/* By id, then rank, then number: the first of an id counts. */
+/* Orders by id, then rank, then number: the first of each id counts. */
 static int by_seat(const void *a, const void *b)
 {
     const struct seat *x = a, *y = b;
@@ -149,9 +151,9 @@ static kolo_status find_places(struct kolo_coco_share *share)
 
 /* ---- step 2: counts, and records in order ---- */
 
-/* A curve has its points at true detections: what is behind the last of a class, on all ranks,
- * changes none of them. But the first of a class counts, true or not, so each rank keeps its own
- * best. */
+/* A curve has its points at true detections, so records behind the last one of a class, on all
+ * ranks, change no point. But the first record of a class counts whether or not it is true, so
+ * each rank keeps its own best. */
 static kolo_status find_cutoffs(struct kolo_coco_share *share)
 {
     const struct kolo_coco_images *images = share->images;
@@ -211,7 +213,7 @@ static void count_mine(struct kolo_coco_share *share)
         share->class_start[k + 1] = share->class_start[k] + (size_t)share->class_total[k];
 }
 
-/* By class; those of a class as their images stand, then by position. */
+/* Orders records by class; within a class by image, then by position. */
 static void order_by_class(struct kolo_coco_share *share)
 {
     const struct kolo_coco_images *images = share->images;
@@ -267,7 +269,7 @@ static kolo_status count_all(struct kolo_coco_share *share)
                           KOLO_SUM, share->opts, NULL);
 }
 
-/* Every rank has all that they are made of; each makes some. */
+/* Every rank has all arrays, so each rank computes some of the numbers. */
 static kolo_status make_stats(const struct kolo_coco_share *share,
                               const struct kolo_coco_arrays *arrays,
                               struct kolo_detection_result *result)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of a category, best score first; equal scores stay as they stand, and who calls lets
-// them stand by image and position, so the order depends on nothing else. A stable radix sort, byte
-// by byte, over bytes that differ.
+// Sorts the records of a category, best score first. Records of equal scores keep their order;
+// callers pass them ordered by image and position, so that the result depends on nothing else. It
+// is a stable radix sort, byte by byte, over the bytes in which keys differ. Owns its temporary
+// lists.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -34,7 +35,7 @@ struct lists {
     uint32_t *order, *other_order;
 };
 
-/* Stable, by one byte of the key. */
+/* One pass of the radix sort: a stable sort by one byte of the key. */
 static void deal(struct lists *lists, size_t count, int digit, const uint32_t *values)
 {
     uint32_t starts[VALUES], sum = 0;

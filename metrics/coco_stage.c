@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which arrays of a detection's update are read, and how long they are. Owns nothing. An array that
-// is not read may be anything, so it is not looked at. Masks are no arrays of numbers: they and
-// their runs are in the host's memory, made there of pixels that may be in a device's.
+// Knows which arrays of a detection's update are read, and how long they are. Owns nothing. It must
+// never look at an array that is not read, because that pointer may be anything. Masks are not
+// arrays of numbers: they and their runs are always in host memory, even if they were made from
+// pixels in a device's memory.
 #include "metrics/coco_stage.h"
 #include "metrics/coco_overlap.h"
 
@@ -22,7 +23,7 @@ static void stage_both(struct kolo_stage *stage, const struct kolo_coco_params *
 {
     boxes->image_counts = kolo_stage(stage, "image_counts", boxes->image_counts, images, 1,
                                      sizeof *boxes->image_counts);
-    if (has_boxes && has_numbers(boxes)) /* else it is refused later */
+    if (has_boxes && has_numbers(boxes)) /* another dtype is refused later */
         boxes->boxes = kolo_stage(stage, "boxes", boxes->boxes, boxes->count, BOX_NUMBERS,
                                   number_bytes(boxes->dtype));
     boxes->categories = kolo_stage(stage, "categories", boxes->categories, boxes->count, 1,
@@ -33,7 +34,7 @@ static void stage_both(struct kolo_stage *stage, const struct kolo_coco_params *
                                       params->sigmas * POINT_NUMBERS, sizeof *boxes->keypoints);
 }
 
-/** How many entries the lists of all images have together; none if that is no number. */
+/** Returns how many entries the lists of all images have in total; 0 if the sum overflows. */
 static size_t total(const size_t *counts, size_t images)
 {
     size_t sum = 0;

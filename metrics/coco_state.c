@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank keeps of its images as bytes, and that of two becoming one. Owns the form in which
-// images stand behind the common part of a saved state (state.c); believes nothing it reads: only
-// what matching could have made is taken, so that all later steps may rely on it.
+// What a rank keeps of its images, as bytes, and merging that of two metrics. Owns the format of
+// the images in a saved state, where they follow the common part (state.c). It must trust nothing
+// that it reads: it accepts only what matching could have made, so that all later steps may rely on
+// it.
 //
-// The form, little-endian:
+// The format, little-endian:
 //   u64 n, n images in the order of their updates:
 //     i64 id, u64 records, u64 tallies
-//     records   u32 class, f64 score, 5 bytes true, 5 bytes ignored; by class, best first; a
-//               record's position is its place among its class's
-//     tallies   u32 class, u32 truths, u32 counted of each area range; by class
+//     records   u32 class, f64 score, 5 bytes true, 5 bytes ignored; by class, best first; the
+//               position of a record is its index among those of its class
+//     tallies   u32 class, u32 truths, u32 counted for each area range; by class
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@
 #include "base/wire.h"
 #include "metrics/coco.h"
 
-/* Of all images: then sums over ranks stay in int64. */
+/* The greatest number of ground truths of all images. With it, sums over ranks stay in int64. */
 static const uint64_t TRUTHS_MAX = UINT64_C(1) << 40;
 
 enum {
@@ -72,7 +73,8 @@ void kolo_coco_images_write(const struct kolo_coco_images *images,
 
 /* ---- reading ---- */
 
-/* Could matching have made this record, as the next of its image behind @p before (NULL: first)? */
+/* Whether matching could have made this record as the next one of its image after @p before
+ * (NULL: as the first). */
 static bool accepts_record(const struct kolo_coco_params *params,
                            const struct kolo_coco_record *record,
                            const struct kolo_coco_record *before)
@@ -145,8 +147,8 @@ static kolo_status read_tallies(struct kolo_coco_images *images,
     return KOLO_OK;
 }
 
-/* Of each class, area range and threshold an image has at most one true detection for each ground
- * truth that counts: with more, recall would exceed 1 and the sums of all ranks their bounds. */
+/* For each class, area range and threshold, an image has at most one true detection for each
+ * ground truth that counts. With more, recall would exceed 1, and sums over ranks their bounds. */
 static bool has_truths_for_all(const struct kolo_coco_images *images,
                                const struct kolo_coco_params *params, size_t record, size_t tally)
 {

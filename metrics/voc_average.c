@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// PASCAL VOC's average precision: at points (2007: eleven recalls), and the area under the curve
-// (2010 and later). The area needs every true detection of a category, so it is made where all of
-// them are: with VOC's rules no category is cut. Sums are NumPy's, term by term.
+// Computes PASCAL VOC's average precision: at points (2007: eleven recalls), and as the area under
+// the curve (2010 and later). The area needs every true detection of a category, so it is computed
+// on the rank that has all of them: with VOC's rules no category is cut. Sums have NumPy's order,
+// term by term. Owns nothing.
 #include "base/alloc.h"
 #include "metrics/coco_share.h"
 
-/* The true detections of a category at one cap and flag, best first: the precision at each. */
+/* Writes the precision at each true detection of a category at one cap and flag, best first, and
+ * returns their number. */
 static size_t climb(struct kolo_coco_run *run, size_t cap, size_t flag, double *precision)
 {
     const struct kolo_coco_record *taken[KOLO_COCO_TAKEN_MAX];
@@ -27,8 +29,8 @@ static size_t climb(struct kolo_coco_run *run, size_t cap, size_t flag, double *
     return (size_t)found;
 }
 
-/* Steps of recall times the highest precision from there on; the last step, to a recall of 1 that
- * is not reached, is one of NumPy's terms too. */
+/* Sums the steps of recall, each times the highest precision from there on. A last step to a
+ * recall of 1 that is not reached is 0, but it is one of NumPy's terms too. */
 static double area_under(double *precision, size_t found, int64_t counted,
                          const struct kolo_coco_params *params)
 {
@@ -59,7 +61,8 @@ void kolo_voc_areas(const struct kolo_coco_share *share, struct kolo_coco_run *r
             }
 }
 
-/* The precision at each recall, as a part of the average, one after the other. */
+/* Averages the precision at the recalls: each is divided before it is added, one after the
+ * other. */
 static void average_points(const struct kolo_coco_params *params, struct kolo_coco_arrays *arrays)
 {
     size_t row = params->classes * params->areas * params->caps;
@@ -77,7 +80,7 @@ kolo_status kolo_voc_join(struct kolo_coco_share *share, struct kolo_coco_arrays
 {
     const struct kolo_coco_params *params = share->params;
     kolo_status status = KOLO_OK;
-    if (share->ranks > 1) /* all but one rank have a zero there */
+    if (share->ranks > 1) /* each area is zero on all ranks but one */
         status = kolo_allreduce(share->comm, arrays->voc_areas, arrays->voc_areas, arrays->ends,
                                 KOLO_FLOAT64, KOLO_SUM, share->opts, NULL);
     for (size_t t = 0; status == KOLO_OK && t < params->thresholds; t++)
@@ -91,7 +94,7 @@ kolo_status kolo_voc_join(struct kolo_coco_share *share, struct kolo_coco_arrays
     return status;
 }
 
-/* Over all thresholds and categories, at the last cap. */
+/* Returns the mean over all thresholds and categories, at the last cap. */
 static double mean_of(const struct kolo_coco_params *params, const double *values, double *spare)
 {
     size_t count = 0;

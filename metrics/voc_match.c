@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which detection takes which ground truth by PASCAL VOC's rules (VOCevaldet.m of its development
-// kit): each detection looks at the ground truth that it overlaps most, of equals the first,
-// whether another has taken it or not. Difficult ones are left out and take any number; of the
-// others each makes one detection a true one, and all later ones misses. Owns also VOC's boxes,
-// whose right and bottom pixels are inside: an edge is one longer than the difference of its ends.
+// Decides which detection takes which ground truth by PASCAL VOC's rules (VOCevaldet.m of its
+// development kit). Each detection looks only at the ground truth that it overlaps most, the first
+// one among equals, whether or not another has taken it. A difficult ground truth is left out and
+// may be taken any number of times. Any other makes one detection true, and all later ones misses.
+//
+// Also owns VOC's boxes, whose right and bottom pixels are inside: an edge is one longer than the
+// difference of its ends.
 #include <string.h>
 
 #include "metrics/coco_overlap.h"
@@ -35,7 +37,7 @@ static double most(double a, double b)
     return a > b ? a : b;
 }
 
-/* The devkit's, operation by operation. */
+/* Computes the overlap with the same operations as the development kit. */
 static double overlap_of(const struct corners *found, const struct corners *truth)
 {
     double w = least(found->right, truth->right) - most(found->left, truth->left) + 1;
@@ -58,7 +60,7 @@ void kolo_voc_overlap(const struct kolo_coco_group *group, double *overlaps)
     }
 }
 
-/* The first of those that a detection overlaps most. */
+/* Returns the ground truth that a detection overlaps most, the first one among equals. */
 static size_t nearest(const double *overlaps, size_t truths)
 {
     size_t best = 0;

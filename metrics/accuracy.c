@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Top-k accuracy. Owns int64 counts; the record of an indexed sample is a bit per k (correct), one
-// for NaN scores, and one, alone, for a sample that is ignored. The rank of a label is counted,
-// O(classes), without sorting.
+// Top-k accuracy. Its words are int64 counts. The record of an indexed sample has a bit for each k
+// (whether the sample is correct) and one for NaN scores; an ignored sample has only the bit that
+// says so. The rank of a label is found by counting, in O(classes), without sorting.
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,8 @@
 enum { NAN_BIT = KOLO_TOP_K_MAX, IGNORED_BIT };
 static const uint32_t IGNORED = UINT32_C(1) << IGNORED_BIT;
 
-/* The words: correct per k, samples with NaN, and, if there is an ignore_index, ignored ones. */
+/* The words: correct samples for each k, samples with NaN and, if there is an ignore_index,
+ * ignored samples. */
 struct accuracy {
     struct kolo_metric metric;
     int64_t classes;
@@ -86,7 +87,8 @@ static kolo_status check_config(const struct kolo_accuracy_config *config)
     return KOLO_OK;
 }
 
-/* What is not asked for leaves no trace, so that the states of older versions are read. */
+/* Without an ignore_index nothing is added to the fingerprint, so that states saved by older
+ * versions can be restored. */
 static void set_ignored(struct accuracy *accuracy, const struct kolo_accuracy_config *config)
 {
     if (!config->ignores)
@@ -127,7 +129,8 @@ kolo_status kolo_accuracy_create(const struct kolo_accuracy_config *config,
     return KOLO_OK;
 }
 
-/* How many classes rank before the label. NaN ranks before every number and ties with NaN. */
+/* Returns how many classes rank before the label. NaN ranks before every number and ties with
+ * NaN. */
 static int64_t rank_of_label(const float *scores, int64_t classes, int64_t label, kolo_ties ties,
                              bool *has_nan_out)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calibration error. Owns its words: per bin the samples, those that were right, and the exact sum
-// of their confidences; then, if there is an ignore_index, the samples left out. The record of an
-// indexed sample is its confidence and whether it was right, or that it is ignored.
+// Calibration error. Its words are, for each bin, the number of samples, the number of those that
+// were right, and the exact sum of their confidences; then, if there is an ignore_index, the number
+// of samples left out. The record of an indexed sample is its confidence and whether it was right
+// or is ignored.
 #include <kolo/classification.h>
 
 #include <math.h>
@@ -120,7 +121,7 @@ kolo_status kolo_calibration_create(const struct kolo_calibration_config *config
     calibration->bins = bins;
     kolo_metric_setting(*metric_out, &calibration->classes, sizeof calibration->classes);
     kolo_metric_setting(*metric_out, &calibration->bins, sizeof calibration->bins);
-    if (config->ignores) { /* else it leaves no trace: the states of older versions are read */
+    if (config->ignores) { /* not otherwise, so that states of older versions can be restored */
         calibration->ignores = true;
         calibration->ignore_index = config->ignore_index;
         kolo_metric_setting(*metric_out, &config->ignore_index, sizeof config->ignore_index);

@@ -2,7 +2,7 @@
 // Sends the curves to all ranks. Owns the messages.
 //
 // Of the pieces of one class, each needs the counts before it (sums) and the highest precision
-// behind it (maxima). Two exchanges of counts give both, before any curve is sent. The owner of a
+// after it (maxima). Two exchanges of counts give both, before any curve is sent. The owner of a
 // piece then finds, for each cap, area range and threshold, which recalls its true detections
 // reach, and writes precision and score at these recalls into a message. No entry comes from two
 // ranks, and entries that are not reached are not sent. Every rank, the owner too, fills its arrays
@@ -34,7 +34,7 @@ enum {
 };
 _Static_assert(KOLO_DETECTION_RECALLS_MAX < 1 << (RECALL_BITS - 1), "a head has room for a recall");
 
-/* What is kept of a piece of a cut class until the highest precision behind it is known. */
+/* What is kept of a piece of a cut class until the highest precision after it is known. */
 struct drawn {
     struct kolo_coco_arc arc;
     struct kolo_coco_course after;
@@ -57,7 +57,7 @@ struct join {
     struct kolo_coco_run run; /* reused for one piece after the other */
     /* per piece of a cut class: first the counts in it, then those before it */
     struct kolo_coco_course *before;
-    double *highest; /* per piece of a cut class, HIGHEST each: first in it, then behind it */
+    double *highest; /* per piece of a cut class, HIGHEST each: first in it, then after it */
     struct kolo_coco_needed *needed; /* for needed_class */
     size_t needed_class;
     struct drawn whole;  /* reused for one whole class after the other */
@@ -212,7 +212,7 @@ static void sum_up(struct join *join)
     }
 }
 
-/* Replaces the highest precision in each piece by the highest behind it. */
+/* Replaces the highest precision in each piece by the highest after it. */
 static void raise_up(struct join *join)
 {
     const struct kolo_coco_share *share = join->share;

@@ -25,7 +25,7 @@ struct head {
 
 /* The next records of a list. There always is one: the end of a list is a record too. */
 struct kolo_coco_window {
-    size_t at;          /* index in the list of the first record behind the window */
+    size_t at;          /* index in the list of the first record after the window */
     size_t next, count; /* in the window: index of the next record, number of records */
     struct head head[WINDOW];
 };

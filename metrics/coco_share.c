@@ -151,7 +151,7 @@ static kolo_status find_places(struct kolo_coco_share *share)
 
 /* ---- step 2: counts, and records in order ---- */
 
-/* A curve has its points at true detections, so records behind the last one of a class, on all
+/* A curve has its points at true detections, so records after the last one of a class, on all
  * ranks, change no point. But the first record of a class counts whether or not it is true, so
  * each rank keeps its own best. */
 static kolo_status find_cutoffs(struct kolo_coco_share *share)

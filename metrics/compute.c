@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computing several metrics over all ranks together. Owns the buffers of one compute; knows no kind
-// of metric and never changes a state.
+// Computes several metrics together over all ranks. Owns the buffers of one compute. It must know
+// no kind of metric, and never change a state.
 //
-// It is the same sequence of collectives on every rank, whatever it holds:
-//   1. agree: int64 min over what each rank could prepare (so that a rank out of memory fails all,
-//      not hangs them), over the kinds, sizes and configurations of the metrics (so that ranks that
-//      differ are told so, by compute_differ.c), and over which compute their results are of: the
-//      same one everywhere, and nothing updated since, ends it here;
-//   2. for each metric with samples, per 2^20 sample indices: int32 min over "rank, if it has a
-//      record": the lowest rank counts the sample, the others count a duplicate, nobody: it is
-//      missing;
-//   3. for each metric whose records are sorted over all ranks (or kept in a form of its own), its
-//      own exchange;
-//   4. one int64 sum over the words of all metrics.
+// The sequence of collectives is the same on every rank, whatever data it holds:
+//   1. Agree: an int64 min over three things. Whether each rank could prepare: a rank that is out
+// of
+//      memory makes the call fail on all ranks instead of making them hang. The kinds, sizes and
+//      configurations of the metrics: if ranks differ, compute_differ.c says in what. And which
+//      compute their results are from: if that is the same one everywhere and nothing was updated
+//      since, the call ends here.
+//   2. For each metric with samples, per 2^20 sample indices: an int32 min over "rank, if it has a
+//      record". The lowest rank counts the sample, the others count a duplicate. If no rank has a
+//      record, the sample is missing.
+//   3. For each metric whose records are sorted over all ranks, or which has a state in a form of
+//      its own: its own exchange.
+//   4. One int64 sum over the words of all metrics.
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +28,8 @@
 #include "runtime/submit.h"
 
 enum { OWNER_BITS = 20, OWNERS = 1 << OWNER_BITS };
-/* What stands before a metric's words, and once before all. */
+/* In the buffer of the sum, COMMON_WORDS come before the words of each metric, and STAMP_WORDS
+ * once before everything. */
 enum { COUNTED, DUPLICATES, COMMON_WORDS };
 enum { STAMP_WORDS = 1 };
 
@@ -34,12 +37,12 @@ enum { STAMP_WORDS = 1 };
 struct work {
     struct kolo_metric *const *metrics;
     size_t count;
-    int64_t *words; /* STAMP_WORDS, then COMMON_WORDS and its state for each metric */
+    int64_t *words; /* STAMP_WORDS; then, for each metric, COMMON_WORDS and its state */
     size_t word_count;
     int32_t *owners;
     size_t *order;  /* record numbers sorted by chunk of indices */
-    size_t *starts; /* where each chunk's records start in order */
-    size_t *chosen; /* the records that this rank counts, of a metric that exchanges them */
+    size_t *starts; /* where the records of each chunk start in order */
+    size_t *chosen; /* numbers of the records that this rank counts, if they are exchanged */
     size_t chosen_count;
 };
 
@@ -100,7 +103,7 @@ uint64_t kolo_metric_shape(const struct kolo_metric *metric)
     return mix(shape, words_of(metric));
 }
 
-/* A number that is the same on ranks whose lists of metrics are of the same kinds, sizes and
+/* Returns a number that is the same on ranks whose metrics have the same kinds, sizes and
  * configurations. */
 static int64_t shape_of(const struct work *work)
 {
@@ -110,8 +113,8 @@ static int64_t shape_of(const struct work *work)
     return (int64_t)(shape >> 2);
 }
 
-/* A number that is the same on all ranks, and not 0, if all hold the results of one and the same
- * compute among as many ranks (which are then these very ranks). */
+/* Returns a number that is the same on all ranks, and not 0, if all hold the results of the same
+ * compute over the same number of ranks as now, which then are the same ranks. */
 static int64_t cached_of(const struct work *work, int size)
 {
     uint64_t cached = UINT64_C(14695981039346656037);
@@ -126,14 +129,15 @@ static int64_t cached_of(const struct work *work, int size)
 
 /* ---- agreeing ---- */
 
-/* What a rank says of itself: the least of all is of the lowest rank with the most telling
- * status. */
+/* Returns a word such that the least of all ranks' words has the gravest status, and the lowest
+ * rank that has it. */
 static int64_t word_of(const struct kolo_comm *comm, kolo_status mine)
 {
     return mine == KOLO_OK ? 0 : (int64_t)mine * (INT64_C(1) << 32) + kolo_rank(comm);
 }
 
-/* What becomes of the call, from the least word of all. Who failed says what it knows. */
+/* Returns the status of the call from the least word of all ranks. A rank that failed keeps its
+ * own status and detail. */
 static kolo_status verdict(const struct kolo_comm *comm, int64_t word, kolo_status mine)
 {
     char who[KOLO_RANK_TEXT_MAX];
@@ -149,7 +153,7 @@ kolo_status kolo_metric_agree(struct kolo_comm *comm, kolo_status mine,
                               const struct kolo_opts *opts)
 {
     int64_t word = word_of(comm, mine);
-    char detail[KOLO_DETAIL_MAX]; /* a collective may write another */
+    char detail[KOLO_DETAIL_MAX]; /* kept, because the collective may write another */
     snprintf(detail, sizeof detail, "%s", kolo_error_detail());
     kolo_status status = kolo_allreduce(comm, &word, &word, 1, KOLO_INT64, KOLO_MIN, opts, NULL);
     if (status == KOLO_OK && mine != KOLO_OK)
@@ -157,8 +161,8 @@ kolo_status kolo_metric_agree(struct kolo_comm *comm, kolo_status mine,
     return status == KOLO_OK ? verdict(comm, word, mine) : status;
 }
 
-/* Its first collective is a call of a kind of its own: should another rank call something else,
- * both are told what they know. */
+/* The first collective of a compute is a call of its own kind: if another rank calls something
+ * else, the error on both names both calls. */
 static struct kolo_task task_of(const struct kolo_opts *opts)
 {
     return (struct kolo_task){.kind = KOLO_CALL_COMPUTE,
@@ -170,7 +174,7 @@ static struct kolo_task task_of(const struct kolo_opts *opts)
                               .opts = opts};
 }
 
-/* Step 1: @p mine is what this rank could prepare. */
+/* Step 1. @p mine is the status of this rank's preparation. */
 static kolo_status agree(struct kolo_comm *comm, const struct work *work, kolo_status mine,
                          bool *is_cached_out, const struct kolo_opts *opts)
 {
@@ -178,7 +182,7 @@ static kolo_status agree(struct kolo_comm *comm, const struct work *work, kolo_s
     int64_t shape = mine == KOLO_OK ? shape_of(work) : 0;
     int64_t cached = mine == KOLO_OK ? cached_of(work, kolo_size(comm)) : 0;
     int64_t facts[FACTS] = {word_of(comm, mine), shape, -shape, cached, -cached};
-    char detail[KOLO_DETAIL_MAX]; /* as above */
+    char detail[KOLO_DETAIL_MAX]; /* as in kolo_metric_agree() */
     snprintf(detail, sizeof detail, "%s", kolo_error_detail());
     struct kolo_task task = task_of(opts);
     task.send = task.recv = facts;
@@ -196,7 +200,7 @@ static kolo_status agree(struct kolo_comm *comm, const struct work *work, kolo_s
     return KOLO_OK;
 }
 
-/* Sorts the record numbers by chunk: a counting sort. */
+/* Sorts the record numbers by chunk, with a counting sort. */
 static void sort_by_chunk(struct work *work, const struct kolo_metric *metric)
 {
     size_t chunks = (size_t)chunks_of(metric);
@@ -234,7 +238,7 @@ static void count_record(struct work *work, const struct kolo_metric *metric, in
     metric->ops->fold(metric, words, data, bytes);
 }
 
-/* Step 2 for one chunk of indices: counts the records that are this rank's to count. */
+/* Step 2 for one chunk of indices: counts the records whose samples this rank has to count. */
 static kolo_status settle_chunk(struct kolo_comm *comm, struct work *work,
                                 struct kolo_metric *metric, int64_t *words, size_t chunk,
                                 const struct kolo_opts *opts)
@@ -264,7 +268,7 @@ static kolo_status settle_chunk(struct kolo_comm *comm, struct work *work,
     return KOLO_OK;
 }
 
-/* Steps 2 and 3 for one metric: @p words become what this rank adds to the sum. */
+/* Steps 2 and 3 for one metric: writes to @p words what this rank adds to the sum. */
 static kolo_status settle(struct kolo_comm *comm, struct work *work, struct kolo_metric *metric,
                           int64_t *words, const struct kolo_opts *opts)
 {
@@ -316,10 +320,11 @@ static kolo_status finish(const struct kolo_comm *comm, struct kolo_metric *metr
     return status;
 }
 
-/* Step 4. The first policy failure is the call's, after all metrics have their results. */
+/* Step 4. If policies fail, the call returns the first failure after all metrics have results. */
 static kolo_status merge(struct kolo_comm *comm, struct work *work, const struct kolo_opts *opts)
 {
-    /* The sum of what the ranks' clocks read names this compute: no other is likely to have it. */
+    /* The sum of the ranks' clocks identifies this compute; another is unlikely to have the
+     * same. */
     work->words[0] = (int64_t)(mix((uint64_t)kolo_now_ns(), (uint64_t)kolo_rank(comm)) >> 34);
     kolo_status status = kolo_allreduce(comm, work->words, work->words, work->word_count,
                                         KOLO_INT64, KOLO_SUM, opts, NULL);
@@ -334,7 +339,7 @@ static kolo_status merge(struct kolo_comm *comm, struct work *work, const struct
     return status;
 }
 
-/* What is wrong with the list of this rank: the others are told (step 1). */
+/* Checks the list of this rank. A failure is told to the other ranks in step 1. */
 static kolo_status check(struct kolo_metric *const *metrics, size_t count)
 {
     if (!metrics && count > 0)
@@ -345,7 +350,7 @@ static kolo_status check(struct kolo_metric *const *metrics, size_t count)
     return KOLO_OK;
 }
 
-/* All steps, with what @p work has found out about this rank. */
+/* Runs all steps. @p mine is the status of this rank's preparation. */
 static kolo_status run(struct kolo_comm *comm, struct work *work, kolo_status mine,
                        const struct kolo_opts *opts)
 {
@@ -371,7 +376,7 @@ kolo_status kolo_metrics_compute(struct kolo_comm *comm, struct kolo_metric *con
     status = kolo_task_check(comm, &task);
     if (status == KOLO_OK) {
         status = check(metrics, count);
-    } else { /* the others are told under the name that theirs have */
+    } else { /* the others must be told: keep only the name, which their calls have too */
         if (opts && kolo_opts_size_is_known(opts->size))
             named.name = opts->name;
         opts = &named;
@@ -379,7 +384,7 @@ kolo_status kolo_metrics_compute(struct kolo_comm *comm, struct kolo_metric *con
     struct work work = {.metrics = metrics, .count = status == KOLO_OK ? count : 0};
     if (status == KOLO_OK)
         status = allocate(&work);
-    kolo_comm_own(comm, true); /* no plan that is forced on the program's bars one of these */
+    kolo_comm_own(comm, true); /* a plan forced for the program's calls must not refuse these */
     status = run(comm, &work, status, opts);
     kolo_comm_own(comm, false);
     release(&work);

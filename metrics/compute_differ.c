@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says in what ranks differ that compute lists of metrics which are not alike: where the list of
-// the lowest such rank leaves that of rank 0, and what stands there on both. Every rank makes the
-// same collectives of fixed length, and needs no memory for it. Must never be asked by some ranks
-// alone.
+// Says how the lists of metrics differ if ranks compute different ones: where the list of the
+// lowest such rank first differs from that of rank 0, and what both have there. Owns nothing. Every
+// rank makes the same collectives of fixed length, and needs no memory for them. It must be called
+// on all ranks, never on some only.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 enum { COMPARED = 256, TEXT_BYTES = 96 };
 
-/* What a rank has, as rank 0 tells it. */
+/* The list of a rank, as rank 0 broadcasts it. */
 struct list {
     int64_t count, shapes[COMPARED];
 };
@@ -30,7 +30,8 @@ static void describe(struct kolo_metric *const *metrics, size_t count, size_t in
         snprintf(text, TEXT_BYTES, "%.32s", metrics[index]->ops->name);
 }
 
-/* Where this rank's list leaves that of rank 0; -1: nowhere, as far as they are compared. */
+/* Returns where this rank's list first differs from that of rank 0; -1: not within the first
+ * COMPARED metrics. */
 static int64_t first_difference(const struct list *zero, struct kolo_metric *const *metrics,
                                 size_t count)
 {
@@ -41,7 +42,8 @@ static int64_t first_difference(const struct list *zero, struct kolo_metric *con
     return index < COMPARED && (index < zero->count || index < (int64_t)count) ? index : -1;
 }
 
-/* The lowest rank that differs, and where: @p place_out has both, INT64_MAX: none is found. */
+/* Finds the lowest rank that differs, and where: @p place_out has both, as rank << 32 | index;
+ * INT64_MAX: none was found. */
 static kolo_status find(struct kolo_comm *comm, struct kolo_metric *const *metrics, size_t count,
                         const struct kolo_opts *opts, int64_t *place_out)
 {
@@ -79,7 +81,7 @@ kolo_status kolo_metrics_differ(struct kolo_comm *comm, struct kolo_metric *cons
         status = kolo_broadcast(comm, other, TEXT_BYTES, KOLO_UINT8, rank, opts, NULL);
     if (status != KOLO_OK)
         return status;
-    zero[TEXT_BYTES - 1] = other[TEXT_BYTES - 1] = '\0'; /* whatever came */
+    zero[TEXT_BYTES - 1] = other[TEXT_BYTES - 1] = '\0'; /* whatever was received */
     return kolo_fail(
         KOLO_ERR_MISMATCH,
         "kolo_metrics_compute: metrics[%zu] is %s on %s, but %s%s on %s: pass the same "

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The confusion matrix. Owns its words: the matrix by rows of labels, then the elements ignored and
-// those with a NaN score. The record of an indexed sample is a list of words and how much each
-// grows, so that an image takes no more than the pairs of classes in it.
+// The confusion matrix. Its words are the matrix, with a row for each label, then the number of
+// ignored elements and the number of elements with a NaN score. The record of an indexed sample is
+// a list of words and by how much each grows, so the record of an image has at most as many entries
+// as there are pairs of classes in it.
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 #include "metrics/score.h"
 #include "metrics/stage.h"
 
-/* 128 bits: products of two counts. */
+/* 128 bits, for products of two counts. */
 __extension__ typedef __int128 wide;
 
 struct pair {
@@ -22,13 +23,13 @@ struct confusion {
     int64_t classes, ignore_index;
     bool ignores;
     int64_t elements;              /* in the merged matrix */
-    int64_t *labelled, *predicted; /* per class, the same: sums of rows and columns */
-    uint32_t *counts;              /* per word, zero between updates; for metrics with samples */
+    int64_t *labelled, *predicted; /* per class: sums of the rows and columns of that matrix */
+    uint32_t *counts; /* per word; zero between updates; only if samples have indices */
     struct pair *pairs;
     size_t pair_capacity;
 };
 
-/* What an update is given. */
+/* The arguments of an update. */
 struct source {
     const int64_t *predictions; /* or */
     const float *scores;
@@ -59,7 +60,8 @@ static bool accepts_record(const struct kolo_metric *metric, const void *record,
     return bytes % sizeof(struct pair) == 0;
 }
 
-/* Along the rows once: columns read one by one would each miss the cache in every row. */
+/* Sums rows and columns in one pass along the rows: reading column by column would miss the
+ * cache in every row. */
 static kolo_status finish(struct kolo_metric *metric)
 {
     struct confusion *confusion = (struct confusion *)metric;
@@ -175,7 +177,7 @@ static kolo_status check_source(const struct confusion *confusion, const struct 
     return KOLO_OK;
 }
 
-/* The lowest class with the highest score; NaN is the highest. */
+/* Returns the lowest class with the highest score; NaN is the highest. */
 static int64_t highest(const float *scores, int64_t classes, bool *has_nan_out)
 {
     int64_t best = 0;
@@ -191,7 +193,7 @@ static int64_t highest(const float *scores, int64_t classes, bool *has_nan_out)
     return best;
 }
 
-/* The words that one element adds 1 to; how many. */
+/* Finds the words to which one element adds 1, and returns their number. */
 static int words_of(const struct confusion *confusion, const struct source *source, size_t element,
                     size_t words_out[2])
 {
@@ -210,7 +212,8 @@ static int words_of(const struct confusion *confusion, const struct source *sour
     return has_nan ? 2 : 1;
 }
 
-/* The record of one sample in confusion->pairs, if there is room for it; how many pairs it has. */
+/* Returns how many pairs the record of one sample has. If @p writes, also writes it to
+ * confusion->pairs, which must have room for it. */
 static size_t make_record(struct confusion *confusion, const struct source *source, size_t sample,
                           bool writes)
 {
@@ -326,7 +329,7 @@ static struct kolo_outcomes outcomes_of(const struct kolo_metric *metric, int64_
                                   .tn = confusion->elements - labelled - predicted + hits};
 }
 
-/* Chance agreement and the like are integers of 128 bits until the one division. */
+/* Chance agreement and similar terms are 128-bit integers until the one division. */
 static void set_agreement(const struct kolo_metric *metric, struct kolo_confusion_result *result)
 {
     int64_t classes = ((const struct confusion *)metric)->classes, trace = 0, occurring = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Areas under curves. Owns the words: for binned curves positives and negatives per label and bin,
-// for exact ones what is left of the records once curve_exchange.c has sorted them over all ranks.
+// Areas under curves. Its words are, for binned curves, the positives and negatives of each label
+// and bin. For exact curves they are the areas of each label, which are made from the records after
+// curve_exchange.c has sorted them over all ranks.
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 
 enum { NEGATIVE, POSITIVE, IGNORED, TRUTHS };
 
-/* Grows with falling scores; -0 is 0. No NaN comes here. */
+/* Returns a place that grows with falling scores; -0 counts as 0. @p score must not be NaN. */
 static uint32_t exact_place(float score)
 {
     float plain = score + 0.0F;
@@ -92,7 +93,7 @@ static const struct kolo_metric_ops exact_ops = {
     .destroy = destroy,
 };
 
-/* The table of this metric if it is a curve. */
+/* Returns the table that this metric has if it is a curve. */
 static const struct kolo_metric_ops *ops_of(const struct kolo_metric *metric)
 {
     return metric && metric->ops == &exact_ops ? &exact_ops : &binned_ops;
@@ -129,7 +130,7 @@ kolo_status kolo_curve_create(const struct kolo_curve_config *config,
     curve->micro = micro;
     kolo_metric_setting(metric, &curve->labels, sizeof curve->labels);
     kolo_metric_setting(metric, &curve->bins, sizeof curve->bins);
-    /* What is not asked for leaves no trace: the states of older versions are read. */
+    /* Without micro nothing is added, so that states of older versions can be restored. */
     if (micro)
         kolo_metric_setting(metric, "micro", sizeof "micro");
     if (config->ignores) {
@@ -145,13 +146,13 @@ kolo_status kolo_curve_create(const struct kolo_curve_config *config,
     return KOLO_OK;
 }
 
-/* The truths of an update: each, or by the class of a sample. */
+/* The truths of an update: one for each element, or the class of each sample. */
 struct truths {
     const int8_t *each;
     const int64_t *classes;
 };
 
-/* The whole sample. */
+/* Whether the whole sample is ignored. */
 static bool is_ignored(const struct kolo_curve *curve, const struct truths *truths, size_t sample)
 {
     return curve->ignored.is_set && truths->classes &&
@@ -310,7 +311,8 @@ static struct kolo_curve_label label_of(const struct kolo_curve *curve, int64_t 
 
 /* ---- averages ---- */
 
-/* Binned: the counts of all labels in a bin; exact: the curve behind the labels'. */
+/* Returns the areas of all elements: binned, from the sums over the labels of each bin; exact,
+ * those of the curve after the labels. */
 static struct kolo_curve_label all_elements(const struct kolo_curve *curve)
 {
     if (!curve->bins)
@@ -328,7 +330,7 @@ static struct kolo_curve_label all_elements(const struct kolo_curve *curve)
     return label_from(&area);
 }
 
-/* Of the labels that have one; by their positives if weighted. */
+/* Returns the mean areas over the labels that have them, weighted by their positives if asked. */
 static struct kolo_curve_label mean_of(const struct kolo_curve *curve, bool is_weighted)
 {
     double aurocs = 0, precisions = 0, with_auroc = 0, with_precision = 0;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorting the records of an exact curve over all ranks. Owns the buffers of one exchange.
+// Sorts the records of an exact curve over all ranks. Owns the buffers of one exchange.
 //
-// Each rank sorts its entries by (label, falling score), for a micro average each once more as of a
-// label behind all, and makes those that are equal one tie with
-// counts, so that heavy ties cost nothing. Keys that every rank offers at regular places, weighted
-// by how many stand behind each, part the keys into a range per rank; a tie lies whole in one
-// range. What a rank then holds of a label comes right after what lower ranks hold, so their totals
-// are where its walk along the scores begins. Collectives, the same on every rank:
-//   1. allreduce: has everybody the memory?
-//   2. allgather: how many ties, and SAMPLES_PER_RANK of the keys
-//   3. alltoall: how many ties for whom
-//   4. allreduce: has everybody the memory to receive them?
+// Each rank sorts its entries by label and falling score; for a micro average each is entered once
+// more, as of a label after all others. Equal entries become one tie with counts, so that many
+// equal scores cost nothing. Every rank offers keys at regular positions, each weighted by the
+// number of ties that it stands for, and these divide the keys into one range per rank; a tie is
+// never divided. What a rank then has of a label comes directly after what lower ranks have of it,
+// so their totals are where its walk along the scores begins.
+//
+// The collectives, the same on every rank:
+//   1. allreduce: does every rank have the memory?
+//   2. allgather: the number of ties, and SAMPLES_PER_RANK of the keys
+//   3. alltoall: the number of ties for each rank
+//   4. allreduce: does every rank have the memory to receive them?
 //   5. alltoallv: the ties
 //   6. allgather: positives and negatives of each label
 #include <stdlib.h>
@@ -26,17 +28,17 @@ struct exchange {
     const struct kolo_curve *curve;
     struct kolo_comm *comm;
     const struct kolo_opts *opts;
-    size_t ranks, labels; /* labels: with that of the micro average */
+    size_t ranks, labels; /* labels: including that of the micro average */
     struct kolo_tie *own, *got;
     size_t own_count, got_count;
     int64_t offer[OFFER_WORDS], *offers; /* of all ranks */
-    struct kolo_tie *weighted;           /* keys offered, positives: the weight of each */
-    int64_t *to, *from;                  /* ties for and from each rank */
+    struct kolo_tie *weighted;           /* the keys offered; positives is the weight of each */
+    int64_t *to, *from;                  /* number of ties for and from each rank */
     size_t *to_words, *from_words;
-    int64_t *totals, *all_totals; /* positives and negatives of each label; of each rank's */
+    int64_t *totals, *all_totals; /* positives and negatives of each label; those of all ranks */
 };
 
-/* By key; equal ones by weight, so that every library's qsort gives the same order. */
+/* Orders by key; equal keys by weight, so that every library's qsort gives the same order. */
 static int by_key(const void *a, const void *b)
 {
     const struct kolo_tie *x = a, *y = b;
@@ -45,7 +47,7 @@ static int by_key(const void *a, const void *b)
     return (x->positives > y->positives) - (x->positives < y->positives);
 }
 
-/* Sorts, and adds up what has the same key; how many are left. */
+/* Sorts ties, merges those with the same key, and returns how many are left. */
 static size_t gather_ties(struct kolo_tie *ties, size_t count)
 {
     size_t kept = 0;
@@ -130,8 +132,9 @@ static kolo_status share_offers(struct exchange *x)
     return kolo_allgather(x->comm, x->offer, x->offers, OFFER_WORDS, KOLO_INT64, x->opts, NULL);
 }
 
-/* x->to: each rank gets about as many ties. Rank r's range begins at the first offered key behind
- * which r / ranks of all ties stand; the same on every rank. */
+/* Sets x->to, so that each rank gets about the same number of ties. The range of rank r begins
+ * at the first offered key that has r / ranks of the total weight before it. All ranks find the
+ * same ranges. */
 static void part(struct exchange *x)
 {
     size_t offered = 0;
@@ -185,7 +188,7 @@ static kolo_status share_totals(struct exchange *x)
                           NULL);
 }
 
-/* Where this rank's walk along a label's scores begins. */
+/* Returns where this rank's walk along the scores of a label begins. */
 static struct kolo_area begin_of(const struct exchange *x, size_t label)
 {
     struct kolo_area area = {.positives = 0};
@@ -196,7 +199,7 @@ static struct kolo_area begin_of(const struct exchange *x, size_t label)
     return area;
 }
 
-/* What this rank's ties add to the areas. */
+/* Writes what this rank's ties add to the areas. */
 static void walk(const struct exchange *x, int64_t *words)
 {
     size_t i = 0;

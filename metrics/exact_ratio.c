@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// R2 from exact sums: see metrics/exact_ratio.h. Natural numbers of 32-bit limbs, lowest first; an
-// exact sum is one of those times 2^-1074, so a product of two is one times 2^-2148, and what meets
-// it is shifted by 1074.
+// R2 from exact sums: see metrics/exact_ratio.h. Owns nothing. It computes with natural numbers of
+// 32-bit limbs, lowest first. An exact sum is such a number times 2^-1074, so the product of two is
+// one times 2^-2148, and a sum that is compared with a product, or subtracted, is shifted by 1074
+// bits.
 #include "metrics/exact_ratio.h"
 
 #include <math.h>
@@ -18,7 +19,7 @@ struct big {
     uint32_t limbs[BIG_LIMBS];
 };
 
-/* |sum| in units of 2^-1074. */
+/* Returns |sum| in units of 2^-1074. */
 static struct big magnitude_of(const struct kolo_exact_sum *sum)
 {
     struct kolo_exact_sum plain = *sum;
@@ -50,7 +51,7 @@ static struct big times(const struct big *a, const struct big *b)
     return product;
 }
 
-/* n * sum in units of 2^-2148. */
+/* Returns n * |sum| in units of 2^-2148. */
 static struct big scaled(const struct kolo_exact_sum *sum, int64_t n)
 {
     struct big count = {{(uint32_t)n, (uint32_t)((uint64_t)n >> LIMB_BITS)}}, unit = {{0}};
@@ -67,7 +68,7 @@ static int compare(const struct big *a, const struct big *b)
     return 0;
 }
 
-/* a - b, where a >= b. */
+/* Returns a - b; a must be >= b. */
 static struct big minus(const struct big *a, const struct big *b)
 {
     struct big difference;
@@ -80,7 +81,7 @@ static struct big minus(const struct big *a, const struct big *b)
     return difference;
 }
 
-/* Rounded to nearest even; the value is what is returned times 2^*exponent_out. */
+/* Rounds to nearest, ties to even. The value is the result times 2^*exponent_out. */
 static double rounded(const struct big *big, int *exponent_out)
 {
     int highest = BIG_LIMBS - 1;
@@ -91,7 +92,7 @@ static double rounded(const struct big *big, int *exponent_out)
     int lowest = highest >= 2 ? highest - 2 : 0;
     for (int i = highest; i > lowest; i--)
         top = top << LIMB_BITS | big->limbs[i];
-    int free_bits = top ? __builtin_clzll(top) : LIMB_BITS; /* the lowest limb fills them */
+    int free_bits = top ? __builtin_clzll(top) : LIMB_BITS; /* to be filled from the lowest limb */
     int taken = free_bits < LIMB_BITS ? free_bits : LIMB_BITS;
     uint64_t last = big->limbs[lowest];
     if (taken)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact sums of doubles: see kolo/metrics.h. Owns nothing; plain arithmetic on the caller's struct.
+// Exact sums of doubles: see kolo/metrics.h. Owns nothing; it is arithmetic on the caller's struct.
 //
-// Bit b of limb l weighs 2^(32 l + b - 1074), so the lowest bit is the smallest subnormal and a
-// finite double touches three neighbouring limbs below the 66th. A limb is signed and takes 2^30
-// additions of 32-bit parts before carries must be passed on; limb 67 holds the sign and whatever
-// overflows.
+// Bit b of limb l weighs 2^(32 l + b - 1074). So the lowest bit is the smallest subnormal, and a
+// finite double touches three neighbouring limbs, all below limb 66. A limb is signed, and takes
+// 2^30 additions of 32-bit parts before carries must be propagated. Limb 67, the last, holds the
+// sign and whatever overflows.
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -98,8 +98,8 @@ void kolo_exact_sum_merge(struct kolo_exact_sum *sum, struct kolo_exact_sum *oth
     sum->minus_infinities += other->minus_infinities;
 }
 
-/* The magnitude of a sum whose carries have been passed on: limbs in [0, 2^32), but the last, which
- * is >= 0. */
+/* Writes the magnitude of a sum whose carries have been propagated, and returns whether the sum
+ * is negative. All limbs of the magnitude are in [0, 2^32), except the last, which is >= 0. */
 static bool take_magnitude(const struct kolo_exact_sum *sum, struct kolo_exact_sum *magnitude)
 {
     *magnitude = *sum;
@@ -166,7 +166,7 @@ struct kolo_exact_sum kolo_exact_of(const int64_t *words)
 bool kolo_exact_accepts(const int64_t *words)
 {
     const struct kolo_exact_sum sum = kolo_exact_of(words);
-    const int64_t most = INT64_C(1) << 40; /* far from what would overflow when added */
+    const int64_t most = INT64_C(1) << 40; /* far below what could overflow when added */
     for (int i = 0; i < LIMBS - 1; i++)
         if (sum.limbs[i] < 0 || sum.limbs[i] > LIMB_MASK)
             return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log loss and perplexity. Owns its words: an exact sum of -ln p, then the elements counted and
-// ignored. The record of an indexed sample has a double per element, NaN for an ignored one.
+// Log loss and perplexity. Its words are an exact sum of -ln p, then the numbers of elements
+// counted and ignored. The record of an indexed sample has a double for each element; NaN marks an
+// ignored one.
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -18,7 +19,7 @@ struct likelihood {
     int64_t classes, ignore_index;
     bool logits, ignores;
     double floor;
-    double *losses; /* of the update being made */
+    double *losses; /* of the elements of the current update */
     size_t loss_capacity;
 };
 
@@ -117,7 +118,7 @@ kolo_status kolo_likelihood_create(const struct kolo_likelihood_config *config,
     return KOLO_OK;
 }
 
-/* -ln of what softmax makes of the label's logit. */
+/* Returns -ln of the probability that softmax gives to the label. */
 static double loss_of_logits(const float *logits, int64_t classes, int64_t label)
 {
     double most = (double)logits[0], sum = 0;
@@ -153,7 +154,7 @@ static kolo_status check_scores(const struct likelihood *likelihood, const float
     return KOLO_OK;
 }
 
-/* likelihood->losses, for which there is room. */
+/* Writes likelihood->losses, which must have room for them. */
 static kolo_status find_losses(struct likelihood *likelihood, const float *scores,
                                const int64_t *labels, size_t total)
 {

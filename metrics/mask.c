@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns a mask's runs: that they add up to its image, their memory, and what follows from them
-// alone. Runs are kept as they come, also runs of no pixel, so that what was read is written alike.
-// Never writes runs that are a program's.
+// Owns the runs of a mask: the check that they add up to the image, their memory, and what can be
+// read from them directly. Runs are kept as given, also those of no pixels, so that what was read
+// is written back unchanged. It must never write to runs that belong to the program.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -59,7 +59,7 @@ kolo_status kolo_mask_begin(struct kolo_mask *mask, uint32_t height, uint32_t wi
         return kolo_fail(KOLO_ERR_INVALID, "%s_out is NULL", call);
     mask->count = 0;
     if (mask->room == 0)
-        mask->runs = NULL; /* if anything, a program's */
+        mask->runs = NULL; /* if not NULL, they belong to the program */
     mask->height = height;
     mask->width = width;
     return check_size(height, width, call, 0);
@@ -86,7 +86,7 @@ kolo_status kolo_mask_from_runs(const uint32_t *runs, size_t count, uint32_t hei
                                 struct kolo_mask *mask_out)
 {
     static const char call[] = "kolo_mask_from_runs: mask";
-    /* to be checked, not to be written */
+    /* only to be checked: its runs are not written */
     const struct kolo_mask given = {
         .height = height, .width = width, .count = count, .runs = (uint32_t *)(uintptr_t)runs};
     kolo_status status = kolo_mask_begin(mask_out, height, width, call);
@@ -109,7 +109,7 @@ static size_t place_of(const struct kolo_mask *mask, bool by_rows, uint32_t x, u
     return by_rows ? (size_t)y * mask->width + x : (size_t)x * mask->height + y;
 }
 
-/* Runs of pixels of the mask's size, which was checked. */
+/* Finds the runs of pixels of the mask's size, which was checked. */
 static kolo_status find_runs(const uint8_t *pixels, bool by_rows, struct kolo_mask *mask_out)
 {
     const uint32_t height = mask_out->height, width = mask_out->width;
@@ -118,7 +118,8 @@ static kolo_status find_runs(const uint8_t *pixels, bool by_rows, struct kolo_ma
     uint32_t length = 0;
     size_t count = 0;
     for (uint32_t x = 0; status == KOLO_OK && x < width; x++) {
-        status = kolo_mask_room(mask_out, count + height + 1); /* a run a pixel, and the last */
+        status = kolo_mask_room(mask_out,
+                                count + height + 1); /* at most a run per pixel, and the last */
         for (uint32_t y = 0; status == KOLO_OK && y < height; y++) {
             if ((pixels[place_of(mask_out, by_rows, x, y)] != 0) != is_in) {
                 mask_out->runs[count++] = length;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unions and intersections of masks, one after the other. Results have no run of no pixel but
-// perhaps the first, whatever the masks have. (Where both have one at the same place, pycocotools
-// takes it for the end of both.)
+// Unions and intersections of masks, made one mask after the other. Owns the intermediate masks. In
+// a result, only the first run may have no pixels, whatever the masks contain. (If two masks both
+// have a run of no pixels at the same place, pycocotools takes it for the end of both.)
 #include "base/alloc.h"
 #include "metrics/mask.h"
 
-/* A mask on the way through its pixels. */
+/* A walk along the pixels of a mask. */
 struct walk {
     const struct kolo_mask *mask;
-    size_t next;   /* run */
-    uint32_t left; /* pixels of the run that it is in; 0: at the end */
+    size_t next;   /* index of the next run */
+    uint32_t left; /* pixels left in the current run; 0: at the end of the mask */
     bool is_in;
 };
 
@@ -21,7 +21,7 @@ static void settle(struct walk *walk)
     }
 }
 
-/* A mask of no run is one of pixels that are all out. */
+/* A mask without runs is a mask whose pixels are all outside. */
 static struct walk begin(const struct kolo_mask *mask)
 {
     struct walk walk = {.mask = mask, .next = 1};
@@ -39,7 +39,7 @@ static void go(struct walk *walk, uint32_t pixels)
 static kolo_status merge_two(const struct kolo_mask *one, const struct kolo_mask *other,
                              bool intersect, struct kolo_mask *made)
 {
-    /* a run of the result ends where one of theirs does, or is the first or the last */
+    /* Each run of the result ends where a run of one of the masks does, or is the first or last. */
     kolo_status status = kolo_mask_room(made, one->count + other->count + 2);
     if (status != KOLO_OK)
         return status;
@@ -87,7 +87,7 @@ kolo_status kolo_mask_merge(const struct kolo_mask *masks, size_t count, bool in
         status = kolo_mask_begin(mask_out, masks->height, masks->width, "kolo_mask_merge: mask");
     if (status != KOLO_OK)
         return status;
-    /* the result so far and the next take turns */
+    /* mask_out and spare swap roles: one has the result so far, the other gets the next. */
     struct kolo_mask spare = {.height = masks->height, .width = masks->width};
     status = merge_two(masks, masks, intersect, mask_out);
     for (size_t i = 1; status == KOLO_OK && i < count; i++) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much two masks overlap. Each is first made an outline: where the object begins and ends, its
-// area, and its bounds. Then most pairs are over with their bounds; for the others the pixels that
-// both have are counted along both outlines, from where the later begins to where the earlier ends.
-// Pixels are integers, so any way of counting gives pycocotools' result. But where both have a run
-// of no pixel at the same place, pycocotools takes it for the end of both; here it is no run.
+// Computes how much two masks overlap. Owns outlines, which are made from each mask first: where
+// its object begins and ends, its area, and its bounds. Bounds decide most pairs. For the others,
+// the common pixels are counted along both outlines, from where the later one begins to where the
+// earlier one ends.
+//
+// Pixels are integers, so any way of counting gives pycocotools' result, with one exception: if
+// both masks have a run of no pixels at the same place, pycocotools takes it for the end of both;
+// here it is ignored.
 #include "base/alloc.h"
 #include "metrics/mask.h"
 
@@ -24,9 +27,8 @@ kolo_status kolo_mask_outlines_begin(struct kolo_mask_outlines *outlines, size_t
     kolo_status status = kolo_grow((void **)&outlines->outline, &outlines->outline_room, masks,
                                    sizeof *outlines->outline);
     if (status == KOLO_OK)
-        status =
-            kolo_grow((void **)&outlines->edge, &outlines->edge_room, runs + 1,
-                      sizeof *outlines->edge); /* there is a first one where no mask has runs */
+        status = kolo_grow((void **)&outlines->edge, &outlines->edge_room, runs + 1,
+                           sizeof *outlines->edge); /* at least one, also if no mask has runs */
     outlines->outlines = outlines->edges = 0;
     return status;
 }
@@ -38,13 +40,13 @@ void kolo_mask_outlines_free(struct kolo_mask_outlines *outlines)
     *outlines = (struct kolo_mask_outlines){.outline = NULL};
 }
 
-/* The rows of what is from each edge to the next but one. Once a piece goes from one column into
- * another, all are. */
+/* Finds the rows of the pieces, which are from edge 0 to 1, from 2 to 3 and so on. If a piece
+ * continues into the next column, the bounds are all rows. */
 static void bound_rows(const uint32_t *edge, size_t edges, uint32_t height,
                        struct kolo_mask_bounds *bounds)
 {
-    enum { NEAR = 4 };   /* columns that are walked rather than divided for */
-    uint64_t column = 0; /* the pixel in which it begins */
+    enum { NEAR = 4 };   /* fewer columns than this are stepped over instead of dividing */
+    uint64_t column = 0; /* the first pixel of the current column */
     bounds->y0 = height;
     bounds->y1 = 0;
     for (size_t i = 0; i < edges; i += 2) {
@@ -102,7 +104,7 @@ void kolo_mask_outlines_add(struct kolo_mask_outlines *outlines, const struct ko
 
 /* ---- pixels of both ---- */
 
-/* The first edge of a piece that ends behind a place. */
+/* Returns the first edge of the first piece that ends after a place. */
 static size_t piece_behind(const uint32_t *edge, size_t edges, uint32_t place)
 {
     size_t low = 0, high = edges / 2;
@@ -133,7 +135,7 @@ static uint32_t count_both(const uint32_t *a, size_t edges_a, const uint32_t *b,
     return both;
 }
 
-/* How many pixels are within both bounds. */
+/* Returns how many pixels are within both bounds. */
 static uint64_t common_bounds(const struct kolo_mask_bounds *a, const struct kolo_mask_bounds *b)
 {
     uint32_t x0 = most_of(a->x0, b->x0), x1 = least_of(a->x1, b->x1);
@@ -151,7 +153,7 @@ double kolo_mask_overlap(const struct kolo_mask_outlines *detections, size_t d,
         return 0;
     if (a->mask->height != b->mask->height || a->mask->width != b->mask->width)
         return -1;
-    /* what they have in common at most */
+    /* an upper bound of the common pixels */
     uint32_t most = least_of(a->area, b->area);
     most = common < most ? (uint32_t)common : most;
     if ((double)most / (double)(is_crowd ? a->area : a->area + (b->area - most)) < least)

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pixels within a polygon, with pycocotools' result (maskApi.c, rleFrPoly) in another way.
+// Finds the pixels within a polygon, with the result of pycocotools (maskApi.c, rleFrPoly) but
+// another method. Owns the changes, which are memory of one call.
 //
 // Corners are rounded to fifths of a pixel. An edge is a chain of points, one for each fifth along
-// its longer side; the other coordinate is rounded. Where a chain steps over the middle of a column
+// its longer side, with the other coordinate rounded. Where a chain crosses the middle of a column
 // of pixels, between the fifths 5x + 2 and 5x + 3, the inside of the polygon changes in that
-// column: from the first pixel on whose middle is not above the upper of the two points.
-// pycocotools walks along all points and keeps those steps; here each edge is asked where it steps
-// over the columns that it spans, which takes a division or a few guesses for each. Then all such
-// pixels, in the order of runs, are where runs end; two that are the same cancel each other.
+// column, beginning with the first pixel whose middle is not above the upper one of the two points.
+// pycocotools walks along all points and keeps those crossings. Here, each edge computes where it
+// crosses the columns that it spans, which takes a division or a few guesses for each. All these
+// pixels, in the order of runs, are the places where runs end; two equal ones cancel each other.
 //
-// Every double that decides something is computed as pycocotools computes it: y + slope * t + .5,
-// truncated, (v + .5) / 5 - .5, and its ceiling.
+// Every double that decides something is computed as in pycocotools: y + slope * t + .5, truncated,
+// (v + .5) / 5 - .5, and its ceiling.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,23 +22,24 @@
 enum {
     PARTS = 5,
     MIDDLE = 2,
-    STEPS_MAX = 1 << 24 /* over columns: what time and memory a few bytes of a file can ask for */
+    STEPS_MAX =
+        1 << 24 /* column crossings: bounds the time and memory that a small file can cost */
 };
 static const double farthest = 1 << 28;
 
-/* From its upper or left end on, whichever side is longer. */
+/* An edge of the polygon. It begins at its upper end if it is steep, else at its left end. */
 struct edge {
     int64_t x, y;   /* where it begins, in fifths */
-    int64_t length; /* of its longer side, at least 1 */
-    double slope;   /* of the other side */
+    int64_t length; /* of its longer side, in fifths; at least 1 */
+    double slope;   /* change of the other coordinate per fifth of the longer side */
     bool is_steep;  /* y is the longer side */
-    bool is_turned; /* the polygon goes along it from its end to its beginning */
+    bool is_turned; /* the polygon goes from its end to its beginning */
 };
 
-/* Pixels at which columns change between out and in, as places in the order of runs. */
+/* The pixels at which columns change between outside and inside, as places in the order of runs. */
 struct changes {
-    struct kolo_mask *mask; /* its runs are the places */
-    size_t count, steps;    /* steps: that the edges took, also those that cancelled each other */
+    struct kolo_mask *mask; /* its runs hold the places */
+    size_t count, steps;    /* steps: all crossings, including those that cancelled each other */
 };
 
 /* ---- sorting places ---- */
@@ -82,8 +84,8 @@ static void sort(uint32_t *places, uint32_t *spare, size_t count)
         memcpy(places, from, count * sizeof *places);
 }
 
-/* Leaves one of an odd number of equal places, none of an even one. The room beyond is for sorting.
- */
+/* Keeps one of an odd number of equal places, and none of an even number. Sorting uses the room
+ * after the places. */
 static void settle(struct changes *changes)
 {
     uint32_t *places = changes->mask->runs;
@@ -97,8 +99,8 @@ static void settle(struct changes *changes)
     changes->count = kept;
 }
 
-/* A polygon that goes to and fro has many more changes than runs: those that cancel each other are
- * taken out before more memory is. */
+/* A polygon that goes back and forth has many more changes than runs, so changes that cancel
+ * each other are removed before more memory is allocated. */
 static kolo_status make_room(struct changes *changes)
 {
     enum { FIRST = 512 };
@@ -118,14 +120,14 @@ static int64_t in_fifths(double pixels)
     return (int)(PARTS * pixels + .5);
 }
 
-/* Where the edge is at its point t. */
+/* Returns the other coordinate of the edge at its point t. */
 static int64_t across(const struct edge *edge, int64_t t)
 {
     int64_t from = edge->is_steep ? edge->x : edge->y;
     return (int64_t)((double)from + edge->slope * (double)t + .5);
 }
 
-/* The edge goes from fifth `middle` to the next, or back; its upper point there is at y. */
+/* Adds the change in column x where an edge crosses its middle; the upper point there is at y. */
 static kolo_status add_change(struct changes *changes, uint32_t x, int64_t y)
 {
     const struct kolo_mask *mask = changes->mask;
@@ -137,8 +139,8 @@ static kolo_status add_change(struct changes *changes, uint32_t x, int64_t y)
     return status;
 }
 
-/* The first point of a steep edge that is beyond `middle`, counted from its beginning. The edge
- * begins on this side and ends on the other. */
+/* Returns the first point of a steep edge that is beyond `middle`, counted from its beginning.
+ * The edge must begin on one side of `middle` and end on the other. */
 static int64_t find_step(const struct edge *edge, int64_t middle)
 {
     bool rises = edge->slope > 0;
@@ -161,11 +163,11 @@ static kolo_status step_over(struct changes *changes, const struct edge *edge, u
     int64_t t = find_step(edge, middle), before = across(edge, t - 1), after = across(edge, t);
     int64_t first = edge->is_turned ? after : before, second = edge->is_turned ? before : after;
     if ((second < first ? second : second - 1) != middle)
-        return KOLO_OK; /* with rounding of very long edges */
+        return KOLO_OK; /* can happen because very long edges are rounded */
     return add_change(changes, x, edge->y + t - 1);
 }
 
-/* Columns from *first to before *last are those over whose middle the edge goes. */
+/* Finds the columns whose middle the edge crosses: from *first to *last - 1. */
 static void columns_of(const struct edge *edge, uint32_t width, uint32_t *first, uint32_t *last)
 {
     int64_t end = edge->is_steep ? across(edge, edge->length) : edge->x + edge->length;
@@ -206,7 +208,7 @@ static kolo_status add_edge(struct changes *changes, int64_t x0, int64_t y0, int
     return status;
 }
 
-/* From places to lengths. A change at the image's end is none. */
+/* Converts places to lengths of runs. A change at the end of the image is dropped. */
 static void make_runs(struct changes *changes)
 {
     struct kolo_mask *mask = changes->mask;

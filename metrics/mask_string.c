@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// COCO's string of runs: each as a number in digits of five bits, the lowest first, as characters
-// from '0' on; a sixth bit says that more digits follow, and the highest bit of the last digit is
-// the number's sign. From the fourth run on the number is the difference to the run two before.
-// Strings come from files, so all that they may say is checked: that a number ends, that it fits,
+// COCO's compressed string of runs. Owns its format.
+//
+// Each run is a number in digits of five bits, the lowest first, written as characters from '0' on.
+// A sixth bit says that more digits follow. The highest of the five bits of the last digit is the
+// sign of the number. From the fourth run on, the number is the difference to the run two before.
+//
+// Strings come from files, so everything in them is checked: that each number ends, that it fits,
 // and that the runs add up to the image.
 #include "base/alloc.h"
 #include "metrics/mask.h"
@@ -13,7 +16,7 @@ enum {
     DIGIT = 0x1f,
     SIGN = 0x10,
     MORE = 0x20,
-    DIGITS_MAX = 12, /* 60 bits; a run has 33 with its sign */
+    DIGITS_MAX = 12, /* 60 bits; a run needs 33 including its sign */
     DIFFERENCES_FROM = 3,
 };
 
@@ -53,7 +56,7 @@ static kolo_status read_number(struct text *text, int64_t *number_out)
                      text->at, DIGITS_MAX);
 }
 
-/* Fails too where the runs add up to more than the image. */
+/* Reads the next run. Also fails if the runs add up to more than the image. */
 static kolo_status read_run(struct text *text, struct kolo_mask *mask, uint32_t *left)
 {
     int64_t run;
@@ -61,7 +64,7 @@ static kolo_status read_run(struct text *text, struct kolo_mask *mask, uint32_t 
     if (status != KOLO_OK)
         return status;
     if (mask->count >= DIFFERENCES_FROM)
-        run += mask->runs[mask->count - 2]; /* 60 bits and 32: no overflow */
+        run += mask->runs[mask->count - 2]; /* 60 bits plus 32 bits cannot overflow */
     if (run < 0 || run > *left)
         return kolo_fail(KOLO_ERR_DATA,
                          "kolo_mask_from_string: run %zu, before character %zu, has %lld pixels; "
@@ -81,7 +84,7 @@ kolo_status kolo_mask_from_string(const char *characters, size_t length, uint32_
         status = kolo_fail(KOLO_ERR_INVALID,
                            "kolo_mask_from_string: text is NULL or has %zu characters", length);
     if (status == KOLO_OK)
-        status = kolo_mask_room(mask_out, length); /* a run has a character or more */
+        status = kolo_mask_room(mask_out, length); /* a run has at least one character */
     if (status != KOLO_OK)
         return status;
     uint32_t left = kolo_mask_pixels(mask_out);
@@ -97,7 +100,7 @@ kolo_status kolo_mask_from_string(const char *characters, size_t length, uint32_
     return status;
 }
 
-/* Digits of a number; writes as many as fit. */
+/* Writes as many digits of a number as fit, and returns where it ends. */
 static size_t write_number(int64_t number, char *text, size_t at, size_t room)
 {
     bool has_more = true;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mean of one value per sample. Owns an exact sum of what came without index; records are the
-// values of indexed samples. The mean is sum / count in double, each rounded once.
+// The mean of one value per sample. Its words are an exact sum of the values without index; records
+// are the values of indexed samples. The mean is sum / count in double: the sum is rounded once, and
+// the quotient once.
 //
-// In the fast mode a double stands behind the exact sum, and values are added to that; carry() adds
-// it to the exact sum. So what ranks, saved states and merged metrics have is added exactly, and
-// only what one rank adds up between is rounded on the way.
+// In fast mode a double follows the exact sum, and values are added to that double; carry() adds it
+// to the exact sum. So sums of ranks, saved states and merged metrics are added exactly. Only
+// additions on one rank between two carries are rounded.
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -39,7 +40,7 @@ static void add_pending(int64_t *words, double value)
 static void add(const struct mean *mean, int64_t *words, double value)
 {
     if (!isfinite(value)) {
-        kolo_exact_sum_add(kolo_exact_in(words), value); /* counts it */
+        kolo_exact_sum_add(kolo_exact_in(words), value); /* only counts it */
         if (mean->nonfinite != KOLO_NONFINITE_IMPUTE)
             return;
         value = mean->imputed;
@@ -81,7 +82,7 @@ static bool accepts_record(const struct kolo_metric *metric, const void *record,
     return bytes == sizeof(double);
 }
 
-/* What IEEE 754 addition makes of the finite sum and the non-finite values. */
+/* Returns what IEEE 754 addition gives for the finite sum and the values that are not finite. */
 static double propagate(const struct kolo_mean_result *result, double finite)
 {
     if (result->nans || (result->plus_infinities && result->minus_infinities))
@@ -148,7 +149,7 @@ kolo_status kolo_mean_create(const struct kolo_mean_config *config, struct kolo_
     mean->imputed = config->imputed;
     mean->is_fast = config->fast;
     kolo_nonfinite_setting(*metric_out, config->nonfinite, config->imputed);
-    if (config->fast) /* else it leaves no trace: the states of older versions are read */
+    if (config->fast) /* not otherwise, so that states of older versions can be restored */
         kolo_metric_setting(*metric_out, &config->fast, sizeof config->fast);
     return KOLO_OK;
 }
@@ -164,7 +165,7 @@ static kolo_status prepare(struct kolo_metric *metric, const void *values, size_
     return kolo_metric_prepare(metric, count, count * sizeof(double), indices);
 }
 
-/* Eight sums beside each other, which do not wait for each other. */
+/* Adds eight sums side by side, so that no addition waits for the one before. */
 static inline double sum_of(const void *values, size_t bytes, size_t count)
 {
     enum { LANES = 8 };
@@ -179,7 +180,8 @@ static inline double sum_of(const void *values, size_t bytes, size_t count)
            ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
-/* Without indices. What is not finite, or so large that sums are not, goes one by one. */
+/* For values without indices. If the sum is not finite, because a value is not or because values
+ * are very large, the values are added one by one. */
 static void add_fast(struct kolo_metric *metric, const void *values, size_t bytes, size_t count)
 {
     int64_t *words = kolo_metric_count_direct(metric, count);
@@ -193,7 +195,7 @@ static void add_fast(struct kolo_metric *metric, const void *values, size_t byte
         add((const struct mean *)metric, words, kolo_number_at(values, bytes, i));
 }
 
-/** @p bytes: of a value, which is a float or a double. */
+/** @param bytes  size of a value, which is a float or a double */
 static kolo_status update(struct kolo_metric *metric, const void *values, size_t bytes,
                           size_t count, const int64_t *indices)
 {
@@ -249,7 +251,7 @@ static kolo_status check_batch(const struct kolo_metric *metric, double mean, in
     return KOLO_OK;
 }
 
-/* Counts what is not finite as often as it is there. */
+/* Counts a mean that is not finite as @p count such values. */
 static void count_nonfinite(int64_t *words, double mean, int64_t count)
 {
     struct kolo_exact_sum *sum = kolo_exact_in(words);

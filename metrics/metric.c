@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a metric on one rank: its words and records. Never communicates (compute.c does) and
-// knows no kind of metric.
+// The life of a metric on one rank: owns its words and records. It must never communicate
+// (compute.c does), nor know any kind of metric.
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See mt19937.h. The recurrence is x[i+624] = x[i+397] ^ A(upper bit of x[i], lower bits of
-// x[i+1]); 624 words are made at a time, and each is tempered when it is taken.
+// x[i+1]). 624 words are generated at a time, and each is tempered when it is taken.
 #include "metrics/mt19937.h"
 
 enum { MIDDLE = 397 };

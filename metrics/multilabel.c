@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several labels per sample. Owns its words: tp, fp, fn, tn of each label, then exact matches,
-// ignored elements and NaN scores. The record of an indexed sample is a byte per label.
+// Metrics of samples with several labels. Its words are tp, fp, fn and tn of each label, then the
+// numbers of exact matches, ignored elements and NaN scores. The record of an indexed sample has a
+// byte per label.
 #include <math.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ struct multilabel {
     int64_t labels;
     struct kolo_ignored ignored;
     float *thresholds;
-    uint8_t *record; /* being made */
+    uint8_t *record; /* memory for the record of one sample */
 };
 
 static void fold(const struct kolo_metric *metric, int64_t *words, const void *record, size_t bytes)
@@ -105,7 +106,7 @@ kolo_status kolo_multilabel_create(const struct kolo_multilabel_config *config,
     for (size_t l = 0; l < labels; l++)
         multilabel->thresholds[l] = config->thresholds ? config->thresholds[l] : 0.5F;
     kolo_metric_setting(metric, multilabel->thresholds, labels * sizeof *multilabel->thresholds);
-    if (config->ignores) /* else it leaves no trace: the states of older versions are read */
+    if (config->ignores) /* not otherwise, so that states of older versions can be restored */
         kolo_metric_setting(metric, &multilabel->ignored.index, sizeof multilabel->ignored.index);
     *metric_out = metric;
     return KOLO_OK;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies for what is not finite: see metrics/nonfinite.h. All ranks come to the same status; one
-// of them warns.
+// Policies for values that are not finite: see metrics/nonfinite.h. All ranks return the same
+// status, and only one of them warns.
 #include "metrics/nonfinite.h"
 
 #include <math.h>

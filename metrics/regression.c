@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regression. Owns its words: five exact sums and two counts. A difference is two doubles, a square
-// of it up to six, none of which was rounded.
+// Regression metrics. Its words are five exact sums and two counts. A difference is represented by
+// two doubles, and its square by up to six, so none of them is rounded.
 #include <kolo/regression.h>
 
 #include <math.h>
@@ -32,7 +32,7 @@ static struct kolo_exact_sum *sum_in(int64_t *words, int number)
     return kolo_exact_in(words + number * (int)KOLO_EXACT_WORDS);
 }
 
-/* sum += a * b, exactly. */
+/* Adds a * b to the sum, exactly. */
 static void add_product(struct kolo_exact_sum *sum, double a, double b)
 {
     double rest, product = kolo_exact_product(a, b, &rest);
@@ -59,7 +59,8 @@ static void fold(const struct kolo_metric *metric, int64_t *words, const void *r
         y = is_good(y) ? y : regression->imputed;
     }
     words[FINITE]++;
-    double high = p - y, back = high - p, low = (p - (high - back)) + (-y - back); /* Knuth */
+    double high = p - y, back = high - p,
+           low = (p - (high - back)) + (-y - back); /* Knuth's TwoSum */
     double sign = high < 0 ? -1 : 1;
     kolo_exact_sum_add(sum_in(words, ERRORS), high);
     kolo_exact_sum_add(sum_in(words, ERRORS), low);
@@ -171,7 +172,7 @@ static kolo_status prepare(struct kolo_metric *metric, const void *predictions, 
     return kolo_metric_prepare(metric, count, count * sizeof(struct pair), indices);
 }
 
-/** @p bytes: of a number, which is a float or a double. */
+/** @param bytes  size of a number, which is a float or a double */
 static kolo_status update(struct kolo_metric *metric, const void *predictions, const void *targets,
                           size_t bytes, size_t count, const int64_t *indices)
 {

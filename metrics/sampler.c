@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sampler: which samples a rank takes in an epoch. Owns the rank's index list; never
-// communicates.
+// The sampler: which samples a rank takes in an epoch. Owns the rank's list of indices. It must
+// never communicate.
 //
-// torch's rule: permute 0..N-1 (seed + epoch), make the list W * ceil(N / W) long by repeating it
-// from its start (pad), or W * floor(N / W) by cutting it (drop_last), and give rank r the entries
-// r, r + W, r + 2W, ... The unpadded mode deals out the N entries in the same way and stops.
-// torch.randperm on a CPU: for i = 0 .. N-2 swap entry i with entry i + (32 random bits modulo N -
+// torch's rule: permute 0..N-1 (seed + epoch); make the list W * ceil(N / W) long by repeating it
+// from its start (pad), or W * floor(N / W) long by cutting it (drop_last); give rank r the entries
+// r, r + W, r + 2W, ... The unpadded mode assigns the N entries in the same way and stops there.
+// torch.randperm on a CPU: for i = 0 .. N-2, swap entry i with entry i + (32 random bits modulo N -
 // i).
 #include <limits.h>
 
@@ -76,7 +76,7 @@ static void deal(struct kolo_sampler *sampler, uint64_t epoch)
         permute(sampler->permutation, (int32_t)config->samples, config->seed + epoch);
     for (int64_t i = 0; i < sampler->count; i++) {
         int64_t at =
-            (config->rank + i * config->nranks) % config->samples; /* wraps only where it pads */
+            (config->rank + i * config->nranks) % config->samples; /* wraps only in padding */
         sampler->indices[i] = sampler->permutation ? sampler->permutation[at] : at;
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of classes: see metrics/score.h. Numerator and denominator are integers (or, for F-beta,
-// made of them in one fixed order), divided once; averages add up in the order of classes.
+// Scores of classes: see metrics/score.h. Numerator and denominator are integers (for F-beta, made
+// from integers in one fixed order) and are divided once. Averages are summed in the order of the
+// classes.
 #include "metrics/score.h"
 
 struct fraction {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays in a device's memory, on their way into a metric: each is copied to the host whole, since
-// an update adds all or nothing and looks at everything before it adds. Owns the copies until the
-// update is over. Where all pointers of the process lead to the host, an update pays for one look.
+// Arrays in a device's memory, on their way into a metric. Each is copied to the host as a whole,
+// because an update adds all or nothing and therefore checks everything before it adds anything.
+// Owns the copies until the update ends. If all pointers of the process are known to be host
+// pointers, staging costs an update only one check.
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,7 +28,7 @@ static const void *failed(struct kolo_stage *stage, const char *name, kolo_statu
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct kolo_settings settings;
 
-/** A setting that is wrong is told by kolo_init; here it counts as not set. */
+/** kolo_init() reports a wrong setting; here it counts as not set. */
 static void load_settings(void)
 {
     kolo_settings_init(&settings);
@@ -35,7 +36,8 @@ static void load_settings(void)
         kolo_detail_set("");
 }
 
-/** How long a device is waited for, in milliseconds: an update knows no communicator. */
+/** Returns how long to wait for a device, in milliseconds. It is taken from the settings,
+ *  because an update has no communicator. */
 static int64_t timeout(void)
 {
     (void)pthread_once(&once, load_settings);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a metric as bytes, and two states becoming one. Owns the format of a saved state;
-// knows no kind of metric, believes nothing it reads.
+// The state of a metric as bytes, and merging two states. Owns the format of a saved state. It must
+// know no kind of metric, and trust nothing that it reads.
 //
 // The format, little-endian (base/wire.h):
 //   "KOLOMET1"                      the magic and the version
@@ -8,7 +8,7 @@
 //   i64 samples without index, i64 duplicates
 //   u64 n, n * i64                  the words
 //   u64 n, n * (i64 index, blob)    the records
-//   what the kind keeps beside them, in a form of its own
+//   what the kind keeps besides them, in a form of its own
 //   32 bytes                        the SHA-256 of everything before
 #include <openssl/evp.h>
 #include <string.h>
@@ -91,7 +91,7 @@ kolo_status kolo_metric_save(struct kolo_metric *metric, void *buffer, size_t ca
     return status;
 }
 
-/* The parts that say what the state is of. */
+/* Reads the parts that say which metric the state belongs to, and compares them with this one. */
 static kolo_status read_head(struct kolo_reader *reader, const struct kolo_metric *metric)
 {
     char kind[KIND_MAX], start[MAGIC_BYTES];
@@ -123,7 +123,7 @@ static bool is_count(int64_t count)
     return count >= 0 && count <= KOLO_COUNT_MAX;
 }
 
-/* Into a metric that is empty. */
+/* Reads the words into an empty metric. */
 static kolo_status read_words(struct kolo_reader *reader, struct kolo_metric *metric)
 {
     metric->direct_count = kolo_read_i64(reader);
@@ -183,7 +183,7 @@ static kolo_status read_records(struct kolo_reader *reader, struct kolo_metric *
     uint64_t records = kolo_read_u64(reader);
     bool keeps = metric->samples > 0 || metric->ops->exchange;
     int64_t direct_count = metric->direct_count;
-    metric->direct_count = 0; /* adding records without index counts them again */
+    metric->direct_count = 0; /* records without index are counted again when they are added */
     if (records > (keeps ? kolo_reader_left(reader) / RECORD_HEAD_BYTES : 0))
         return kolo_fail(KOLO_ERR_DATA,
                          "kolo_metric_restore: %llu records cannot be in the %zu bytes left",
@@ -201,7 +201,7 @@ static kolo_status read_records(struct kolo_reader *reader, struct kolo_metric *
     return KOLO_OK;
 }
 
-/* Checks what needs no metric: the length, the version, the sum. */
+/* Checks what can be checked without a metric: length, version and checksum. */
 static kolo_status check_whole(const uint8_t *data, size_t bytes)
 {
     if (bytes < MAGIC_BYTES + HASH_BYTES)
@@ -261,7 +261,8 @@ static kolo_status check_merge(const struct kolo_metric *into, const struct kolo
                          "in one of kind '%s' with %lld, or their configurations differ",
                          into->ops->name, (long long)into->samples, from->ops->name,
                          (long long)from->samples);
-    int64_t twice = from->local_duplicates + (int64_t)from->record_count; /* at most */
+    /* an upper bound of the new duplicates */
+    int64_t twice = from->local_duplicates + (int64_t)from->record_count;
     if (from->direct_count > KOLO_COUNT_MAX - into->direct_count ||
         twice > KOLO_COUNT_MAX - into->local_duplicates)
         return kolo_fail(KOLO_ERR_INVALID,
@@ -273,8 +274,8 @@ static kolo_status check_merge(const struct kolo_metric *into, const struct kolo
     return KOLO_OK;
 }
 
-/* The words of both in one; what could not be restored any more is refused, and nothing is added.
- * Kinds with a store have none. */
+/* Adds the words of @p from to those of @p into. A sum that could not be restored later is
+ * refused, and nothing is added. Kinds with a store have no words. */
 static kolo_status merge_words(struct kolo_metric *into, struct kolo_metric *from)
 {
     const int64_t samples = into->direct_count;

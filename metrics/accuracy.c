@@ -78,7 +78,8 @@ static kolo_status check_config(const struct kolo_accuracy_config *config)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_create: classes %lld is not positive",
                          (long long)config->classes);
     if ((unsigned)config->ties > KOLO_TIES_PESSIMISTIC)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_create: ties %d is no kolo_ties",
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_accuracy_create: ties %d is not a value of kolo_ties",
                          (int)config->ties);
     for (int i = 0; i < KOLO_TOP_K_MAX && config->k[i]; i++)
         if (config->k[i] < 0)

@@ -215,7 +215,7 @@ static kolo_status check_places(const struct kolo_coco_params *params, size_t de
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_INVALID,
                      "kolo_detection_update: %zu detections of one image and category; VOC's rules "
-                     "take at most %zu without a cap: give a lower cap, or only the best",
+                     "take at most %zu without a cap: set a lower cap, or pass only the best",
                      detections, most);
 }
 

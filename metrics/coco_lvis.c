@@ -19,8 +19,9 @@ static kolo_status check_list(const char *name, const size_t *counts, const int6
     for (size_t i = 0; counts && i < images; i++) {
         if (sum + counts[i] < sum)
             return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_detection_update: truths.%s_counts[%zu] is %zu", name, i,
-                             counts[i]);
+                             "kolo_detection_update: truths.%s_counts[%zu] is %zu, which makes the "
+                             "sum of the counts overflow",
+                             name, i, counts[i]);
         sum += counts[i];
     }
     if (sum > 0 && !list)
@@ -28,10 +29,10 @@ static kolo_status check_list(const char *name, const size_t *counts, const int6
                          "kolo_detection_update: truths.%s is NULL, and its counts add up to %zu",
                          name, sum);
     if (!counts && list)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_update: truths.%s_counts is NULL; give how many there are "
-                         "of each image",
-                         name);
+        return kolo_fail(
+            KOLO_ERR_INVALID,
+            "kolo_detection_update: truths.%s_counts is NULL; pass the number for each image",
+            name);
     return KOLO_OK;
 }
 

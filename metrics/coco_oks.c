@@ -30,7 +30,7 @@ kolo_status kolo_coco_sigmas_take(struct kolo_coco_params *params,
 {
     if (params->kind != KOLO_DETECTION_KEYPOINTS && (config->sigmas || config->sigma_count > 0))
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_create: %zu sigmas; they belong to keypoints alone",
+                         "kolo_detection_create: %zu sigmas, but only keypoints have sigmas",
                          config->sigma_count);
     if (params->kind != KOLO_DETECTION_KEYPOINTS)
         return KOLO_OK;
@@ -46,8 +46,8 @@ kolo_status kolo_coco_sigmas_take(struct kolo_coco_params *params,
         params->sigma[p] = sigma;
         if (!(sigma > 0) || !isnormal(variance(sigma)))
             return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_detection_create: sigmas[%zu] is %g; give more than 0, and what "
-                             "can be squared",
+                             "kolo_detection_create: sigmas[%zu] is %g; give a number above 0 "
+                             "whose square a double can hold",
                              p, sigma);
     }
     return KOLO_OK;

@@ -92,8 +92,8 @@ static kolo_status ascending(const char *what, const double *values, size_t coun
     for (size_t i = 0; i < count; i++)
         if (!(values[i] > above && values[i] <= 1) || (i && values[i] <= values[i - 1]))
             return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_detection_create: %s[%zu] is %g; they ascend, up to 1", what, i,
-                             values[i]);
+                             "kolo_detection_create: %s[%zu] is %g; give ascending values up to 1",
+                             what, i, values[i]);
     return KOLO_OK;
 }
 
@@ -114,7 +114,7 @@ static kolo_status refuse_halves(const struct kolo_detection_config *config)
         if (!lists[i].array && lists[i].count > 0)
             return kolo_fail(KOLO_ERR_INVALID,
                              "kolo_detection_create: %s is NULL, but there are %zu; give both, or "
-                             "neither for those of the rules",
+                             "neither for the defaults of the rules",
                              lists[i].what, lists[i].count);
     return KOLO_OK;
 }
@@ -159,8 +159,8 @@ static kolo_status take_areas(struct kolo_coco_params *params,
                          KOLO_DETECTION_FLAGS_MAX);
     for (size_t a = 0; a < params->areas; a++)
         if (!(areas[a].low <= areas[a].high))
-            return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: areas[%zu] is %g to %g", a,
-                             areas[a].low, areas[a].high);
+            return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: areas[%zu] is from %g to %g",
+                             a, areas[a].low, areas[a].high);
     memcpy(params->area, areas, params->areas * sizeof *areas);
     return KOLO_OK;
 }
@@ -175,9 +175,10 @@ static kolo_status take_caps(struct kolo_coco_params *params,
                          params->caps, KOLO_DETECTION_CAPS_MAX);
     for (size_t m = 0; m < params->caps; m++)
         if (caps[m] < 1 || caps[m] > KOLO_DETECTION_CAP_MAX || (m && caps[m] <= caps[m - 1]))
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_detection_create: caps[%zu] is %d; they ascend, 1 to %d", m,
-                             caps[m], KOLO_DETECTION_CAP_MAX);
+            return kolo_fail(
+                KOLO_ERR_INVALID,
+                "kolo_detection_create: caps[%zu] is %d; give ascending values from 1 to %d", m,
+                caps[m], KOLO_DETECTION_CAP_MAX);
     memcpy(params->cap, caps, params->caps * sizeof *caps);
     int image_cap = config->image_cap ? config->image_cap : defaults_of(params)->image_cap;
     if (image_cap < -1)
@@ -197,7 +198,8 @@ static kolo_status take_categories(struct kolo_coco_params *params,
                                    const struct kolo_detection_config *config)
 {
     if (!config->categories || config->category_count < 1 || config->category_count > INT32_MAX)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: %zu categories, or NULL",
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_detection_create: categories is NULL, empty or too long (%zu)",
                          config->category_count);
     params->categories = config->category_count;
     params->classes = config->any_category ? 1 : params->categories;
@@ -256,13 +258,18 @@ kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
                                            "not sizeof(struct kolo_detection_config)");
     if ((unsigned)config->mode > KOLO_DETECTION_FIXED ||
         (unsigned)config->mean_rule > KOLO_MEAN_NUMPY_1)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: mode %d or mean_rule %d is none",
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_detection_create: mode %d is not a value of kolo_detection_mode, or "
+                         "mean_rule %d not one of kolo_mean_rule",
                          (int)config->mode, (int)config->mean_rule);
     if ((unsigned)config->threshold_mode > KOLO_THRESHOLDS_TORCH32)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: threshold_mode %d is none",
-                         (int)config->threshold_mode);
+        return kolo_fail(
+            KOLO_ERR_INVALID,
+            "kolo_detection_create: threshold_mode %d is not a value of kolo_threshold_mode",
+            (int)config->threshold_mode);
     if (!kolo_coco_kind_of(config->kind))
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: kind %d is none",
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_detection_create: kind %d is not a value of kolo_detection_kind",
                          (int)config->kind);
     *params = (struct kolo_coco_params){.kind = config->kind,
                                         .mode = config->mode,

@@ -88,7 +88,8 @@ static kolo_status gather_ids(struct kolo_coco_share *share, size_t *total_out)
         return status;
     if (total >= UINT32_MAX)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "kolo_detection_compute: %zu images; at most 2^32 - 2", total);
+                         "kolo_detection_compute: %zu images are too many; give at most 2^32 - 2",
+                         total);
     share->ids = kolo_calloc(total, sizeof *share->ids);
     share->chosen = kolo_calloc((size_t)mine, sizeof *share->chosen);
     share->place = kolo_calloc((size_t)mine, sizeof *share->place);
@@ -238,9 +239,10 @@ static kolo_status order_mine(struct kolo_coco_share *share)
 {
     const struct kolo_coco_images *images = share->images;
     if (images->records >= UINT32_MAX)
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "kolo_detection_compute: %zu detections on one rank; use more ranks",
-                         images->records);
+        return kolo_fail(
+            KOLO_ERR_UNSUPPORTED,
+            "kolo_detection_compute: %zu detections on one rank are too many; use more ranks",
+            images->records);
     size_t *start = share->class_start;
     share->order = kolo_calloc(start[share->params->classes], sizeof *share->order);
     if (share->ranks > 1)

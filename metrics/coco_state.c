@@ -138,8 +138,8 @@ static kolo_status read_tallies(struct kolo_coco_images *images,
             tally->counted[a] = kolo_read_u32(reader);
         if (!accepts_tally(params, tally, before))
             return kolo_fail(KOLO_ERR_DATA,
-                             "kolo_metric_restore: tally %zu of the ground truth of image %lld is "
-                             "none that matching makes",
+                             "kolo_metric_restore: tally %zu of the ground truth of image %lld "
+                             "cannot be a result of matching",
                              i, (long long)images->image[images->images - 1].id);
         before = tally;
         images->tallies++;
@@ -215,7 +215,8 @@ kolo_status kolo_coco_images_read(struct kolo_coco_images *images,
     for (size_t i = 0; i < images->tallies; i++)
         truths += images->tally[i].truths;
     if (truths > TRUTHS_MAX)
-        return kolo_fail(KOLO_ERR_DATA, "kolo_metric_restore: %llu ground truths are no count",
+        return kolo_fail(KOLO_ERR_DATA,
+                         "kolo_metric_restore: %llu ground truths are more than a metric counts",
                          (unsigned long long)truths);
     return KOLO_OK;
 }

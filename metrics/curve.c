@@ -403,8 +403,9 @@ kolo_status kolo_curve_average(const struct kolo_metric *metric, kolo_average av
         return KOLO_OK;
     case KOLO_AVERAGE_MICRO:
         if (!curve->bins && !curve->micro)
-            return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_average: the micro average of exact "
-                                               "curves takes one more: set micro in the config");
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_curve_average: the micro average of exact curves needs a curve "
+                             "of all elements: set micro in the config");
         *average_out = all_elements(curve);
         return KOLO_OK;
     case KOLO_AVERAGE_NONE:

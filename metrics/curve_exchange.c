@@ -94,7 +94,8 @@ static kolo_status allocate(struct exchange *x, size_t records)
 {
     size_t entries, each = (size_t)x->curve->labels * (x->curve->micro ? 2 : 1);
     if (__builtin_mul_overflow(records, each, &entries))
-        return kolo_fail(KOLO_ERR_NO_MEMORY, "curve: %zu records of %lld labels", records,
+        return kolo_fail(KOLO_ERR_NO_MEMORY,
+                         "curve: %zu records of %lld labels are too many for the memory", records,
                          (long long)x->curve->labels);
     x->own = kolo_calloc(entries, sizeof *x->own);
     x->offers = kolo_calloc(x->ranks * OFFER_WORDS, sizeof *x->offers);

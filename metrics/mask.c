@@ -23,7 +23,7 @@ kolo_status kolo_mask_check_one(const struct kolo_mask *mask, const char *where,
     if (status != KOLO_OK || mask->count == 0)
         return status;
     if (!mask->runs)
-        return kolo_fail(KOLO_ERR_INVALID, "%s %zu has %zu runs that are NULL", where, i,
+        return kolo_fail(KOLO_ERR_INVALID, "%s %zu has %zu runs, but runs is NULL", where, i,
                          mask->count);
     if (mask->count > UINT32_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "%s %zu has %zu runs; give fewer than 2^32", where, i,

@@ -67,7 +67,7 @@ static kolo_status check(const struct kolo_mask *masks, size_t count)
 {
     kolo_status status = KOLO_OK;
     if (!masks || count == 0)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_mask_merge: %zu masks, or NULL", count);
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_mask_merge: masks is NULL or empty (%zu)", count);
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
         status = kolo_mask_check_one(&masks[i], "kolo_mask_merge: mask", i);
         if (status == KOLO_OK &&

@@ -197,11 +197,11 @@ static kolo_status add_edge(struct changes *changes, int64_t x0, int64_t y0, int
     columns_of(&edge, changes->mask->width, &first, &last);
     changes->steps += first < last ? last - first : 0;
     if (changes->steps > STEPS_MAX)
-        return kolo_fail(
-            KOLO_ERR_INVALID,
-            "kolo_mask_from_polygon: the polygon steps over columns of pixels more than "
-            "%d times (%u x %u pixels); give one that goes around its object once",
-            STEPS_MAX, (unsigned)changes->mask->height, (unsigned)changes->mask->width);
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_mask_from_polygon: the polygon crosses columns of pixels more than "
+                         "%d times (%u x %u pixels); give one that goes around its object once",
+                         STEPS_MAX, (unsigned)changes->mask->height,
+                         (unsigned)changes->mask->width);
     kolo_status status = KOLO_OK;
     for (uint32_t x = first; status == KOLO_OK && x < last; x++)
         status = step_over(changes, &edge, x);

@@ -36,11 +36,11 @@ static kolo_status read_number(struct text *text, int64_t *number_out)
                              text->at);
         int digit = (unsigned char)text->characters[text->at] - FIRST_CHARACTER;
         if (digit < 0 || digit > (DIGIT | MORE))
-            return kolo_fail(KOLO_ERR_DATA,
-                             "kolo_mask_from_string: character %zu has the code %d; a digit has %d "
-                             "to %d",
-                             text->at, digit + FIRST_CHARACTER, FIRST_CHARACTER,
-                             FIRST_CHARACTER + (DIGIT | MORE));
+            return kolo_fail(
+                KOLO_ERR_DATA,
+                "kolo_mask_from_string: character %zu has the code %d; a digit has one of %d to %d",
+                text->at, digit + FIRST_CHARACTER, FIRST_CHARACTER,
+                FIRST_CHARACTER + (DIGIT | MORE));
         text->at++;
         bits |= (uint64_t)(digit & DIGIT) << DIGIT_BITS * digits++;
         if (digit & MORE)
@@ -82,7 +82,8 @@ kolo_status kolo_mask_from_string(const char *characters, size_t length, uint32_
     kolo_status status = kolo_mask_begin(mask_out, height, width, "kolo_mask_from_string: mask");
     if (status == KOLO_OK && (!characters || length > UINT32_MAX))
         status = kolo_fail(KOLO_ERR_INVALID,
-                           "kolo_mask_from_string: text is NULL or has %zu characters", length);
+                           "kolo_mask_from_string: the string is NULL or too long (%zu characters)",
+                           length);
     if (status == KOLO_OK)
         status = kolo_mask_room(mask_out, length); /* a run has at least one character */
     if (status != KOLO_OK)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mean of one value per sample. Its words are an exact sum of the values without index; records
-// are the values of indexed samples. The mean is sum / count in double: the sum is rounded once, and
-// the quotient once.
+// are the values of indexed samples. The mean is sum / count in double, where the sum is
+// rounded once and the quotient once.
 //
 // In fast mode a double follows the exact sum, and values are added to that double; carry() adds it
 // to the exact sum. So sums of ranks, saved states and merged metrics are added exactly. Only
@@ -235,8 +235,8 @@ static kolo_status check_batch(const struct kolo_metric *metric, double mean, in
         return status;
     if (metric->samples)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_mean_update_batch: the metric was created with samples %lld: give "
-                         "each its value and index",
+                         "kolo_mean_update_batch: the metric was created with samples %lld: pass "
+                         "the value and index of each sample",
                          (long long)metric->samples);
     if (count < 0 || count > KOLO_COUNT_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_mean_update_batch: count %lld is not in 0..%lld",

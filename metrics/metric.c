@@ -106,8 +106,8 @@ kolo_status kolo_metric_check_more(const struct kolo_metric *metric, const char 
     if (count <= (uint64_t)(KOLO_COUNT_MAX - metric->direct_count))
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_INVALID,
-                     "kolo_%s_%s: %zu samples more than the %lld there are; a metric counts up to "
-                     "%lld",
+                     "kolo_%s_%s: %zu samples more than the %lld so far are too many; a metric "
+                     "counts up to %lld",
                      metric->ops->name, verb, count, (long long)metric->direct_count,
                      (long long)KOLO_COUNT_MAX);
 }

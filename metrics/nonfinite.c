@@ -11,13 +11,13 @@ kolo_status kolo_nonfinite_check(const char *kind, kolo_nonfinite policy, double
                                  double largest)
 {
     if ((unsigned)policy > KOLO_NONFINITE_IMPUTE)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_%s_create: nonfinite %d is no kolo_nonfinite",
-                         kind, (int)policy);
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_%s_create: nonfinite %d is not a value of kolo_nonfinite", kind,
+                         (int)policy);
     if (policy == KOLO_NONFINITE_IMPUTE && !(fabs(imputed) <= largest))
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_%s_create: imputed %g is beyond %g; give a number that can be "
-                         "counted",
-                         kind, imputed, largest);
+                         "kolo_%s_create: imputed %g must be at most %g in magnitude", kind,
+                         imputed, largest);
     return KOLO_OK;
 }
 
@@ -35,7 +35,7 @@ kolo_status kolo_nonfinite_judge(const struct kolo_metric *metric, kolo_nonfinit
         return KOLO_OK;
     if (policy == KOLO_NONFINITE_ERROR)
         return kolo_fail(KOLO_ERR_DATA,
-                         "%s: %s; mend the data, or create the metric with KOLO_NONFINITE_SKIP",
+                         "%s: %s; correct the data, or create the metric with KOLO_NONFINITE_SKIP",
                          metric->ops->name, text);
     if (policy == KOLO_NONFINITE_WARN && metric->warns)
         KOLO_WARN("%s: %s: they are left out", metric->ops->name, text);

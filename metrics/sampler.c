@@ -36,7 +36,8 @@ static kolo_status check(const struct kolo_sampler_config *config)
                          "kolo_sampler_create: rank %d of %d rank%s does not exist", config->rank,
                          config->nranks, config->nranks == 1 ? "" : "s");
     if ((unsigned)config->tail > KOLO_SAMPLER_UNPADDED)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_sampler_create: tail %d is no kolo_sampler_tail",
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_sampler_create: tail %d is not a value of kolo_sampler_tail",
                          (int)config->tail);
     return KOLO_OK;
 }

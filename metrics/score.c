@@ -45,8 +45,10 @@ static kolo_status check(const struct kolo_score_config *config, int64_t classes
                          "kolo_score_config)",
                          function);
     if ((unsigned)config->score > KOLO_SCORE_DICE || (unsigned)config->average > KOLO_AVERAGE_NONE)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: score %d is no kolo_score or average %d is none",
-                         function, (int)config->score, (int)config->average);
+        return kolo_fail(
+            KOLO_ERR_INVALID,
+            "%s: score %d is not a value of kolo_score, or average %d not one of kolo_average",
+            function, (int)config->score, (int)config->average);
     if (!(config->beta >= 0 && config->beta <= 1e100))
         return kolo_fail(KOLO_ERR_INVALID, "%s: beta %g is not in 0..1e100", function,
                          config->beta);

@@ -100,7 +100,7 @@ static kolo_status read_head(struct kolo_reader *reader, const struct kolo_metri
     uint64_t settings = kolo_read_u64(reader);
     int64_t samples = kolo_read_i64(reader);
     if (reader->failed)
-        return kolo_fail(KOLO_ERR_DATA, "kolo_metric_restore: the state ends within its head");
+        return kolo_fail(KOLO_ERR_DATA, "kolo_metric_restore: the state ends within its header");
     if (strcmp(kind, metric->ops->name) != 0)
         return kolo_fail(KOLO_ERR_DATA,
                          "kolo_metric_restore: the state is of a metric of kind '%s', this one is "
@@ -130,10 +130,10 @@ static kolo_status read_words(struct kolo_reader *reader, struct kolo_metric *me
     metric->local_duplicates = kolo_read_i64(reader);
     uint64_t words = kolo_read_u64(reader);
     if (!is_count(metric->direct_count) || !is_count(metric->local_duplicates))
-        return kolo_fail(KOLO_ERR_DATA,
-                         "kolo_metric_restore: %lld samples without index and %lld duplicates are "
-                         "no counts",
-                         (long long)metric->direct_count, (long long)metric->local_duplicates);
+        return kolo_fail(
+            KOLO_ERR_DATA,
+            "kolo_metric_restore: %lld samples without index or %lld duplicates are out of range",
+            (long long)metric->direct_count, (long long)metric->local_duplicates);
     if (words != metric->words || kolo_reader_left(reader) / sizeof(int64_t) < metric->words)
         return kolo_fail(KOLO_ERR_DATA,
                          "kolo_metric_restore: %llu words of state where %zu are expected, in the "
@@ -257,8 +257,8 @@ static kolo_status check_merge(const struct kolo_metric *into, const struct kolo
     if (into->ops != from->ops || into->settings != from->settings ||
         into->samples != from->samples || into->words != from->words)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_metric_merge: a metric of kind '%s' with %lld samples cannot take "
-                         "in one of kind '%s' with %lld, or their configurations differ",
+                         "kolo_metric_merge: a metric of kind '%s' with %lld samples cannot be "
+                         "merged with one of kind '%s' with %lld, or their configurations differ",
                          into->ops->name, (long long)into->samples, from->ops->name,
                          (long long)from->samples);
     /* an upper bound of the new duplicates */
@@ -293,7 +293,7 @@ static kolo_status merge_words(struct kolo_metric *into, struct kolo_metric *fro
     into->direct_count = samples;
     return kolo_fail(KOLO_ERR_INVALID,
                      "kolo_metric_merge: the elements of both metrics of kind '%s' are more than "
-                     "the %lld that one counts",
+                     "the %lld that one metric counts",
                      into->ops->name, (long long)KOLO_ELEMENT_COUNT_MAX);
 }
 

@@ -8,7 +8,7 @@
 //   coco_mask     masks and how much they overlap               (one image and category)
 //   coco_oks      keypoints and how similar they are            (one image and category)
 //   coco_match    which detection takes which ground truth      (one image and category)
-//   coco_lvis     LVIS's rules: what is known of categories    (one image)
+//   coco_lvis     LVIS's rules: what is known of categories     (one image)
 //   voc_match     PASCAL VOC's rules and boxes                  (one image and category)
 //   voc_average   PASCAL VOC's average precision                (all ranks)
 //   coco_images   what this rank keeps of its images

@@ -5,8 +5,8 @@
 // torch's rule: permute 0..N-1 (seed + epoch); make the list W * ceil(N / W) long by repeating it
 // from its start (pad), or W * floor(N / W) long by cutting it (drop_last); give rank r the entries
 // r, r + W, r + 2W, ... The unpadded mode assigns the N entries in the same way and stops there.
-// torch.randperm on a CPU: for i = 0 .. N-2, swap entry i with entry i + (32 random bits modulo N -
-// i).
+// torch.randperm on a CPU: for i = 0 .. N-2, swap entry i with entry i + (32 random bits
+// modulo N - i).
 #include <limits.h>
 
 #include <kolo/metrics.h>

@@ -181,8 +181,8 @@ Test(coco_oks, refuses_sigmas)
     refused_config(config, "257 sigmas");
     config = config_of();
     config.kind = KOLO_DETECTION_BOXES;
-    refused_config(config, "keypoints alone");
+    refused_config(config, "only keypoints have sigmas");
     config = config_of();
     config.rules = KOLO_DETECTION_VOC;
-    refused_config(config, "keypoints have COCO's");
+    refused_config(config, "keypoints have only COCO's");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The proof of the handshake that conn.h draws: nonces, greetings and the HMAC over them, as pure
-// functions over bytes. No sockets here. Private to transport/.
+// The proof of the handshake that conn.h shows: nonces, greetings and the HMAC over them, as pure
+// functions over bytes. This file knows no sockets. Private to transport/.
 #ifndef KOLO_TRANSPORT_AUTH_H
 #define KOLO_TRANSPORT_AUTH_H
 
@@ -20,15 +20,15 @@ enum {
     KOLO_ANSWER_BYTES = KOLO_GREETING_BYTES + KOLO_PROOF_BYTES
 };
 
-/** @p bytes random bytes from the system, never fewer. ERR_SYSTEM. */
+/** @p bytes random bytes from the system; never fewer. ERR_SYSTEM. */
 kolo_status kolo_random(void *data, size_t bytes) KOLO_NODISCARD;
 
 void kolo_greeting_pack(const struct kolo_greeting *greeting, uint8_t out[KOLO_GREETING_BYTES]);
 void kolo_greeting_unpack(const uint8_t in[KOLO_GREETING_BYTES],
                           struct kolo_greeting *greeting_out);
 
-/** What one side sends: the dialer's claim over both nonces, the acceptor's answer. ERR_SYSTEM if
- * libcrypto has no HMAC-SHA256. */
+/** Make what one side sends: the dialer's claim over both nonces, and the acceptor's answer.
+ *  ERR_SYSTEM if libcrypto has no HMAC-SHA256. */
 kolo_status kolo_claim_make(const struct kolo_secret *secret, const uint8_t nonce_a[],
                             const uint8_t nonce_d[], const struct kolo_greeting *mine,
                             uint8_t claim_out[KOLO_CLAIM_BYTES]) KOLO_NODISCARD;
@@ -36,8 +36,8 @@ kolo_status kolo_answer_make(const struct kolo_secret *secret, const uint8_t non
                              const uint8_t nonce_d[], const struct kolo_greeting *mine,
                              uint8_t answer_out[KOLO_ANSWER_BYTES]) KOLO_NODISCARD;
 
-/** What the other side checks, in constant time. The greeting (and nonce_d) come out only of a
- * message that is proved. */
+/** Check what the other side sent, in constant time. The greeting (and nonce_d) are written only if
+ *  the message is proved. */
 bool kolo_claim_check(const struct kolo_secret *secret, const uint8_t nonce_a[],
                       const uint8_t claim[KOLO_CLAIM_BYTES], uint8_t nonce_d_out[],
                       struct kolo_greeting *theirs_out);

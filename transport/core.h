@@ -1,63 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of the core share (endpoint.c, choice.c, link.c, tx.c, rx.c, channel.c, sink.c).
-// Transports include link.h, not this.
+// Transports include link.h, not this file.
 #ifndef KOLO_TRANSPORT_CORE_H
 #define KOLO_TRANSPORT_CORE_H
 
 #include "transport/link.h"
 
-/** desc.bytes[0] of the core's control frames; the fields that follow are little-endian. */
+/** desc.bytes[0] of the core's control frames. The fields that follow it are little-endian. */
 enum kolo_control_type {
-    KOLO_CONTROL_CREDIT = 1, /* u32 channel at 4, u64 bytes at 8: so much was consumed */
+    KOLO_CONTROL_CREDIT = 1, /* u32 channel at 4, u64 bytes at 8: how much was consumed */
     KOLO_CONTROL_ABORT,      /* i32 status at 4, u32 subject at 8; payload: the text */
     KOLO_CONTROL_GOODBYE,    /* the last frame of a link */
     KOLO_CONTROL_FINALIZED,  /* u32 subject at 4, u32 sequence at 8 */
     KOLO_CONTROL_RECALL,     /* u64 number of a loan at 4: its owner wants it back */
-    KOLO_CONTROL_RETURNED    /* u64 number at 4: it is not mapped any more */
+    KOLO_CONTROL_RETURNED    /* u64 number of a loan at 4: it is not mapped any more */
 };
 
-/** A control frame that waits. */
+/** A control frame that waits to be sent. */
 struct kolo_control {
     struct kolo_control *next;
     struct kolo_header header;
     uint8_t payload[];
 };
 
-/** A frame that came before its receive. */
+/** A frame that arrived before its receive was posted. */
 struct kolo_stash {
     struct kolo_stash *next;
     struct kolo_desc desc;
     size_t bytes;
     bool is_complete;
     bool is_remote;
-    struct kolo_work *turn_of; /* no frame: a message that the peer writes has its turn here */
-    const void *data;          /* the peer's memory; is_remote */
+    struct kolo_work *turn_of; /* not a frame: the place in the order of a message that the peer
+                                * writes directly */
+    const void *data;          /* if is_remote: the peer's memory */
     uint64_t cookie;
     uint8_t payload[];
 };
 
-/** One channel of a link, both directions.
- *  Out: send_first..send_last are the sends that are not finished, in order; send_next is the first
- *  that has not been handed over as a whole; the channel is in the link's ready list exactly if
- *  send_next's next frame has credit and the link is up.
- *  In: frames wait in the stash only while no receive waits, or behind a message that has its turn,
- *  but for the one that is arriving. */
+/** One channel of a link, in both directions. Out: send_first..send_last are the unfinished sends,
+ *  in order. send_next is the first one that has not been handed over completely. The channel is in
+ *  the link's ready list if and only if the link is up and there is credit for send_next's next
+ *  frame. In: except for the frame that is just arriving, frames are in the stash only while no
+ *  receive waits, or behind a message that has its turn. */
 struct kolo_channel {
     struct kolo_link *link;
     uint32_t id;
     bool is_ready, is_owing;
     uint32_t sends_posted, receives_posted; /* the nth send meets the peer's nth receive */
-    kolo_status tx_fault, rx_fault;         /* of no use any more: every new work gets this */
-    bool is_cut; /* its first receive had its turn when it failed: the message will not be whole */
+    kolo_status tx_fault, rx_fault;         /* not OK: the channel cannot be used any more, and
+                                             * every new work gets this */
+    bool is_cut; /* its first receive failed after its turn: the message will never be complete */
     struct kolo_work *send_first, *send_last, *send_next;
     struct kolo_work *recv_first, *recv_last;
     struct kolo_stash *stash_first, *stash_last;
     struct kolo_channel *ready_next, *owing_next;
-    uint64_t credit;  /* what may still be sent */
-    uint64_t charged; /* what the peer sent and has not been told that it was consumed */
-    uint64_t owed;    /* consumed part of charged */
-    uint64_t ahead;   /* credit to be returned before the bytes come, since they have their place */
-    uint64_t prepaid; /* bytes to come whose credit was returned already, or is in ahead */
+    uint64_t credit;  /* how much may still be sent */
+    uint64_t charged; /* what the peer sent and was not told of as consumed */
+    uint64_t owed;    /* the part of `charged` that was consumed */
+    uint64_t ahead;   /* credit to return before the bytes arrive, since there is room for them */
+    uint64_t prepaid; /* bytes still to come whose credit was returned already, or is in `ahead` */
 };
 
 struct kolo_parked {
@@ -69,19 +70,20 @@ struct kolo_parked {
 struct kolo_endpoint {
     struct kolo_endpoint_config config;
     struct kolo_poller *poller;
-    struct kolo_port *ports[KOLO_TRANSPORTS_MAX]; /* by index of kolo_transports; NULL: not open */
+    struct kolo_port *ports[KOLO_TRANSPORTS_MAX]; /* indexed as kolo_transports; NULL: not open */
     struct kolo_address addresses[KOLO_TRANSPORTS_MAX];
-    struct kolo_why left_out[KOLO_TRANSPORTS_MAX]; /* why a port is not open; "": nobody asked */
+    struct kolo_why left_out[KOLO_TRANSPORTS_MAX]; /* why a port is not open; "": it was not asked
+                                                    * for */
     const struct kolo_peer *peers;
     struct kolo_map links;
     struct kolo_link *first_link;
-    struct kolo_board *boards;  /* that are open */
-    struct kolo_parked *parked; /* dials that came before the table of peers */
+    struct kolo_board *boards;  /* the open ones */
+    struct kolo_parked *parked; /* dials that came before the table of peers was set */
     size_t parked_count, parked_capacity;
     _Atomic int64_t next_timer;
     uint32_t tick;
     bool is_armed, is_closing;
-    struct kolo_why why; /* what kolo_endpoint_choice gave out */
+    struct kolo_why why; /* the text that kolo_endpoint_choice returned last */
 };
 
 static inline size_t kolo_min_bytes(size_t a, size_t b)
@@ -90,7 +92,7 @@ static inline size_t kolo_min_bytes(size_t a, size_t b)
 }
 
 /* choice.c */
-/** Index of the transport for @p peer, or -1; *why_out says why, or why not. */
+/** Index of the transport for @p peer, or -1. *why_out says why, or why not. */
 int kolo_endpoint_choose(const struct kolo_endpoint *endpoint, int peer, struct kolo_why *why_out);
 kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint) KOLO_NODISCARD;
 
@@ -98,16 +100,16 @@ kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint) KOLO_NODISC
 void kolo_sink_to_work(struct kolo_sink *sink, struct kolo_work *work, size_t bytes);
 void kolo_sink_to_stash(struct kolo_sink *sink, struct kolo_stash *stash);
 void kolo_sink_to_memory(struct kolo_sink *sink, uint8_t *memory, size_t bytes);
-/** What is left of the frame goes nowhere. */
+/** Drops the rest of the frame. */
 void kolo_sink_drop(struct kolo_sink *sink);
 
 /* channel.c */
-/** Finds or makes it; NULL with the detail set: no memory, or one too many. */
+/** Finds or makes the channel. NULL with the detail set: no memory, or too many channels. */
 struct kolo_channel *kolo_channel_of(struct kolo_link *link, uint32_t id);
 void kolo_channel_destroy(struct kolo_channel *channel);
-/** Takes channel @p id out of the link, unless it has works or a frame of it is arriving. */
+/** Removes channel @p id from the link, unless it has works or a frame of it is arriving. */
 void kolo_channel_forget(struct kolo_link *link, uint32_t id);
-/** Fails every work of it. */
+/** Fails every work of the channel. */
 void kolo_channel_fail(struct kolo_channel *channel, kolo_status why);
 void kolo_channel_fail_sends(struct kolo_channel *channel, kolo_status why);
 void kolo_channel_fail_receives(struct kolo_channel *channel, kolo_status why);
@@ -115,11 +117,12 @@ void kolo_channel_add_send(struct kolo_channel *channel, struct kolo_work *work)
 void kolo_channel_remove_send(struct kolo_channel *channel, struct kolo_work *work);
 void kolo_channel_add_receive(struct kolo_channel *channel, struct kolo_work *work);
 void kolo_channel_remove_receive(struct kolo_channel *channel, struct kolo_work *work);
-/** Takes the first early frame, or NULL. */
+/** Takes the first early frame; NULL: there is none. */
 struct kolo_stash *kolo_channel_take_stash(struct kolo_channel *channel);
-/** Gives back all early frames; what is arriving goes nowhere. */
+/** Drops all early frames, and what is just arriving. */
 void kolo_channel_drop_stash(struct kolo_channel *channel);
-/** Gives back those that lie in the peer's memory, and what has not arrived as a whole. */
+/** Drops the early frames that lie in the peer's memory, and the one that has not arrived
+ *  completely. */
 void kolo_channel_drop_unfinished(struct kolo_channel *channel);
 
 /* tx.c */
@@ -133,19 +136,21 @@ void kolo_channel_unready(struct kolo_channel *channel);
 kolo_status kolo_channel_credit(struct kolo_channel *channel, uint64_t bytes) KOLO_NODISCARD;
 
 /* rx.c */
-/** So much of what was charged has been consumed. */
+/** @p cost of what was charged has been consumed. */
 void kolo_channel_consumed(struct kolo_channel *channel, size_t cost);
-/** Gives early frames to receives as long as there are both. */
+/** Matches early frames with receives as long as there are both. */
 void kolo_channel_deliver(struct kolo_channel *channel);
-/** Says `early` for the first frame that waits, and for the first of another message. One waits. */
+/** Tells the event `early` for the first frame that waits, and for the first one of another
+ *  message. At least one must wait. */
 void kolo_channel_say_stashed(const struct kolo_channel *channel);
 
 /* link.c */
-/** Fails all works; the link lives on. */
+/** Fails all works; the link stays as it is. */
 void kolo_link_fail_works(struct kolo_link *link, kolo_status why);
-/** The peer's goodbye. */
+/** The peer said goodbye. */
 void kolo_link_left(struct kolo_link *link);
-/** The same, if a goodbye waits for turns and none is left. */
+/** As kolo_link_left(), if a goodbye waits for messages that have their turn and none of those is
+ *  left. */
 void kolo_link_look_left(struct kolo_link *link);
 static inline const struct kolo_settings *kolo_link_settings(const struct kolo_link *link)
 {

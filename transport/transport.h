@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Links between two ranks. The runtime sees an endpoint (one per rank) and its links (one per
-// peer), whatever carries them; a message is a header that says what both sides believe, and a
-// payload. Knows nothing of collectives: it compares 24 opaque bytes of description and reports a
-// difference.
+// peer), whichever transport carries them. A message consists of a header, which says what its
+// sender believes about it, and a payload. This folder must not know what a collective is: it
+// compares 24 opaque bytes of description and reports a difference.
 //
-// Receive and reduce are one operation: a receive carries the action to apply to each byte as it
-// arrives.
+// Receive and reduce are one operation: a receive carries the action that is applied to the bytes
+// as they arrive.
 //
-// Threads: one thread at a time in an endpoint's functions (the runtime holds a lock), but
-// kolo_endpoint_sleep is called without that lock (one sleeper), and kolo_endpoint_wake by anyone.
-// Nothing here blocks but _sleep and _close.
+// Threads: only one thread at a time may be in an endpoint's functions (the runtime holds a lock).
+// There are two exceptions: kolo_endpoint_sleep is called without that lock (by one thread at a
+// time), and kolo_endpoint_wake may be called by any thread at any time. No function blocks except
+// _sleep and _close.
 #ifndef KOLO_TRANSPORT_TRANSPORT_H
 #define KOLO_TRANSPORT_TRANSPORT_H
 
@@ -28,7 +29,8 @@
 #include "transport/conn.h"
 #include "transport/poller.h"
 
-/** What both sides believe about a message: packed by the runtime, compared byte by byte here. */
+/** What a rank believes about a message. The runtime packs it; the transports compare it byte by
+ *  byte. */
 struct kolo_desc {
     uint8_t bytes[24];
 };
@@ -37,12 +39,12 @@ enum {
 }; /* on the wire: u32 channel, u32 payload bytes of this frame, 24 bytes desc */
 
 struct kolo_operator;
-/** Frames are multiples of it, but for a message's last: elements of a size that divides it are
- * never torn. Others cannot be combined on arrival. */
+/** The payload of each frame but the last of a message is a multiple of this, so an element whose
+ *  size divides it is never split. Elements of other sizes cannot be combined on arrival. */
 enum { KOLO_FRAME_STEP_BYTES = 16 };
 
-/** What happens to arriving bytes. COPY: dst = incoming. REDUCE: dst[i] = local[i] op incoming[i],
- * or, with incoming_first, incoming[i] op local[i]; local may equal dst. */
+/** What is done with arriving bytes. COPY: dst = incoming. REDUCE: dst[i] = local[i] op
+ *  incoming[i], or incoming[i] op local[i] if incoming_first is set; local may equal dst. */
 enum kolo_action_kind { KOLO_COPY, KOLO_REDUCE };
 struct kolo_action {
     enum kolo_action_kind kind;
@@ -50,175 +52,180 @@ struct kolo_action {
     kolo_redop op;
     const void *local;
     bool incoming_first;
-    const struct kolo_operator *own; /* instead of op, if not NULL; elements divide 16 bytes */
-    /** COPY: memory of a device that the endpoint knows (kolo_endpoint_know), as long as dst. The
-     * message may land there instead, and the work says so. NULL: none. */
+    const struct kolo_operator *own; /* if not NULL, used instead of op; the size of its elements
+                                      * divides 16 */
+    /** COPY only: device memory as long as dst, which the endpoint knows (kolo_endpoint_know). The
+     *  message may be written there instead of to dst; has_landed then says so. NULL: none. */
     void *landing;
 };
 
 struct kolo_endpoint;
 struct kolo_link;
 
-/** One send or receive: the caller's memory from the call until status is no longer KOLO_AGAIN (or
- * until cancelled). */
+/** One send or receive. The memory is the caller's; it must stay valid from the call until status
+ *  is no longer KOLO_AGAIN, or until the work is cancelled. */
 struct kolo_work {
-    kolo_status status; /* KOLO_AGAIN, KOLO_OK, or why it failed */
+    kolo_status status; /* KOLO_AGAIN while it is under way, KOLO_OK, or why it failed */
     size_t bytes;       /* of the message */
-    size_t bytes_taken; /* handed to the transport (send) */
-    size_t bytes_done;  /* moved */
+    size_t bytes_taken; /* send: handed to the transport so far */
+    size_t bytes_done;  /* moved so far */
     uint8_t *dst;       /* receive */
     const uint8_t *src; /* send */
     struct kolo_action action;
     struct kolo_desc desc;
     uint32_t channel;
-    bool is_taken; /* send: the last frame was handed over (a message of 0 bytes has one frame too)
-                    */
+    bool is_taken; /* send: the last frame was handed over (even a message of 0 bytes has one
+                    * frame) */
     bool is_cancelled;
-    bool is_remote;     /* send: goes as one frame of any length, not through the peer's sink */
+    bool is_remote;     /* send: goes as one frame of any length, which bypasses the peer's sink */
     bool is_lent;       /* receive: the transport has lent its memory to the peer */
-    bool has_landed;    /* receive: the message is in action.landing, and dst is as it was */
-    bool has_turn;      /* receive: its message has had its turn, and not all of it is there yet */
-    uint32_t number;    /* of the channel's sends, or receives, from 0 */
+    bool has_landed;    /* receive: the message was written to action.landing, and dst is
+                         * unchanged */
+    bool has_turn;      /* receive: the peer has announced its message, which is not complete yet */
+    uint32_t number;    /* number among the channel's sends, or receives, counted from 0 */
     int32_t frames_out; /* send: frames the transport still holds */
     struct kolo_link *link;
     struct kolo_work *next;
 };
 
-/** Who a rank is: exchanged at start. */
+/** Who a rank is. Ranks exchange this at start. */
 struct kolo_identity {
     int32_t rank;
     int32_t pid;
-    uint64_t process; /* random per process: equal means the same address space */
-    uint64_t host_id; /* equal means shared memory is possible: boot id, network namespace and host
-                         name, hashed */
+    uint64_t process; /* random per process; if two are equal, the ranks share an address space */
+    uint64_t host_id; /* hash of boot id, network namespace and host name; if two are equal, shared
+                       * memory is possible */
     char host[64];    /* host name */
     int32_t cores;    /* processors online, as this rank sees them; at least 1 */
-    int32_t numa;     /* OS index of the NUMA node that its binding lies in; -1: several, or not
-                         known */
+    int32_t numa;     /* OS index of the NUMA node that the rank is bound in; -1: several nodes, or
+                       * not known */
 };
 enum { KOLO_CORES_MAX = 1 << 20, KOLO_NUMA_MAX = 1 << 20 };
-/** Fills in pid, process, host_id, host and cores of this process; numa is -1. */
+/** Fills in rank, pid, process, host_id, host and cores of this process; sets numa to -1. */
 void kolo_identity_here(int rank, struct kolo_identity *identity_out);
 
 enum { KOLO_TRANSPORTS_MAX = 8, KOLO_ADDRESS_MAX = 512 };
-/** How to reach a rank by one transport; opaque to all others. bytes 0: not offered. */
+/** How to reach a rank by one transport; opaque to all other transports. bytes 0: not offered. */
 struct kolo_address {
     uint16_t bytes;
     uint8_t data[KOLO_ADDRESS_MAX];
 };
-/** One rank as the others see it. addresses[i] belongs to kolo_transports[i]... by name on the
- * wire. */
+/** One rank as the others see it. addresses[i] belongs to kolo_transports[i]; on the wire they go
+ *  by the transports' names. */
 struct kolo_peer {
     struct kolo_identity identity;
-    /* its KOLO_CREDIT_BYTES: what may be sent to it before it is asked for */
+    /* the peer's KOLO_CREDIT_BYTES: how much may be sent to it before it posts a receive */
     uint64_t credit_bytes;
     struct kolo_address addresses[KOLO_TRANSPORTS_MAX];
 };
 
-/** Told to the runtime from within kolo_endpoint_progress (or _link, _send, _recv, _close). @p text
- * lives during the call. They may call kolo_endpoint_abort and kolo_work_cancel, nothing else. Any
- * may be NULL. */
+/** Events for the runtime, called from within kolo_endpoint_progress (or _link, _send, _recv,
+ *  _close). @p text is valid during the call only. A callback may call kolo_endpoint_abort and
+ *  kolo_work_cancel, nothing else. Any may be NULL. */
 struct kolo_endpoint_events {
     void *context;
-    /** A message's description differs from that of the receive it meets. The receive failed with
-     * ERR_MISMATCH. */
+    /** A message's description differs from that of the receive it was matched with. The receive
+     *  has failed with ERR_MISMATCH. */
     void (*mismatch)(void *context, int peer, uint32_t channel, const struct kolo_desc *expected,
                      const struct kolo_desc *arrived);
-    /** A frame arrived that no receive waits for yet. It is kept. */
+    /** A frame arrived for which no receive is posted yet. It is kept. */
     void (*early)(void *context, int peer, uint32_t channel, const struct kolo_desc *arrived);
-    /** The peer gave up @p subject (a number of the runtime's) and says why. */
+    /** The peer gave up @p subject (a number that only the runtime interprets), for the reason
+     *  given. */
     void (*aborted)(void *context, int peer, uint32_t subject, kolo_status why, const char *text);
-    /** The peer said goodbye: nothing more will come from it, nothing sent to it will be taken. */
+    /** The peer said goodbye: it sends nothing more, and takes nothing that is sent to it. */
     void (*left)(void *context, int peer);
-    /** The link fell (or never came up): @p why ERR_LINK, ERR_CONNECT, ERR_AUTH, ERR_PROTOCOL,
-     * ERR_TIMEOUT, ... */
+    /** The link went down, or never came up: @p why is ERR_LINK, ERR_CONNECT, ERR_AUTH,
+     *  ERR_PROTOCOL, ERR_TIMEOUT, ... */
     void (*down)(void *context, int peer, kolo_status why, const char *text);
-    /** The peer has done with @p subject, but for what it has sent, all of which is here. */
+    /** The peer is done with @p subject, and everything that it sent for it has arrived. */
     void (*finalized)(void *context, int peer, uint32_t subject, uint32_t sequence);
-    /** The peer wants back what it has lent under @p number. May call kolo_endpoint_return, too. */
+    /** The peer wants back what it has lent under @p number. The callback may also call
+     *  kolo_endpoint_return. */
     void (*recalled)(void *context, int peer, uint64_t number);
-    /** The peer has no part any more in what this rank has lent under @p number. */
+    /** The peer no longer uses what this rank has lent it under @p number. */
     void (*returned)(void *context, int peer, uint64_t number);
 };
 
-/** ERR_CONFIG: @p name is no transport of any build, nor auto. One that only this build lacks
- * passes: another host's may have it. */
+/** ERR_CONFIG: @p name is neither auto nor the name of a transport of any build. The name of a
+ *  transport that only this build lacks is accepted, since another host's build may have it. */
 kolo_status kolo_transport_name_check(const char *name) KOLO_NODISCARD;
-/** Has @p peer published an address for the transport of that name? All ranks come to the same
- * answer; whether it reaches anybody is a matter of the pair. */
+/** Whether @p peer has published an address for the transport of that name. All ranks get the same
+ *  answer; it does not say whether the address can be reached from any of them. */
 bool kolo_transport_is_offered(const char *name, const struct kolo_peer *peer);
 
-/** Mbit/s of the network card by which @p peer is reached best, as its system says: 0: that is not
- * known, or there is none; and how many it has that are as good, which the ranks of its host share.
- * All ranks come to the same answer. */
+/** The speed in Mbit/s, as its system states it, of the network card by which @p peer is reached
+ *  best (0: not known, or no card), and the number of the peer's cards that are equally good; the
+ *  ranks of its host share them. All ranks get the same answer. */
 uint32_t kolo_transport_line_mbit(const char *name, const struct kolo_peer *peer,
                                   size_t *cards_out);
 
-/** The transports of this build, by number from 0, best first: the name (NULL beyond the last),
- * whether it can be used on this machine, and if not, why. For `kolorun info` and kolo_get_info().
- */
+/** The transports of this build, best first, numbered from 0: returns the name (NULL: there is no
+ *  such number), whether it can be used on this machine, and if not, why. For `kolorun info` and
+ *  kolo_get_info(). */
 const char *kolo_transport_probe(size_t number, const struct kolo_settings *settings,
                                  kolo_status *status_out, struct kolo_why *why_out);
 
 struct kolo_endpoint_config {
     int rank, size;
-    const struct kolo_settings *settings; /* outlives the endpoint */
+    const struct kolo_settings *settings; /* must outlive the endpoint */
     struct kolo_secret secret;
     struct kolo_identity identity;
-    struct kolo_heap *heap; /* spans of kolo_alloc; may be NULL */
+    struct kolo_heap *heap; /* the spans of kolo_alloc; may be NULL */
     struct kolo_endpoint_events events;
 };
 
-/** Opens every transport that can be used here and is allowed by KOLO_TRANSPORT.
- *  ERR_CONFIG for an unknown transport name, or if a forced one does not understand its settings;
- * ERR_UNSUPPORTED naming why, if it cannot be had. */
+/** Opens every transport that can be used here and that KOLO_TRANSPORT allows. ERR_CONFIG: an
+ *  unknown transport name, or a forced transport cannot use its settings. ERR_UNSUPPORTED: a forced
+ *  transport is not available; the detail says why. */
 kolo_status kolo_endpoint_open(const struct kolo_endpoint_config *config,
                                struct kolo_endpoint **endpoint_out) KOLO_NODISCARD;
-/** This rank as the others shall see it. */
+/** This rank as the others should see it. */
 void kolo_endpoint_self(const struct kolo_endpoint *endpoint, struct kolo_peer *peer_out);
 void kolo_peer_write(struct kolo_writer *writer, const struct kolo_peer *peer);
 kolo_status kolo_peer_read(struct kolo_reader *reader, struct kolo_peer *peer_out) KOLO_NODISCARD;
-/** The table of all ranks, by rank; lent until close. Must be set before the first link. Chooses a
- * transport for each pair by capability and priority; ERR_UNSUPPORTED naming the rank and why if a
- * forced one does not reach it. */
+/** Sets the table of all ranks, indexed by rank; it is lent until close, and must be set before the
+ *  first link is made. Chooses a transport for each peer by capability and priority.
+ *  ERR_UNSUPPORTED, naming the rank and the reason: a forced transport does not reach it. */
 kolo_status kolo_endpoint_set_peers(struct kolo_endpoint *endpoint,
                                     const struct kolo_peer *peers) KOLO_NODISCARD;
-/** Which transport joins us and @p peer, and why ("same process", "same host", "forced by
- * KOLO_TRANSPORT"): once there is a link, the one that it goes by. "none" and why not, if none
- * does. The text is good until the next call. */
+/** Which transport joins this rank and @p peer, and why ("same process", "same host", "forced by
+ *  KOLO_TRANSPORT"); once there is a link, the transport that it uses. If none reaches the peer:
+ *  "none", and why not. The texts are valid until the next call. */
 void kolo_endpoint_choice(struct kolo_endpoint *endpoint, int peer, const char **transport_out,
                           const char **why_out);
 
-/** The name of that transport alone. */
+/** Only the name of that transport. */
 const char *kolo_endpoint_goes_by(struct kolo_endpoint *endpoint, int peer);
 
-/** Messages between us and @p peer from so many bytes on are copied less if they lie in memory of
- * the heap; SIZE_MAX: that makes no difference. */
+/** Messages of at least this many bytes between this rank and @p peer are copied fewer times if
+ *  they lie in memory of the heap; SIZE_MAX: that makes no difference. */
 size_t kolo_endpoint_direct_bytes(const struct kolo_endpoint *endpoint, int peer);
 
-/** The link to @p peer (not self); begins to connect at the first call. Works may be posted before
- * it is up.
- *  @p deadline bounds the connecting. A link that fell gives what ended it. After a peer's goodbye
- * the link is still given: what had arrived can be received, all else fails with ERR_PEER. */
+/** The link to @p peer (not this rank itself). The first call begins to connect, within @p
+ *  deadline; works may be posted before the link is up. For a link that went down, returns the
+ *  status that ended it. After the peer's goodbye the link is still returned: what has arrived can
+ *  be received, everything else fails with ERR_PEER. */
 kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_deadline deadline,
                                struct kolo_link **link_out) KOLO_NODISCARD;
 
-/** Has the link to @p peer fallen, other than by the peer's goodbye? Links that fell do not come up
- * again. */
+/** Whether the link to @p peer went down other than by the peer's goodbye. Such a link does not
+ *  come up again. */
 bool kolo_endpoint_link_fell(const struct kolo_endpoint *endpoint, int peer);
 
-/** The link to @p peer if it is up; NULL: it is not, or there is none. */
+/** The link to @p peer if it is up; NULL if it is not, or if there is none. */
 struct kolo_link *kolo_endpoint_link_up(const struct kolo_endpoint *endpoint, int peer);
 
-/** Moves whatever can be moved now over one link alone. True: something was. Failures are
- * events. */
+/** Moves what can be moved now over this one link. Returns true if something was moved. Failures
+ *  are told as events. */
 bool kolo_link_look(struct kolo_link *link);
-/** Does such a look cost a load, as long as the peer has done nothing? */
+/** Whether kolo_link_look() costs a single load while the peer has done nothing. */
 bool kolo_link_has_signal(const struct kolo_link *link);
-/** Moves whatever can be moved now. *moved_out (may be NULL): whether anything did. Failures of
- * links are events. */
+/** Moves what can be moved now, over all links. *moved_out (may be NULL): whether anything moved.
+ *  Failures of links are told as events. */
 kolo_status kolo_endpoint_progress(struct kolo_endpoint *endpoint, bool *moved_out) KOLO_NODISCARD;
-/** From here on peers wake us. Call it, then progress once more, then, if nothing moved, sleep. */
+/** Asks peers to wake this rank from now on. To sleep: call this, then progress once more, and
+ *  sleep only if nothing moved. */
 void kolo_endpoint_arm(struct kolo_endpoint *endpoint);
 void kolo_endpoint_sleep(struct kolo_endpoint *endpoint, kolo_deadline deadline);
 void kolo_endpoint_disarm(struct kolo_endpoint *endpoint);
@@ -226,77 +233,80 @@ void kolo_endpoint_wake(struct kolo_endpoint *endpoint);
 struct kolo_poller *kolo_endpoint_poller(struct kolo_endpoint *endpoint);
 
 /** Sends @p bytes bytes as one message on @p channel. Messages of one channel arrive in order;
- * channels do not wait for each other. work->status becomes KOLO_OK when @p src may be reused.
- * KOLO_CHANNEL_CONTROL is not for callers. */
+ *  channels do not wait for each other. work->status becomes KOLO_OK when @p src may be reused.
+ *  Callers must not use KOLO_CHANNEL_CONTROL. */
 #define KOLO_CHANNEL_CONTROL UINT32_MAX
 void kolo_link_send(struct kolo_link *link, uint32_t channel, const struct kolo_desc *desc,
                     const void *src, size_t bytes, struct kolo_work *work);
-/** Receives the next message of @p channel, which must have this description and length. For REDUCE
- * @p bytes is a multiple of the type's size. */
+/** Receives the next message of @p channel, which must have this description and length. For
+ *  REDUCE, @p bytes must be a multiple of the type's size. */
 void kolo_link_recv(struct kolo_link *link, uint32_t channel, const struct kolo_desc *desc,
                     void *dst, size_t bytes, const struct kolo_action *action,
                     struct kolo_work *work);
-/** Sends a short message now, as kolo_link_send() would: it is over. False: it cannot go at once,
- * and nothing has happened. */
+/** Sends a short message immediately, with the same effect as a completed kolo_link_send(). False:
+ *  it cannot be sent at once, and nothing was done. */
 bool kolo_link_send_at_once(struct kolo_link *link, uint32_t channel, const struct kolo_desc *desc,
                             const void *src, size_t bytes);
-/** A message that is to come next on its channel. Valid until the link is used otherwise. */
+/** A message that is expected next on its channel. Valid until another function uses the link. */
 struct kolo_expected {
     struct kolo_channel *channel;
     size_t bytes;
     uint8_t header[KOLO_HEADER_BYTES];
 };
-/** Can the next message of @p channel be waited for by kolo_link_take(), without a work? */
+/** Whether kolo_link_take() can wait for the next message of @p channel, without a work. */
 bool kolo_link_expect(struct kolo_link *link, uint32_t channel, const struct kolo_desc *desc,
                       size_t bytes, struct kolo_expected *expected_out);
-/** One look. KOLO_OK: the message is in @p dst, and over. KOLO_AGAIN: nothing is there yet.
- * KOLO_ERR_NOT_FOUND (without a detail): something else is; use kolo_link_recv(). */
+/** Looks once. KOLO_OK: the message is in @p dst, and complete. KOLO_AGAIN: nothing has arrived
+ *  yet. KOLO_ERR_NOT_FOUND (without a detail): something else has arrived; use kolo_link_recv(). */
 kolo_status kolo_link_take(struct kolo_link *link, const struct kolo_expected *expected,
                            void *dst) KOLO_NODISCARD;
-/** Takes a work back: on return its buffers are no longer touched by anyone, status is ERR_ABORTED
- * (or what it had). The link is of no use for that channel afterwards. */
+/** Takes a work back: when this returns, nobody touches its buffers any more, and its status is
+ *  ERR_ABORTED, or the one that it already had. That channel of the link cannot be used
+ *  afterwards. */
 void kolo_work_cancel(struct kolo_work *work);
 /** A snapshot for error messages: "tcp 10.0.0.5:4711 up, 3 of 8 MiB received". */
 void kolo_link_describe(const struct kolo_link *link, char *text, size_t capacity);
 
-/** Span @p id of the heap is about to be freed (kolo_heap_free's callback): peers on this host
- * unmap it. No work may use it. */
+/** Span @p id of the heap is about to be freed (the callback of kolo_heap_free): peers on this host
+ *  unmap it. No work may use it. */
 void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id);
 
-/** Makes memory of a device known to the transports that reach it without the host; false: none
- * does, or the device does not allow it. From here on what is sent may lie there, on links of which
- * kolo_link_reaches_devices() says so, and what is received may land there. May call the device's
- * driver; the answer is kept until kolo_endpoint_device_gone. */
+/** Makes device memory known to the transports that can reach it without the host. From then on,
+ *  links for which kolo_link_reaches_devices() is true can send from it, and messages can land in
+ *  it. False: no transport can, or the device does not allow it. May call the device's driver; the
+ *  answer is kept until kolo_endpoint_device_gone. */
 bool kolo_endpoint_know(struct kolo_endpoint *endpoint, const struct kolo_pointer *pointer);
-/** Is the link up, and does it read and write a device's memory that the endpoint knows? */
+/** Whether the link is up and reads and writes device memory that the endpoint knows. */
 bool kolo_link_reaches_devices(const struct kolo_link *link);
-/** Memory of a device is about to be freed. No work may use it. */
+/** Device memory is about to be freed. No work may use it. */
 void kolo_endpoint_device_gone(struct kolo_endpoint *endpoint, const void *memory);
 
-/** The channels from @p first on, @p count of them, are of no more use to this rank, on any link:
- * no work of them is on its way, and what had arrived early is dropped. Their numbers must not be
- * used again. */
+/** This rank no longer needs the @p count channels from @p first on, on any link: none of their
+ *  works is under way, and what arrived early is dropped. Their numbers must not be used again. */
 void kolo_endpoint_forget(struct kolo_endpoint *endpoint, uint32_t first, uint32_t count);
-/** Says `early` once more for each link on which something waits for a receive on @p channel: of
- * the first frame there, and of the first behind it that has another description. */
+/** Repeats the event `early` for each link on which frames wait for a receive on @p channel: for
+ *  the first such frame, and for the first one after it whose description differs. */
 void kolo_endpoint_say_early(struct kolo_endpoint *endpoint, uint32_t channel);
-/** Tells @p count peers (NULL: all), as far as there are links to them, that this rank gave up
- * @p subject, and why. The links go on. Best effort, never blocks. */
+/** Tells @p count peers (NULL: all), as far as there are links to them, that this rank gave up @p
+ *  subject, and why. The links stay up. Best effort; never blocks. */
 void kolo_endpoint_abort(struct kolo_endpoint *endpoint, const int *peers, int count,
                          uint32_t subject, kolo_status why, const char *text);
-/** Tells @p count peers (NULL: all), as far as there are links to them, that this rank has done
- * with @p subject, and @p sequence, which means something to the runtime alone. No work of its
- * channels is on its way. Best effort, never blocks. */
+/** Tells @p count peers (NULL: all), as far as there are links to them, that this rank is done with
+ *  @p subject. @p sequence is interpreted by the runtime only. None of the channels' works is under
+ *  way. Best effort; never blocks. */
 void kolo_endpoint_finalized(struct kolo_endpoint *endpoint, const int *peers, int count,
                              uint32_t subject, uint32_t sequence);
-/** Asks @p peer for what this rank has lent to it under @p number (of a device's memory; what of it
- * is mapped is the runtime's affair), which is answered by the event `returned`, or never: also by
- * the link's end. False: there is no link to ask on, and so nobody who has it. Never blocks. */
+/** Asks @p peer to return what this rank has lent it under @p number (device memory; which memory
+ *  is mapped where is the runtime's concern). The answer is the event `returned`, which may never
+ *  come, for example because the link ends. False: there is no link to ask on, so the peer has
+ *  nothing of it. Never blocks. */
 bool kolo_endpoint_recall(struct kolo_endpoint *endpoint, int peer, uint64_t number);
-/** Tells @p peer that what it has lent under @p number is not mapped here. Best effort, as that. */
+/** Tells @p peer that what it has lent under @p number is not mapped here any more. Best effort;
+ *  never blocks. */
 void kolo_endpoint_return(struct kolo_endpoint *endpoint, int peer, uint64_t number);
-/** Says goodbye on every link that is up, waits until all has been handed over, then closes
- * everything. ERR_TIMEOUT if the deadline passed first (closed all the same). NULL is fine. */
+/** Says goodbye on every link that is up, waits until everything has been handed over, then closes
+ *  everything. ERR_TIMEOUT if the deadline passed first; everything is closed then too. @p endpoint
+ *  may be NULL. */
 kolo_status kolo_endpoint_close(struct kolo_endpoint *endpoint, kolo_deadline deadline);
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A short message that can go, or is there, this moment, without a work: what it would queue for
-// is empty, and the transport moves its one frame itself. Must never: pass a work or a frame that
-// came before it, take a frame that is not whole or not the one expected, or leave the channel
-// otherwise than a work would have (numbers, credit, counts of bytes). What is not as simple as
-// that is refused, and nothing has happened: the caller posts a work.
+// Sends a short message, or takes one that is already there, without a work: possible if the queues
+// in front of it are empty, because then the transport moves its single frame itself. Must never
+// overtake a work or a frame that came before it, take a frame that is incomplete or not the
+// expected one, or leave the channel in another state than a work would (numbers, credit, counts of
+// bytes). Whatever is not that simple is refused without any effect, and the caller posts a work.
 #include <string.h>
 
 #include "transport/core.h"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the job's secret as bytes and text, and the proofs made with it (HMAC-SHA256 of libcrypto).
-// Must never log or echo a secret, and never compare one byte by byte.
+// Owns the job's secret as bytes and as text, and the proofs made with it (HMAC-SHA256 of
+// libcrypto). Must never log or echo a secret, and never compare a secret or a proof except in
+// constant time.
 //
-// The claim and the answer are made over different labels and nonce orders, so that a message of
-// one side is no message of the other side, however it is reflected.
+// The claim and the answer are computed over different labels and nonce orders, so a message of one
+// side, reflected, is never a valid message of the other side.
 #include "transport/auth.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What boards have in common, whatever memory they are made of: who can have one, the list of those
-// that are open, waiting for the members. Must never touch the content of a segment.
+// What all boards have in common, whatever memory they are made of: which ranks can have one, the
+// list of open boards, waiting for the members. Must never touch the content of a segment.
 //
-// Whether ranks can have a board is a question about each pair of them, answered from the table of
-// ranks alone, so that every member comes to the same answer without asking: all pairs must be
-// joined by the same transport, and that one must have boards.
+// Whether ranks can have a board is decided for each pair of them, from the table of ranks alone,
+// so every member gets the same answer without asking: the same transport must join all pairs, and
+// it must have boards.
 #include "transport/board.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which transports a rank opens, and which of them joins it to a peer: the first of the build's
-// table that is open here, that the peer published, and that reaches it. Both sides come to the
-// same result, since each condition is about the pair. Must never fall back silently from a
-// transport that was asked for by name.
+// Chooses which transports a rank opens, and which of them joins it to a peer: the first one in the
+// build's table that is open here, that the peer has published, and that reaches the peer. Both
+// sides get the same result, since each condition is about the pair. Must never fall back silently
+// from a transport that was asked for by name.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns dialing: several places of one peer, staggered, dialled again with a growing pause until the
-// deadline, the first that proves itself is taken.
-// Must never call back from within kolo_conn_dial, and never give up without every place's reason.
+// Owns dialing. It tries the places of one peer, staggered or (in a race) all at once, dials again
+// with a growing pause until the deadline, and takes the first connection that proves itself. Must
+// never call back from within kolo_conn_dial, and never give up without the reason for every place.
 //
-// An attempt (one place) is either WAITING for its time, RUNNING (a handshake is on), or FAILED for
-// good: what answers there knows no secret, speaks another version, or is another rank. A dial
-// whose attempts have all FAILED ends at once; one that no place takes when it is expected to ends
-// then; any other ends at its deadline. A peer that computes takes connections: its kernel does.
+// An attempt (one place) is WAITING for its time, RUNNING (a handshake is under way), or FAILED for
+// good, because whoever answers there does not know the secret, speaks another version, or is
+// another rank. A dial whose attempts have all FAILED ends at once. A dial for which
+// kolo_conn_expect() set a time ends then, if no place has taken a connection; any other dial ends
+// at its deadline. A peer that is busy computing still takes connections, since its kernel does.
 #include "transport/conn.h"
 
 #include <errno.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns one socket on its way through the proof that conn.h draws, as a state table for both roles.
-// Knows no deadline, no redial and no list: its owner (a dial or a listener) does. Must never read
-// a byte beyond the handshake, for what follows belongs to whoever gets the socket.
+// Owns one socket during the proof that conn.h shows, as a state table for both roles. Its owner (a
+// dial or a listener) handles deadlines, redials and lists. Must never read a byte beyond the
+// handshake, since what follows belongs to whoever gets the socket.
 //
 //   dialer    CONNECTING -> AWAITS_NONCE [-> HELD] -> SENDS_CLAIM -> AWAITS_ANSWER -> OVER
 //   acceptor  SENDS_NONCE -> AWAITS_CLAIM -> SENDS_ANSWER -> OVER
 //
-// HELD: of several dials to one peer, one at a time sends its claim, so that the peer does not
-// accept two connections.
+// HELD: if there are several dials to one peer, only one at a time sends its claim, so that the
+// peer does not accept two connections.
 #include "transport/conn_private.h"
 
 #include <errno.h>

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns a listening socket and its pending connections: those that were accepted and have not proved
-// themselves yet, oldest first. There are no more of them than peers are expected and
-// KOLO_LISTENER_PENDING_MAX beside those. Must never let one of them cost another its turn: no read
-// waits, each has handshake_ms, and where there are as many as may be, the oldest whose grace is
-// over makes room.
+// themselves yet, oldest first. There are at most KOLO_LISTENER_PENDING_MAX of them in addition to
+// the expected peers. Must never let one of them delay another: no read waits, each has
+// handshake_ms, and when the limit is reached, the oldest one whose grace has passed makes room.
 //
-// A peer proves itself within a round trip; where its machine has more to do than it can, within
-// some hundred milliseconds. So graces differ from arrival to arrival: from GRACE_MS doubling to
-// GRACE_MAX_MS, and from the start again. A flood of strangers then keeps out neither quick peers
-// for long, since most strangers soon make room, nor slow ones for ever, since each new try may
-// have a longer grace. One whose claim has arrived is not dropped because this rank was slow to
-// read it.
+// A peer proves itself within a round trip, or within some hundred milliseconds if its machine is
+// overloaded. The grace therefore varies from arrival to arrival: it doubles from GRACE_MS to
+// GRACE_MAX_MS, then starts again. So a flood of strangers does not keep out quick peers for long,
+// since most strangers soon make room, nor slow peers for ever, since a later try may get a longer
+// grace. A connection whose claim has arrived is not dropped because this rank was slow to read it.
 //
-// Accepting pauses (connections wait in the kernel's queue) where the process is out of file
-// descriptors, and while nobody's grace is over.
+// Accepting pauses (connections wait in the kernel's queue) if the process has no file descriptor
+// left, or if the limit is reached and nobody's grace has passed.
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>

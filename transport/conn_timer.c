@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the timers of a poller's connections: a list that is there while any timer is. Must never
-// sleep, nor fire a timer twice in one look: what fires may add and remove any timer, itself too.
+// Owns the timers of a poller's connections, in a list that exists while there is any timer. Must
+// never sleep, and never fire a timer twice in one pass: a timer that fires may add and remove any
+// timer, including itself.
 #include "base/alloc.h"
 #include "transport/conn_private.h"
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's end of all its links: opening, making links when they are first needed, progress, the
-// sleep protocol, abort, close. Must never block but in sleep and close, and never outlive its
-// deadline there.
+// One rank's end of all its links: opening, making links when they are first needed, progress,
+// sleeping and waking, abort, close. Must never block except in sleep and close, and there never
+// beyond its deadline.
 //
-// Sleep: arm sets the doorbell word of every port; then progress once more; what a peer publishes
-// after that it follows by a look at the word and a write to our eventfd, and what it published
-// before, that progress has seen. For that a peer's store and its look at the word are seq_cst, and
-// arm has a fence behind its store: what progress looks at, of ports, links and boards, is loaded
-// with acquire or less, which on Arm may be done before a seq_cst store that stands before it.
+// Sleep: arm sets the doorbell word of every port, and the caller then runs progress once more. A
+// peer that publishes something after arm reads the word and writes to our eventfd; what it
+// published before, that progress finds. For this a peer stores and reads the word with seq_cst, and
+// arm has a fence after its store: progress loads from ports, links and boards with acquire or less,
+// and Arm may perform such a load before an earlier seq_cst store.
 //
-// Dials that arrive before the runtime gave us the table of peers are parked until then.
+// Dials that arrive before the runtime has set the table of peers are parked until then.
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>

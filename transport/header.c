@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 32 bytes before each frame: u32 channel, u32 payload bytes, 24 bytes description.
+// Packs and unpacks the 32 bytes in front of each frame: u32 channel, u32 payload bytes, 24 bytes
+// description.
 #include "base/wire.h"
 #include "transport/link.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who this process is, and how a rank describes itself to the others. Must never trust a
-// description that came from elsewhere beyond what it checks here.
+// description from elsewhere beyond what is checked here.
 //
 // On the wire: i32 rank, i32 pid, u64 process, u64 host id, text host, i32 cores, i32 NUMA node
 // (-1: several or unknown), u64 credit bytes, u8 count, then for each transport its name as text
-// and its address as a blob. Names this build does not know are skipped.
+// and its address as a blob. Transports whose name this build does not know are skipped.
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>

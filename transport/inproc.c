@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links between ranks that are threads of one process: what moves over a pair (inproc_pair.c makes
-// those). Must never read a sender's memory after the sender took it back.
+// Links between ranks that are threads of one process: moves frames over a pair (inproc_pair.c
+// makes the pairs). Must never read a sender's memory after the sender took it back.
 //
-// A node is a frame: short payload is copied into it (its sender is done at once), a longer message
-// is lent: the consumer copies or reduces straight out of the sender's buffer. The state of a loan
-// settles who frees it and who may read:
+// A node is a frame. A short payload is copied into it, and its sender is done at once. A longer
+// message is lent: the consumer copies or reduces directly from the sender's buffer. The state of a
+// loan decides who frees it and who may read:
 //
 //   PENDING --claim--> TAKEN --release--> DONE        the lender frees it, sees DONE in pull
 //      |\--release (dropped unread)-----> DONE
 //      \---withdraw--> WITHDRAWN                      the borrower frees it, fails to claim it
 //
-// Withdrawing a TAKEN loan waits for DONE: the other thread is inside one copy.
+// Withdrawing a TAKEN loan waits for DONE: the other thread is within a single copy.
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

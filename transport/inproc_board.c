@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boards between threads of one process: a segment is plain memory that its owner shows in a list
-// at its port, where each member takes it once. Owns the segments, by count: the last member that
-// has one unmaps it. Must never write to another's segment.
+// Boards between threads of one process. A segment is plain memory that its owner puts into a list
+// at its port, and each member takes it from there once. Owns the segments, with reference counts:
+// the last member that has one unmaps it. Must never write to another member's segment.
 //
-// Taking once (a bit a member) is what tells the segment of a board from that of its next opening.
-// Any memory of the process can be lent: its name is its address.
+// Each member takes a segment only once (a bit for each member), which distinguishes it from the
+// segment of the same board's next opening. Any memory of the process can be lent: its name is its
+// address.
 #include <sys/mman.h>
 
 #include "base/alloc.h"

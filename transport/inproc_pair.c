@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // How threads of one process find each other, and what lies between two of them. Must never write
-// to the eventfd of a rank that has closed, nor make a second pair for two ranks.
+// to the eventfd of a rank that has closed, and never make a second pair for two ranks.
 //
-// A pair joins two ranks; side 0 is the lower one. It has one queue for each direction, with one
-// producer and one consumer.
+// A pair joins two ranks; side 0 is the one with the lower rank. It has a queue for each direction,
+// with one producer and one consumer.
 //
-// Ranks find each other by a random cookie in a table of the process (the one thing here that all
-// ranks share, as ports share a host): a pointer in the address could not be checked once its owner
-// has closed. The side that connects first makes the pair, under the locks of both ports (lower
-// rank first), and puts it into the other's list of incoming ones.
+// Ranks find each other by a random cookie in a table of the process (the only state that all ranks
+// share here, as ports share a host). A pointer in the address would not do, since it could not be
+// checked after its owner has closed. The side that connects first makes the pair, under the locks
+// of both ports (lower rank first), and puts it into the other side's list of incoming pairs.
 //
-// Wake-up: bell is the doorbell word; who publishes something reads it afterwards, and writes to
-// the eventfd under the port's lock, which close takes too.
+// Waking: `bell` is the doorbell word. Whoever publishes something reads it afterwards, and writes
+// to the eventfd under the port's lock; close takes that lock too.
 #include "transport/inproc_pair.h"
 
 #include <unistd.h>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A link's life, and the calls of the runtime on it: send, receive, cancel, describe. Must never
+// The life of a link, and the runtime's calls on it: send, receive, cancel, describe. Must never
 // leave a work unfinished once the link can no longer finish it.
 //
 //   CONNECTING --set_up--> UP --set_down--> DOWN
 //        \------------set_down-------------/
 //
-// A goodbye leaves the link UP for our own goodbye, but fails its works: nothing more comes,
-// nothing more is taken. Early frames outlive both, so that what had arrived can still be received.
+// The peer's goodbye leaves the link UP, so that our own goodbye can be sent, but fails its works:
+// the peer sends and takes nothing more. Early frames are kept in both cases, so that what had
+// arrived can still be received.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open addressing with linear probing, at most half full.
+// A hash table with open addressing and linear probing, at most half full.
 #include "transport/map.h"
 
 #include <stddef.h>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a path between two addresses, and which of several is the best. Must never wait,
-// nor rule out a path: the worst of them may be the only one that works.
+// Measures paths to an address and compares them. Must never wait, and never rule out a path: the
+// worst one may be the only one that works.
 //
-// First the round trip, coarsely: one that takes more than twice the shortest and 200 us more goes
-// another way. Among the others: what KOLO_NET names first, hardware (see places.c) before bridges
-// and tunnels, the faster interface, the one on this rank's NUMA node. Interfaces that are equal in
-// all that are shared out, so that the ranks of a host use every card: round trips that differ by
-// noise would send them where it happens. Of several ways by one interface the round trip decides.
+// The round trip comes first, coarsely: a path that takes more than twice the shortest round trip
+// and 200 us more goes another way. Among the other paths these come first: what KOLO_NET names
+// first, hardware (see places.c) before bridges and tunnels, the faster interface, the one on this
+// rank's NUMA node. If interfaces are equal in all of these, ranks take turns among them, so that
+// the ranks of a host use every card; if noise in the round trips decided instead, the distribution
+// would be random. Among several paths by one interface the round trip decides.
 #include "transport/path_quality.h"
 
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads memory of other processes of this host. Must never: believe a number of a process without
-// the word that proves it, or take a part for the whole.
+// Reads memory of other processes of this host. Must never trust a process number without the word
+// that proves it, and never take a partial copy for the whole.
 #include "transport/peer_memory.h"
 
 #include <errno.h>

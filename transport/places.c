@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns places (socket addresses): what is in them, as text, and as names to resolve. Must never
-// interpret the bytes of a family that it does not know.
+// Owns places (socket addresses): their content, their text, and the resolution of names to places.
+// Must never interpret the bytes of an address family that it does not know.
 #include "transport/places.h"
 
 #include <arpa/inet.h>

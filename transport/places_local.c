@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The addresses of this machine that others may reach: which there are, what their interfaces are,
-// which of them KOLO_NET allows, and which is best. Must never offer an address that means
-// something else on the peer's machine: no link-local ones, and loopback only where there is
-// nothing else.
+// The addresses of this machine that others may reach: finds them and the facts about their
+// interfaces, and applies KOLO_NET and an order. Must never offer an address that means something
+// else on the peer's machine: no link-local addresses, and loopback only if there is nothing else.
 //
-// Their order: those of the first entry of KOLO_NET first; then hardware (bonds and VLANs of it
-// too) before bridges and tunnels, faster before slower links, IPv4 before IPv6, loopback last.
+// Their order: those of the first entry of KOLO_NET first; then hardware (including its bonds and
+// VLANs) before bridges and tunnels, faster before slower interfaces, IPv4 before IPv6, loopback
+// last.
 #include "transport/places.h"
 
 #include <arpa/inet.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns the epoll descriptor and the eventfd of one rank. Must never run a callback for a watch that
-// was removed, nor lose a wake.
+// was removed, and never lose a wake.
 //
-// The watched descriptors hang in the epoll; the eventfd does not. A sleep polls both, and only a
-// sleep drains the eventfd: a thread that dispatches meanwhile cannot swallow the wake that was
-// meant for the sleeper. So dispatch also costs no system call as long as nothing is watched.
+// The watched descriptors are in the epoll set; the eventfd is not. A sleep polls both, and only a
+// sleep drains the eventfd, so that a thread that dispatches meanwhile cannot consume the wake that
+// was meant for the sleeper. As a result dispatch costs no system call while nothing is watched.
 //
-// Removal: dispatch works through a batch that lives on its stack; the batches (a callback may
-// dispatch again) form a list, and remove() strikes the watch out of every one of them.
+// Removal: dispatch works through a batch on its stack. The batches form a list, since a callback
+// may dispatch again, and remove() deletes the watch from every one of them.
 #include "transport/poller.h"
 
 #include <errno.h>

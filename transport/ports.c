@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns KOLO_PORTS: the range of ports at which kolo may listen. Must never give out a port outside
+// Owns KOLO_PORTS, the range of ports at which kolo may listen. Must never give out a port outside
 // of it.
 //
-// Who listens begins somewhere in the range and goes once round it: were all ranks of a host to
-// begin at its lower end, each would try the ports of all before it.
+// Each listener begins somewhere in the range and tries every port of it once. If all ranks of a
+// host began at its lower end, each would first try the ports of all the ranks before it.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The RDMA port of a rank: its device, its completion queue and what tells of them, on top of a TCP
-// port. Must never wait, and never take a look at a link's queue after it was closed.
+// The RDMA port of a rank, on top of a TCP port: its devices, their completion queues, and the
+// descriptors and timers that tell when to look at them. Must never wait, and never look at a
+// link's queue after it was closed.
 #include "transport/rdma.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which RDMA port a rank takes: the one that KOLO_RDMA_DEVICE names, or the best of those that are
-// there. Goes over all ports twice: first it compares them, each open for that moment alone, then
-// opens the best and keeps it. Must never leave one open that it does not hand out.
+// Chooses the RDMA port of a rank: the one that KOLO_RDMA_DEVICE names, or the best one that is
+// there. It goes over all ports twice: first it compares them, opening only one at a time, then it
+// opens the best one and keeps it. Must never leave a port open that it does not return.
 #include "transport/rdma_device.h"
 
 #include <limits.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never look at more of a completion in error than its status, its request and the vendor's
-// number, nor believe a number that was not posted.
+// Brings completions back to their requests (rdma_complete.h says how). Must never read more of a
+// completion in error than its status, its request number and the vendor's error number, and never
+// trust the number of a request that was not posted.
 #include "transport/rdma_complete.h"
 
 #include <errno.h>

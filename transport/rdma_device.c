@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device and its ports are, opened one at a time; and the news of one that is in use. Must
-// never leave one open that it does not hand out. Which one is used rdma_choice.c says.
+// Opens devices one at a time and reads what they and their ports are; takes the events of a device
+// in use. Must never leave a device open that it does not return. Which one is used is decided in
+// rdma_choice.c.
 #include "transport/rdma_device.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never let go of a registration while somebody may write or read by it, nor believe an offer
-// that cannot be meant.
+// The tables of messages that are written directly into the peer's memory (rdma_direct.h explains
+// them). Must never give up a registration while somebody may write or read through it, and never
+// trust an offer that cannot be valid.
 #include "transport/rdma_direct.h"
 
 #include <stddef.h>

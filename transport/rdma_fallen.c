@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never hold a warning back for good: what is noted is told by the next _tell, or when its
-// place is needed.
+// Counts pairs that went on by TCP, and warns about them (rdma_fallen.h says why). Must never hold
+// a warning back for good: what is noted is told by the next _tell, or when its place is needed.
 #include "transport/rdma_fallen.h"
 
 #include <stdio.h>

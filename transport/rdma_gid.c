@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never depend on who asks: the order of pairs is one of both their addresses, not of "ours"
-// and "theirs".
+// Reads the addresses of a port and chooses the pair that joins two ports (rdma_gid.h says how).
+// The result must never depend on which side asks: pairs are ordered by both addresses, not by
+// "ours" and "theirs".
 #include "transport/rdma_gid.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never take a field for good that its sender could not have meant.
+// Packs and unpacks the blocks of rdma_handshake.h. Must never accept a field with a value that its
+// sender could not have meant.
 #include "transport/rdma_handshake.h"
 
 #include <string.h>

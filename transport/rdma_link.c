@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A link of the rdma transport: the three stages that rdma.h draws, frames in and out of the
-// eager buffers, and the end. Must never read a byte of the connection that belongs to TCP, nor
+// A link of the rdma transport: the three stages that rdma.h shows, frames in and out of the eager
+// buffers, and the end. Must never read a byte of the connection that belongs to TCP, and never
 // close a queue from within its callbacks.
 #include "transport/rdma.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A queue pair of verbs, through its states: RESET (made), INIT (receives may be posted), RTR and
-// RTS (joined to the peer's), ERR (cut), destroyed. Must never post to it: what goes over a pair is
-// rdma_queue.c's affair.
+// Takes a queue pair of verbs through its states: RESET (made), INIT (receives may be posted), RTR
+// and RTS (joined to the peer's), ERR (cut), destroyed. Must never post to it; that is done in
+// rdma_queue.c.
 #include "transport/rdma_pair.h"
 
 #include <errno.h>

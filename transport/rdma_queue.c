@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never post a send without a buffer for it there, nor let the device touch a buffer that
-// somebody reads or writes.
+// Sends and receives over one queue pair (rdma_queue.h explains credit and marks). Must never post
+// a send for which the peer has no buffer, and never let the device touch a buffer that somebody
+// reads or writes.
 #include "transport/rdma_queue.h"
 
 #include <arpa/inet.h>

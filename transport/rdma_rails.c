@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never let a message be written again while something of a rail may still land, nor count
-// what was not delivered.
+// The further rails of a link (rdma_rails.h explains them). Must never let a message be written
+// again while writes of its rail may still land, and never count what was not delivered.
 #include "transport/rdma_rails.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the device has no room for more, regions that nobody uses make room, and it is tried once
-// more. Must never free memory that a device may still reach.
+// Registers memory with devices (rdma_register.h says for how long). If the device has no room for
+// a registration, unused regions are removed, and it is tried once more. Must never free memory
+// that a device may still reach.
 #include "transport/rdma_register.h"
 
 #include <errno.h>

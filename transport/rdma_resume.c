@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Must never post again what may have arrived and be taken for something new, nor try for ever.
+// Replaces the broken queue pair of a link whose peer lives (rdma_resume.h explains the rounds).
+// Must never post again what may have arrived and would be taken for something new, and never try
+// for ever.
 #include "transport/rdma_resume.h"
 
 #include <stdio.h>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the messages that go into a peer's memory (rdma_direct.h): by the first rail, long ones in
-// pieces by all rails that go, each on the one where it gets through first (rdma_pace.h). Must
-// never say that a message is over while a rail may read it.
+// Writes the messages that go directly into a peer's memory (rdma_direct.h): short ones by the
+// first rail, long ones in pieces by all rails that work, each piece by the rail that will deliver
+// it first (rdma_pace.h). Must never report a message as complete while a rail may still read it.
 //
-// Each rail that had a piece ends its row with a mark of its own, without bytes; the first rail's
-// says how many such rows there are. Where a rail ended before its row was known to have arrived,
-// all of the message is written once more by the first, and a mark there stands for the lost one:
-// the peer does not read it before, so the same bytes twice do no harm.
+// Each rail that carried a piece ends its row with a mark of its own, which has no bytes; the first
+// rail's mark says how many such rows there are. If a rail ended before its row was known to have
+// arrived, the first rail writes the whole message once more, followed by a mark that replaces the
+// lost one. The peer does not read the message before that mark, so receiving the same bytes twice
+// does no harm.
 #include "transport/rdma.h"
 
 static struct kolo_rdma_queue *queue_of(const struct rdma_link *link, int rail)

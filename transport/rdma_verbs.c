@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads libibverbs. Owns the process's one table of it; must never be linked against the library.
+// Loads libibverbs when the program runs, and owns the process's only table of its functions. Must
+// never be linked against the library.
 #include "transport/rdma_verbs.h"
 
 #include <dlfcn.h>

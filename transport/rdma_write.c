@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages that nobody copies, on a link that goes by RDMA: receives are offered, sends written,
-// and what is given up is cut off (rdma_direct.h says how it goes together). Must never hand memory
-// back that a device may still touch.
+// Messages over an RDMA link that neither side copies: offers receives, writes sends, and cuts off
+// the memory of what is given up (rdma_direct.h explains how these fit together). Must never hand
+// memory back that a device may still touch.
 #include "base/log.h"
 #include "transport/rdma.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way in of a link: matches frames with receives, keeps what comes early, returns credit. Every
-// byte of a header is hostile here: nothing is allocated or written beyond what the channel's
-// credit or the receive allows.
+// The incoming direction of a link: matches frames with receives, keeps early frames, returns
+// credit. Every byte of a header is hostile here: nothing is allocated or written beyond what the
+// channel's credit or the receive allows.
 //
-// A channel whose message met a receive with another description, or whose receive was cancelled,
-// is of no use any more (rx_fault): what arrives on it is dropped, and its credit still returned so
-// that the peer gets rid of what it sends.
+// A channel cannot be used any more (rx_fault) once a message met a receive with another
+// description, or a receive was cancelled. What arrives on it is dropped, and its credit is still
+// returned, so that the peer can finish its sends.
 #include <string.h>
 
 #include "base/alloc.h"

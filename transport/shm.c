@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shm transport: ranks of one host over rings in memfds, with kolo_alloc memory read in place.
-// Owns: its port, that is the listener on an abstract Unix name and the page with the rank's
-// doorbell. Must never put a name into the file system or /dev/shm: nothing can be left behind.
+// The shm transport's port. Links of this transport join ranks of one host over rings in memfds,
+// and read kolo_alloc memory in place. Owns the listener on an abstract Unix name and the page with
+// the rank's doorbell. Must never put a name into the file system or /dev/shm, so that nothing can
+// be left behind.
 //
-// A rank sleeps in its poller like with any other transport; its peers end that sleep by writing to
-// its eventfd, which they were passed, if the armed word in its page says that it sleeps.
+// A rank sleeps in its poller, as with any other transport. Its peers wake it by writing to its
+// eventfd, which they were passed, if the `armed` word in its page says that it sleeps.
 #include "transport/shm.h"
 
 #include <errno.h>

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boards over shm: each member's segment is a memfd that the others map read-only; spans of
-// kolo_alloc are lent under the number that their heap gave them. Owns the segments, and the
-// messages about them that wait for a link. Must never: block, write to another's segment, or
-// follow a number of a peer's that was not bounded.
+// Boards over shm. Each member's segment is a memfd that the others map read-only; spans of
+// kolo_alloc are lent under the number that they have in their heap. Owns the segments, and the
+// messages about them that wait for a link. Must never block, write to another member's segment, or
+// use a number from a peer before it was bounded.
 //
 //   SEGMENT {board, bytes} + memfd   to each member as soon as the link to it is up
 //   CLOSED_BOARD {board}             takes it back from a member that has not opened the board
 //
-// A segment that comes before the board is open here is kept, mapped, by its link. A member that
+// If a segment arrives before the board is open here, its link keeps it, mapped. A member that
 // closes a board and opens it again passes a new segment, which waits until the board that has the
 // old one is closed here too.
 //
-// Spans: the last few that were lent are pinned on every link, so that none of them makes room for
-// another while a collective uses it; they are also the cache of lend().
+// Spans: the last few spans that were lent are pinned on every link, so that none of them is
+// replaced by another while a collective uses it. They also serve as the cache of lend().
 //
-// Pulling: the last line of the notes is a card, filled before the segment is passed, which says
-// where in its process a member has a random word. Which process that is the kernel says of the
-// link's socket, so it is right in whatever namespace we are.
+// Pulling: the last line of the notes is a card, filled in before the segment is passed, which says
+// where in its process a member has a random word. The kernel says which process that is, by the
+// link's socket, so the number is right in whatever namespace this rank is.
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns: who may read what of whose memory, and which spans of the peer are mapped. Must never:
-// block, or follow a number of the peer's that was not bounded.
+// Owns the loans of a link (who may read what of whose memory) and the mappings of the peer's
+// spans, as shm_direct.h explains. Must never block, or use a number from the peer before it was
+// bounded.
 #include "transport/shm_direct.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns: memfds, SCM_RIGHTS, doorbells. Must never: block, or take a descriptor's word for what it
-// is.
+// Owns memfds, messages with descriptors (SCM_RIGHTS) and doorbells. Must never block, and never
+// trust a descriptor to be what its sender says.
 //
-// Wire format of a message, little-endian: u32 magic, u32 kind, u64 id, u64 bytes, u64 span; its
-// descriptors travel with its first byte. A stream socket ends a read where descriptors begin, so
-// reading 32 bytes at a time keeps them together.
+// Wire format of a message, little-endian: u32 magic, u32 kind, u64 id, u64 bytes, u64 span. Its
+// descriptors travel with its first byte. A read from a stream socket ends where descriptors begin,
+// so reading 32 bytes at a time keeps each message with its descriptors.
 #include "transport/shm_fds.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames of the core in and out of the rings of a link that is open, and loans of kolo_alloc
-// memory. Must never block or spin: what does not fit waits for the reader's bell. Every record of
-// the peer is hostile.
+// Moves frames of the core in and out of the rings of an open link, and lends kolo_alloc memory.
+// Must never block or spin: what does not fit waits until the reader rings the bell. Every record
+// of the peer is hostile.
 #include "transport/shm.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns: how a link of the shm transport comes up, and what ends it. Must never block, or leave a
-// descriptor or a mapping behind.
+// Owns how a link of the shm transport comes up, and how it ends. Must never block, and never leave
+// a descriptor or a mapping behind.
 //
-// Once the peer has proved itself over the Unix socket, the acceptor makes the link's memory:
+// When the peer has proved itself over the Unix socket, the acceptor makes the link's memory:
 //
 //   acceptor                                        dialler
 //   OFFER {capacity} + memory, bell page, eventfd --->  maps, sets up
@@ -10,10 +10,10 @@
 //
 //   memory: ring to the dialler | ring to the acceptor | the acceptor's slots | the dialler's slots
 //
-// From then on the socket carries the messages of shm_direct.h and, by its end, the news that the
-// peer's process has ended: what it had put in the ring before is delivered first. When both dial
-// at once, the acceptor with the lower rank closes the other's dial, whose dialler then awaits to
-// be adopted. A timerfd bounds each wait of the bring-up.
+// From then on the socket carries the messages of shm_direct.h. Its end tells that the peer's
+// process has ended; what the peer had put into the ring before is then delivered first. If both
+// sides dial at once, the acceptor with the lower rank closes the other's dial, whose dialler then
+// waits to be adopted. A timerfd bounds each wait while the link comes up.
 #include "transport/shm.h"
 
 #include <errno.h>

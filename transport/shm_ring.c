@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns: the layout of a ring and the order of its loads and stores (shm_ring.h draws both). Must
-// never: block, make a system call, or use a number of the shared memory before it was bounded.
+// Owns the layout of a ring and the order of its loads and stores (shm_ring.h shows both). Must
+// never block, make a system call, or use a number from the shared memory before it was bounded.
 #include "transport/shm_ring.h"
 
 #include <inttypes.h>

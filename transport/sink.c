@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where arriving payload goes: into a receive by copy or by reduction, into the stash, or nowhere.
-// Must never write past what the frame announced.
+// Puts arriving payload into a receive, by copy or by reduction, into the stash, or nowhere. Must
+// never write more than the frame announced.
 #include <string.h>
 
 #include "memory/operator.h"

@@ -8,9 +8,9 @@
 //                                        \--end of stream--> the peer's next dial (a rival), or a
 //                                        dial of ours
 //
-// Why the dialler has the last word: one that is not answered in time proves itself at another
-// place as well, and takes what answers first. So the acceptor may hold several of its connections,
-// and only the dialler knows which it has not left.
+// The dialler has the last word, because a dialler that is not answered in time proves itself at
+// another place too, and takes whichever answers first. The acceptor may therefore hold several of
+// its connections, and only the dialler knows which one it has kept.
 #include "transport/tcp.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank's TCP places travel to the others: u8 count, then of each u8 family (4 or 6), u16
-// port, the address in network order, u8 entry of KOLO_NET, u8 hardware or not, u32 Mbit/s. What
-// comes back in is hostile.
+// How a rank's TCP places are published to the others: u8 count, then for each u8 family (4 or 6),
+// u16 port, the address in network order, u8 entry of KOLO_NET, u8 whether it is hardware, u32
+// Mbit/s. What is read back is hostile.
 #include <netinet/in.h>
 #include <string.h>
 

@@ -2,10 +2,10 @@
 // The TCP port of a rank: listeners, published addresses, socket options, and the watchdog over its
 // links. Must never take a slow peer for a lost one.
 //
-// A lost host: idle connections are probed by the kernel's keepalive. TCP_USER_TIMEOUT is not used:
-// it also ends connections whose peer answers but does not read for so long, such as a rank that
-// computes between two collectives while its neighbour already sends. Instead a watchdog looks
-// every second at most whether bytes are unacknowledged and nothing came back for peer_timeout.
+// A lost host: the kernel's keepalive probes idle connections. TCP_USER_TIMEOUT is not used, since
+// it also ends connections whose peer answers but does not read for that long, such as a rank that
+// computes between two collectives while its neighbour already sends. Instead, a watchdog checks at
+// most once a second whether bytes are unacknowledged and nothing has come back for peer_timeout.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way in of a TCP link. Headers, small payloads and everything that is combined or dropped go
-// through one buffer, so that a reduction works on bytes that the cache still holds; what is left
-// of a large payload to be copied is read straight into its place, together with the header that
-// follows.
+// The incoming direction of a TCP link. Headers, small payloads, and everything that is combined or
+// dropped go through one buffer, so that a reduction works on bytes that are still in the cache.
+// The rest of a large payload that is copied is read directly into its place, together with the
+// header that follows.
 //
-// A long frame that comes before its receive waits in the socket for a while: its receive is most
-// likely the next one posted, and a copy aside is a copy, and page faults, too many. It waits for
-// so many looks and never through a sleep, since what stands behind it may be what is waited for.
+// A long frame that arrives before its receive waits in the socket for a while: its receive is most
+// likely the next one posted, and copying it to the stash would cost a copy and page faults. It
+// waits for a limited number of looks and never through a sleep, since what this rank waits for may
+// be behind it.
 //
 // Must never trust a length: the core bounds each frame before a byte of it is stored.
 #include <errno.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way out of a TCP link: takes frames from the core and hands several of them, headers and
-// payloads, to the kernel by one sendmsg, straight from the senders' memory. What the kernel does
-// not take waits in place and goes on where it stopped when the socket has room. Must never block,
+// The outgoing direction of a TCP link: takes frames from the core and hands several of them,
+// headers and payloads, to the kernel in one sendmsg, directly from the senders' memory. What the
+// kernel does not take stays in place and is continued when the socket has room. Must never block,
 // and never read a payload after its withdrawal.
 #include <errno.h>
 #include <string.h>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way out of a link: cuts messages into frames, fair between channels, within the credit that
-// the peer gave. Must never hand over a byte without credit, nor touch a work after its last frame
-// is done.
+// The outgoing direction of a link: cuts messages into frames, fairly between channels, within the
+// credit that the peer gave. Must never hand over a byte without credit, and never touch a work
+// after its last frame is done.
 //
 // Order: control frames (aborts and the transport's own, credit), then one frame of each ready
-// channel in turn, then, when no send is left, goodbye. A frame is at most segment_bytes and a
-// quarter of the peer's credit (four segments once the peer has said that it has room for all of
-// the message), and always a multiple of 16 bytes but at the end of a message, so
-// that no element is ever torn. When the credit left is less than an eighth of all, the channel
-// rather waits than sends crumbs.
+// channel in turn, then, when no send is left, goodbye. A frame has at most segment_bytes and at
+// most a quarter of the peer's credit (four segments once the peer has said that it has room for
+// the whole message). Except at the end of a message it is a multiple of 16 bytes, so no element is
+// ever split. If less than an eighth of the credit is left, the channel waits instead of sending
+// tiny frames.
 #include <string.h>
 
 #include "base/alloc.h"

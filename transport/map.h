@@ -12,20 +12,21 @@ struct kolo_map_slot {
     uint32_t key;
     void *value; /* NULL: free */
 };
-/** Zeroed: empty. */
+/** A zeroed one is empty. */
 struct kolo_map {
     struct kolo_map_slot *slots;
     uint32_t slot_count; /* a power of two, or 0 */
     uint32_t count;
 };
 
-/** NULL: not there. */
+/** The value of @p key; NULL: it is not there. */
 void *kolo_map_get(const struct kolo_map *map, uint32_t key);
 /** @p key must not be there, @p value not NULL. */
 kolo_status kolo_map_put(struct kolo_map *map, uint32_t key, void *value) KOLO_NODISCARD;
-/** Nothing happens if it is not there. */
+/** Removes @p key; does nothing if it is not there. */
 void kolo_map_remove(struct kolo_map *map, uint32_t key);
-/** The values in no order: starts with *cursor 0, NULL at the end. No put or remove meanwhile. */
+/** Iterates over the values, in no order: start with *cursor 0; NULL is the end. No put or remove
+ *  may happen meanwhile. */
 void *kolo_map_next(const struct kolo_map *map, uint32_t *cursor);
 void kolo_map_fini(struct kolo_map *map);
 

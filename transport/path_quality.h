@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a path between two addresses, and which of several is the best.
+// What is known of a path between two addresses, and which of several paths is the best.
 #ifndef KOLO_TRANSPORT_PATH_QUALITY_H
 #define KOLO_TRANSPORT_PATH_QUALITY_H
 
@@ -8,21 +8,22 @@
 #include "transport/conn.h"
 
 struct kolo_path_quality {
-    int64_t rtt_us;      /* of the handshake of TCP */
-    unsigned preference; /* by the order of KOLO_NET on both sides; lower is better */
-    bool is_hardware;    /* on both sides: no bridge, tunnel or veth */
-    uint32_t speed_mbit; /* the lower one of both sides; 0: neither is known */
-    char interface[16];  /* on our side; "" if it is none that KOLO_NET allows */
+    int64_t rtt_us;      /* of the TCP handshake */
+    unsigned preference; /* position in KOLO_NET on both sides; lower is better */
+    bool is_hardware;    /* whether both sides have hardware: no bridge, tunnel or veth */
+    uint32_t speed_mbit; /* the lower speed of both sides; 0: neither is known */
+    char interface[16];  /* on our side; "": none that KOLO_NET allows */
     bool is_near;        /* our interface and this rank are known to be on the same NUMA node */
 };
 
-/** The quality of connection @p fd to @p place; @p locals: this machine's addresses that KOLO_NET
- * allows; @p numa_node: that this rank is bound in, or -1. */
+/** Measures connection @p fd to @p place. @p locals are this machine's addresses that KOLO_NET
+ *  allows, @p numa_node is the node that this rank is bound in, or -1. */
 void kolo_path_quality_measure(int fd, const struct kolo_place *place,
                                const struct kolo_place *locals, size_t local_count, int numa_node,
                                struct kolo_path_quality *quality_out);
-/** Index of the best; @p count is at least 1. Interfaces that are equal but for the round trip are
- * taken in turn, in the order of their names: @p turn is the rank's number on its host. */
+/** Index of the best path; @p count must be at least 1. If interfaces are equal in everything but
+ *  the round trip, ranks take turns among them, in the order of their names: @p turn is the rank's
+ *  number on its host. */
 size_t kolo_path_quality_best(const struct kolo_path_quality *paths, size_t count, unsigned turn);
 /** "eth0, 25000 Mbit/s, round trip 61 us" */
 void kolo_path_quality_format(const struct kolo_path_quality *quality, char *text, size_t capacity);

@@ -7,17 +7,17 @@
 
 #include "base/status.h"
 
-/** The ports at which kolo may listen; low 0: whichever the system chooses. */
+/** The ports at which kolo may listen. low 0: the system chooses. */
 struct kolo_ports {
     uint16_t low, high;
 };
-/** KOLO_PORTS: "LOW-HIGH", "PORT" or "". ERR_CONFIG. */
+/** Parses KOLO_PORTS: "LOW-HIGH", "PORT" or "". ERR_CONFIG. */
 kolo_status kolo_ports_parse(const char *text, struct kolo_ports *ports_out) KOLO_NODISCARD;
-/** How many there are to try; one where the system chooses. */
+/** How many ports there are to try; 1 if the system chooses. */
 unsigned kolo_ports_count(const struct kolo_ports *ports);
-/** Where to begin. */
+/** The index at which to begin. */
 unsigned kolo_ports_first(const struct kolo_ports *ports);
-/** Number @p index of them, counted round and round; 0: the system chooses. */
+/** Port number @p index of the range, cyclically; 0: the system chooses. */
 uint16_t kolo_ports_at(const struct kolo_ports *ports, unsigned index);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A place is a socket address (IPv4, IPv6 or Unix) at which somebody listens, together with what is
-// known of the interface that leads there. Only places.c reads and writes the content of
-// sockaddr_in and sockaddr_in6.
+// known of the interface that leads there. The fields of a place's sockaddr_in or sockaddr_in6 are
+// read and written only in places.c.
 #ifndef KOLO_TRANSPORT_PLACES_H
 #define KOLO_TRANSPORT_PLACES_H
 

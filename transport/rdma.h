@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rdma transport: links by reliable queue pairs. Shared by rdma.c (the port) and rdma_link.c (a
-// link's life); nobody else includes it.
+// The rdma transport: links by reliable queue pairs. Shared by the files of one link: rdma.c (the
+// port), rdma_link.c (a link's life), rdma_write.c, rdma_stripe.c, rdma_rails.c and rdma_resume.c.
 //
-// A link begins as a TCP link (tcp.h, struct tcp_rider): found, dialled and proved like any other.
-// Over that connection both sides then settle in three stages whether their messages go by RDMA. In
-// each both send one block (rdma_handshake.h), which agrees or says why not, and both read the
-// other's before they go on:
+// A link begins as a TCP link (tcp.h, struct tcp_rider), which is found, dialled and proved like
+// any other. Over that connection both sides then settle in three stages whether their messages go
+// by RDMA. In each stage both send one block (rdma_handshake.h), which agrees or says why not, and
+// both read the other's block before they continue:
 //
 //   HELLO    here is my queue pair, at this address        or: this port, queue or memory cannot be
 //                                                              had
 //   JOINED   mine is joined to yours and ready to receive  or: the device refused
 //   PROBED   my first message has reached you              or: nothing gets through
 //
-// A first message that does not get through is given up long before the device does (half a second,
-// and less with each that fails in a row: rdma_fallen.h), but where RDMA is forced. As soon as one
-// side says why not, both know it and the link comes up as the TCP link that it is, with a warning
-// that names the reason; where KOLO_TRANSPORT=rdma forbids that, it ends with it. If all is agreed,
-// messages go by RDMA alone, and the connection stays for what TCP is better at: it ends when the
-// peer's process does, and its keepalive finds a host that is cut off while nothing is sent. What
-// the peer had sent before its end is delivered first.
+// Unless RDMA is forced, a first message that does not get through is given up long before the
+// device gives it up (after half a second, and sooner with each failure in a row: rdma_fallen.h).
+// As soon as one side has a reason against RDMA, both know it. The link then comes up as the TCP
+// link that it is, with a warning that names the reason; with KOLO_TRANSPORT=rdma it ends with that
+// reason instead. If everything is agreed, messages go only by RDMA. The connection stays for what
+// TCP does better: it ends when the peer's process does, and its keepalive finds a host that was
+// cut off while nothing is sent. What the peer had sent before its end is delivered first.
 //
-// Out: each frame goes with its header into an eager buffer of the peer's (rdma_queue.h): copied
-// behind it into one of ours, so that the sender's memory is its own again at once; or, of a long
-// message in memory of kolo_alloc, read by the device where it lies. In: copied or reduced straight
-// out of the buffer where the device wrote it. A long message between memory of kolo_alloc, which a
-// receive that copies waits for, is written there by the sender's device (rdma_direct.h). A receive
-// that reduces has its operand in such buffers anyway: nothing would be saved by another way.
+// Out: each frame goes with its header into an eager buffer of the peer's (rdma_queue.h). Usually
+// the payload is copied behind the header into one of our buffers, so that the sender's memory is
+// free again at once; the payload of a long message in kolo_alloc memory is read by the device in
+// place instead. In: the payload is copied or reduced directly from the buffer to which the device
+// wrote it. A long message between kolo_alloc memory, for which a copying receive waits, is written
+// into the receive's memory by the sender's device (rdma_direct.h). That would save nothing for a
+// receive that reduces, since such a buffer serves as its operand anyway.
 //
-// One completion queue serves all links of a rank. It is polled with every look; before a sleep it
-// is armed, and its channel is in the poller like any descriptor.
+// One completion queue for each device serves all links of a rank. It is polled with every look.
+// Before a sleep it is armed, and its channel is in the poller like any descriptor.
 #ifndef KOLO_TRANSPORT_RDMA_H
 #define KOLO_TRANSPORT_RDMA_H
 
@@ -40,13 +41,13 @@
 #include "transport/tcp.h"
 
 enum {
-    RDMA_BUFFERS = 32, /* of a queue: a power of two */
+    RDMA_BUFFERS = 32, /* of a queue: must be a power of two */
     RDMA_BUFFER_BYTES = (64 << 10) + KOLO_HEADER_BYTES
 };
 
 struct rdma_nic;
 struct rdma_watch {
-    struct kolo_watch watch; /* first: ready gets this; fd -1: none */
+    struct kolo_watch watch; /* must be first: ready gets this pointer; fd -1: none */
     struct rdma_nic *nic;
 };
 
@@ -61,46 +62,47 @@ struct rdma_nic {
 };
 
 struct rdma_timer {
-    struct kolo_conn_timer timer; /* first: fire gets this */
+    struct kolo_conn_timer timer; /* must be first: fire gets this pointer */
     struct rdma_port *port;
 };
 
 struct rdma_port {
-    struct tcp_port tcp;     /* first: the core gets this */
-    struct rdma_nic nic;     /* of the first rail of each link */
-    struct rdma_nic *others; /* of further rails */
+    struct tcp_port tcp;     /* must be first: the core uses this pointer */
+    struct rdma_nic nic;     /* for the first rail of each link */
+    struct rdma_nic *others; /* for further rails */
     int other_count;
-    struct rdma_timer looks; /* at what has its time: first messages, and warnings */
+    struct rdma_timer looks; /* for first messages and warnings that are due */
     struct kolo_rdma_fallen fallen;
-    kolo_deadline tells_at;   /* of them; KOLO_NEVER: there is nothing to tell */
-    kolo_deadline watches_at; /* the links that are up; KOLO_NEVER: there is none */
-    bool has_broken;          /* links whose pair is being brought back */
-    bool has_stopping;        /* rails that stop */
-    bool has_leftovers;       /* queues of links that went on by TCP are to be closed */
+    kolo_deadline tells_at;   /* when to warn; KOLO_NEVER: there is nothing to warn of */
+    kolo_deadline watches_at; /* when to check the links that are up; KOLO_NEVER: there is none */
+    bool has_broken;          /* there are links whose pair is being replaced */
+    bool has_stopping;        /* there are rails that stop */
+    bool has_leftovers;       /* there are queues to close, of links that went on by TCP */
 };
 
 enum rdma_stage { RDMA_HELLO, RDMA_JOINED, RDMA_PROBED, RDMA_SETTLED };
 
 struct rdma_link {
-    struct tcp_link tcp; /* first: the core gets this */
+    struct tcp_link tcp; /* must be first: the core uses this pointer */
     enum rdma_stage stage;
     bool has_sent, has_theirs; /* the blocks of this stage */
-    bool is_by_rdma;           /* SETTLED: so */
-    bool has_probe;            /* the peer's first message has come */
-    kolo_deadline probe_until; /* ours must have arrived; KOLO_NEVER: it is not on its way */
-    char broke[KOLO_RDMA_REASON_BYTES]; /* how the queue broke before that; "": it did not */
+    bool is_by_rdma;           /* SETTLED: messages go by RDMA */
+    bool has_probe;            /* the peer's first message has arrived */
+    kolo_deadline probe_until; /* by when our first message must have arrived; KOLO_NEVER: it is not
+                                * under way */
+    char broke[KOLO_RDMA_REASON_BYTES]; /* how the queue broke before SETTLED; "": it did not */
     struct kolo_rdma_queue *queue;
     struct kolo_rdma_direct direct;
-    struct kolo_rdma_writing *writing; /* that is being posted; NULL: none */
-    struct kolo_rdma_gids published;   /* by the peer */
-    struct kolo_rdma_gid gid;          /* ours */
+    struct kolo_rdma_writing *writing; /* the one that is being posted; NULL: none */
+    struct kolo_rdma_gids published;   /* published by the peer */
+    struct kolo_rdma_gid gid;          /* our address */
     struct kolo_rdma_hello mine, theirs;
-    uint8_t block[KOLO_RDMA_HELLO_BYTES]; /* that is arriving */
+    uint8_t block[KOLO_RDMA_HELLO_BYTES]; /* the block that is arriving */
     size_t block_bytes;
     struct rdma_resume resume;
     struct rdma_rails rails;
     bool has_led;   /* the peer's ports are known, and rails were offered */
-    bool has_again; /* writings of which a row may have to be written again */
+    bool has_again; /* there are writings of which a row may have to be written again */
 };
 
 static inline struct rdma_port *rdma_port_of(const struct rdma_link *link)
@@ -108,7 +110,7 @@ static inline struct rdma_port *rdma_port_of(const struct rdma_link *link)
     return (struct rdma_port *)link->tcp.base.port;
 }
 
-/** The first, and the others. */
+/** Port @p number of the rank: 0 is the first one, the others follow. */
 static inline struct rdma_nic *kolo_rdma_nic_at(struct rdma_port *port, int number)
 {
     return number == 0 ? &port->nic : &port->others[number - 1];
@@ -116,19 +118,19 @@ static inline struct rdma_nic *kolo_rdma_nic_at(struct rdma_port *port, int numb
 
 /* rdma.c */
 extern const struct kolo_transport kolo_transport_rdma;
-/** Takes what has completed, for all links. True: something has. */
+/** Handles everything that has completed, for all links. True: something had. */
 bool kolo_rdma_poll(struct kolo_port *base);
-/** The addresses that a rank published; false: nonsense. */
+/** The addresses that a rank published. False: they are invalid. */
 bool kolo_rdma_published(const struct kolo_address *address, struct kolo_rdma_gids *gids_out,
                          size_t *bytes_out);
 
-/** A link goes by RDMA: from here on it is watched. */
+/** A link uses RDMA now: it is watched from now on. */
 void kolo_rdma_watch_links(struct rdma_port *port);
-/** The timer of the port is due at @p at, if not before. */
+/** Makes the port's timer due at @p at, unless it is due earlier. */
 void kolo_rdma_look_at(struct rdma_port *port, kolo_deadline at);
 bool kolo_rdma_is_forced(const struct rdma_port *port);
 
-/* rdma_link.c: what the rider does, and the operations of the same name */
+/* rdma_link.c: the rider's functions, and the operations of the same names */
 void kolo_rdma_joined(struct tcp_link *tcp);
 void kolo_rdma_ready(struct tcp_link *tcp);
 bool kolo_rdma_push(struct kolo_link *base);
@@ -140,21 +142,22 @@ const char *kolo_rdma_goes_by(const struct kolo_link *base);
 bool kolo_rdma_is_drained(const struct kolo_link *base);
 void kolo_rdma_down(struct kolo_link *base);
 void kolo_rdma_free_link(struct kolo_link *base);
-/** Gives a first message up whose time is over. Gives the time of one that is on its way;
- * KOLO_NEVER: none is. */
+/** Gives up a first message whose time has passed. Returns the time of one that is under way;
+ *  KOLO_NEVER: none is. */
 kolo_deadline kolo_rdma_watch_probe(struct rdma_link *link, kolo_deadline now);
-/** What is being posted; NULL: nothing, and then there is nothing to look at but the core's frames:
- * pull() finds nothing, and frames that found no room stay the core's. */
+/** Sets what is being posted. With NULL there is nothing to look at except the core's frames:
+ *  pull() finds nothing, and frames that found no room are still the core's. */
 void kolo_rdma_set_writing(struct rdma_link *link, struct kolo_rdma_writing *writing);
-/** Closes the queue of a link that went on by TCP. Not from within a callback of the queue. */
+/** Closes the queue of a link that went on by TCP. Must not be called from within a callback of the
+ *  queue. */
 void kolo_rdma_drop_leftover(struct rdma_link *link);
 
-/* rdma_write.c: messages that nobody copies, over a link that goes by RDMA */
+/* rdma_write.c: messages that neither side copies, over a link that uses RDMA */
 bool kolo_rdma_is_remote(struct kolo_link *base, const struct kolo_work *work);
 void kolo_rdma_posted(struct kolo_link *base, struct kolo_work *work);
 void kolo_rdma_take_back(struct kolo_link *base, struct kolo_work *work);
-/** A device does not let go of the link, which ends: what it could still write is the program's no
- * more. */
+/** A device does not release the link's memory, and the link ends: separates from the program
+ *  everything that the device could still write. */
 void kolo_rdma_cut_off_all(struct kolo_link *base);
 void kolo_rdma_span_gone(struct kolo_port *base, uint64_t id);
 bool kolo_rdma_know(struct kolo_port *base, const struct kolo_pointer *pointer);
@@ -162,27 +165,28 @@ bool kolo_rdma_reaches_devices(const struct kolo_link *base);
 void kolo_rdma_device_gone(struct kolo_port *base, const void *memory);
 kolo_status kolo_rdma_control(struct kolo_link *base, const struct kolo_header *header,
                               const uint8_t *payload);
-/** May the next frame be taken? One in a device's memory can only be sent from where it lies. */
+/** Whether the next frame may be taken. A frame in device memory can only be sent from where it
+ *  is. */
 bool kolo_rdma_may_take_frame(const struct rdma_link *link);
-/** Sends a frame, whose header is in the next eager buffer, from where it lies. False: it must be
- * copied. */
+/** Sends a frame, whose header is in the next eager buffer, with the payload read in place. False:
+ *  it must be copied. */
 bool kolo_rdma_send_in_place(struct rdma_link *link, const struct kolo_frame *frame);
 void kolo_rdma_withdraw_writing(struct rdma_link *link, const struct kolo_work *work);
-/** What the queue tells. */
+/** For the queue's written(). */
 void kolo_rdma_written(struct kolo_rdma_queue *queue, uint16_t mark);
-/** The peer has written what @p mark says, by whatever rail. */
+/** The peer has written what @p mark says, by any rail. */
 void kolo_rdma_take_mark(struct rdma_link *link, uint16_t mark);
 
-/* rdma_stripe.c: how they are written */
-/** Begins to write the message of a frame that is_remote. */
+/* rdma_stripe.c: how these messages are written */
+/** Begins to write the message of a frame with is_remote. */
 void kolo_rdma_begin_writing(struct rdma_link *link, const struct kolo_frame *frame);
-/** Posts what fits of it. True: all of it is posted. */
+/** Posts as much of it as fits. True: everything is posted. */
 bool kolo_rdma_go_on_writing(struct rdma_link *link);
-/** A row has arrived, so that its memory is not read any more. */
+/** A row has arrived, so its memory is not read any more. */
 void kolo_rdma_row_is_over(struct rdma_link *link, struct kolo_rdma_row *row);
 /** Rows may have to be written again. */
 void kolo_rdma_wake_writing(struct rdma_link *link);
-/** What the queue tells. */
+/** For the queue's has_written(). */
 void kolo_rdma_has_written(struct kolo_rdma_queue *queue, void *context);
 void kolo_rdma_passed(struct kolo_rdma_queue *queue, size_t bytes);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast each rail of a link is, and on which the next piece of a long message gets through
-// first. Pure: who posts says what and when, and when it was told to be over. So a slow rail gets
-// less, and none stands still while another has all.
+// Estimates how fast each rail of a link is, and chooses the rail that will deliver the next piece
+// of a long message first. A slow rail therefore gets less, and no rail is idle while another has
+// all the work. Pure: whoever posts tells it what was posted and when, and when it completed.
 #ifndef KOLO_TRANSPORT_RDMA_PACE_H
 #define KOLO_TRANSPORT_RDMA_PACE_H
 
@@ -10,22 +10,24 @@
 
 enum {
     KOLO_RDMA_PIECE_BYTES = 256 << 10, /* of a message that is striped */
-    /* on a rail at most: more would bind what another has room for first */
+    /* at most on one rail: more would commit pieces that another rail has room for earlier */
     KOLO_RDMA_PIECES_OUT = 4
 };
 
 struct kolo_rdma_pace {
-    uint64_t out_bytes; /* posted, and not over */
-    /* of the time that is not counted yet: the first of these was posted, or one before was over */
+    uint64_t out_bytes; /* posted and not completed */
+    /* the start of the time that is not counted yet: when the first of these was posted, or the
+     * last one completed */
     int64_t since;
-    uint64_t bytes, ns; /* that were over, and what they took, older ones with less weight */
+    uint64_t bytes, ns; /* completed bytes and the time that they took; older ones have less
+                         * weight */
 };
 
 void kolo_rdma_pace_posted(struct kolo_rdma_pace *pace, size_t bytes, int64_t now);
 void kolo_rdma_pace_over(struct kolo_rdma_pace *pace, size_t bytes, int64_t now);
-/** The number of the one of @p paces (NULL: not to be used) for the next @p bytes of @p left bytes
- * that are to be posted: where they are over first. -1: it is better to wait, for that one has
- * enough, and another would be the last of all to end. */
+/** The index of the one of @p paces (NULL: must not be used) that will complete the next @p bytes
+ *  of the @p left bytes still to be posted first. -1: it is better to wait, since that rail is busy
+ *  and every other one would finish last of all. */
 int kolo_rdma_pace_choose(struct kolo_rdma_pace *const *paces, int count, size_t bytes,
                           size_t left);
 

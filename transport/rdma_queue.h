@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// One reliable queue pair to a peer and the memory that lies ready on both sides: messages of up to
-// a buffer's size go from a buffer here to one there, in order, each once. No sockets, no links:
-// who uses it brings the two hellos together.
+// One reliable queue pair to a peer and the memory that is ready on both sides: messages of up to a
+// buffer's size go from a buffer here to a buffer there, in order, each exactly once. It knows no
+// sockets and no links: its user exchanges the two hellos.
 //
-// Credit. Of its `buffers` receives each side keeps RESERVE back and gives the others to its peer:
-// a message uses one up, and it comes back, added to the next message the other way (its 32-bit
-// number), or, when half are owed and nothing goes there, by a message without bytes. Such a
-// message uses no credit: it lands in the reserve. Two of them at most are not yet read at any
-// time, since the second is owed only for messages that its reader has sent after it read of the
-// first. A flush, once in a queue's life, lands there too. So a receive is always ready and the
-// device never has to ask again (RNR).
+// Credit. Of its `buffers` receives each side keeps RESERVE in reserve and gives the others to its
+// peer. A message uses one; it is returned with the next message in the other direction (added to
+// its 32-bit number), or, when half are owed and there is no such message, by a message without
+// bytes. That message uses no credit: it lands in the reserve. At most two of them are unread at
+// any time, since the second one is owed only for messages that its reader sent after it had read
+// the first. A flush, which happens once in a queue's life, lands in the reserve too. So a receive
+// is always ready, and the device never has to retry (RNR).
 //
-// Beside messages a queue writes into memory of the peer's that it was told of, in a row of pieces.
-// The last of a row is told there by a mark of 16 bits: it uses a buffer up, as a message does, and
-// fills none. A number is mark << 16 | credit.
+// In addition to messages, a queue writes into memory that the peer has told it of, in a row of
+// pieces. The last write of a row tells the peer a mark of 16 bits: it uses up a buffer, like a
+// message, without filling it. The 32-bit number is mark << 16 | credit.
 //
-// A pair that breaks although the peer lives is replaced by a fresh one (rdma_resume.h brings both
-// sides to it). What the peer has received is counted by its completions, which come in order: what
-// was posted before is over, the rest is posted again, out of the same memory. So each message
-// arrives once.
+// A pair that breaks although the peer lives is replaced by a fresh one (rdma_resume.h coordinates
+// both sides). What the peer has received is known from the number of its completions, which come
+// in order: requests posted before that are over, the others are posted again, from the same
+// memory. So each message arrives exactly once.
 //
-// These are eager buffers: of fixed size, in registered memory, ready before it is known what
-// comes; those to send from and those to receive into are one allocation. A send is signaled where
-// its completion is asked for: that of one is that of all before it (rdma_complete.h).
+// The buffers are eager buffers: of fixed size, in registered memory, ready before the message is
+// known. Those to send from and those to receive into are one allocation. A send is signaled if its
+// completion is asked for; the completion of a send completes all sends before it
+// (rdma_complete.h).
 //
-// Closing destroys the queue pair first: from then on the device touches none of the memory.
+// Closing destroys the queue pair first: after that the device touches none of the memory.
 //
 // Threads: those of the endpoint, one at a time. Callbacks come from kolo_rdma_completions_poll, or
 // from a send that the device refuses; they must not close the queue.
@@ -37,32 +38,33 @@
 
 struct kolo_rdma_queue;
 struct kolo_rdma_queue_ops {
-    /** A message has come; the bytes are there during the call. */
+    /** A message has arrived; its bytes are valid during the call. */
     void (*arrived)(struct kolo_rdma_queue *queue, const uint8_t *data, size_t bytes);
-    /** The peer has written into memory of ours all that it has marked so. */
+    /** The peer has written everything to which this mark belongs into our memory. */
     void (*written)(struct kolo_rdma_queue *queue, uint16_t mark);
-    /** The last of a row of writes of ours, or a send, posted with this context, is over. */
+    /** The last write of a row, or a send, that was posted with this context is over. */
     void (*has_written)(struct kolo_rdma_queue *queue, void *context);
-    /** A piece of ours, of so many bytes, is over. NULL where none is written. */
+    /** One of our pieces, of that many bytes, is over. NULL if no pieces are written. */
     void (*passed)(struct kolo_rdma_queue *queue, size_t bytes);
-    /** Something that was in the way of a send may be so no more. */
+    /** Something that prevented a send may not do so any more. */
     void (*has_room)(struct kolo_rdma_queue *queue);
-    /** The pair broke, and the detail says why, but the peer may live. True: somebody brings it
-     * back; else, and where this is NULL, the queue is of no use any more. */
+    /** The pair broke, for the reason in the detail, but the peer may live. Return true if the pair
+     *  will be replaced; otherwise, and if this is NULL, the queue cannot be used any more. */
     bool (*broke)(struct kolo_rdma_queue *queue);
-    /** The queue is of no use any more, and the detail says why. Once. */
+    /** The queue cannot be used any more, for the reason in the detail. Called once. */
     void (*failed)(struct kolo_rdma_queue *queue, kolo_status why);
-    /** Who is at the other end: "rank 3 on host b". */
+    /** Writes who is at the other end: "rank 3 on host b". */
     void (*describe)(const struct kolo_rdma_queue *queue, char *text, size_t capacity);
-    /* others do what it cannot: broke() is asked whatever breaks it, but for broken protocol */
+    /* other queues can do its work: broke() is called whatever the cause, except for a violation of
+     * the protocol */
     bool is_spare;
 };
 
-/** A send as it was posted, to post it again. */
+/** A send as it was posted, so that it can be posted again. */
 struct kolo_rdma_posted {
     struct ibv_sge parts[2];
     uint64_t address;
-    uint64_t uses; /* of buffers there, with this one */
+    uint64_t uses; /* buffers of the peer's used so far, including this one */
     uint32_t remote_key;
     enum ibv_wr_opcode opcode;
     uint16_t mark;
@@ -72,58 +74,60 @@ struct kolo_rdma_posted {
 
 struct kolo_rdma_queue {
     const struct kolo_rdma_queue_ops *ops;
-    void *context; /* the owner's */
+    void *context; /* used by the owner only */
     struct kolo_rdma_completions *completions;
     struct ibv_qp *pair;
     struct kolo_rdma_track sends, receives;
     struct ibv_mr *region;
-    uint8_t *memory;                /* buffers to send from, then those to receive into */
-    uint32_t buffers, buffer_bytes; /* here */
-    uint32_t message_bytes;         /* the smaller of both sides' buffers */
+    uint8_t *memory;                /* buffers to send from, then buffers to receive into */
+    uint32_t buffers, buffer_bytes; /* on this side */
+    uint32_t message_bytes;         /* the smaller buffer size of both sides */
     uint32_t inline_bytes;
-    uint32_t write_bytes; /* of one write */
+    uint32_t write_bytes; /* the most of one write */
     size_t writes_out;    /* bytes of writes that have not completed */
     uint32_t packet;
-    uint32_t credit;            /* messages that the peer has a buffer for */
-    uint32_t credit_whole;      /* all it ever gave */
-    uint32_t owed;              /* buffers here that are free again, and it was not told */
-    uint64_t watched;           /* sends.first at the last look of the watch */
-    kolo_deadline silent_since; /* the look that found it there first; 0: nothing is on its way */
-    struct kolo_rdma_posted *posted; /* a ring, by number of the send */
-    uint64_t uses;                   /* sends that took a receive there, of all pairs */
-    uint64_t settled;                /* of them: so many arrived on the pairs before */
+    uint32_t credit;            /* messages for which the peer has a buffer */
+    uint32_t credit_whole;      /* all that it ever gave */
+    uint32_t owed;              /* buffers on this side that are free again, of which the peer was
+                                 * not told */
+    uint64_t watched;           /* the value of sends.first at the watch's last look */
+    kolo_deadline silent_since; /* the look that first found that value; 0: nothing is under way */
+    struct kolo_rdma_posted *posted; /* a ring, indexed by the number of the send */
+    uint64_t uses;                   /* sends that used a receive of the peer's, over all pairs */
+    uint64_t settled;                /* how many of them arrived on the previous pairs */
     bool is_connected, has_failed, is_flushed;
-    bool is_loose; /* a pair that it had could not be destroyed */
-    bool is_cut; /* the pair is broken: what came before that is delivered, and nothing is posted */
-    bool holds;  /* sends wait until those of the pair before are posted again */
-    bool takes_parts; /* a message may lie in two parts */
+    bool is_loose; /* one of its pairs could not be destroyed */
+    bool is_cut;   /* the pair is broken: what arrived before is delivered, and nothing is posted */
+    bool holds;    /* sends wait until those of the previous pair have been posted again */
+    bool takes_parts; /* a message may consist of two parts */
 };
 
-/** A queue pair with @p buffers receives (a power of two) of @p buffer_bytes bytes each ready.
- * ERR_UNSUPPORTED, ERR_SYSTEM: the device does not give it, and why; ERR_NO_MEMORY. */
+/** Opens a queue pair with @p buffers receives (a power of two) of @p buffer_bytes bytes each.
+ *  ERR_UNSUPPORTED, ERR_SYSTEM: the device refuses, with the reason; ERR_NO_MEMORY. */
 kolo_status kolo_rdma_queue_open(struct kolo_rdma_completions *completions,
                                  const struct kolo_rdma_queue_ops *ops, void *context,
                                  uint32_t buffers, uint32_t buffer_bytes,
                                  struct kolo_rdma_queue **queue_out) KOLO_NODISCARD;
-/** NULL is fine. */
+/** @p queue may be NULL. */
 void kolo_rdma_queue_close(struct kolo_rdma_queue *queue);
-/** How it is reached at our address @p gid. */
+/** Describes how it is reached at our address @p gid. */
 void kolo_rdma_queue_hello(const struct kolo_rdma_queue *queue, const struct kolo_rdma_gid *gid,
                            struct kolo_rdma_hello *hello_out);
-/** Joins it to the peer's, which said @p theirs; @p gid as for the hello. From here on messages may
- * come. The first may be sent when the peer has done the same. ERR_LINK, and why. */
+/** Joins it to the peer's, as described by @p theirs; @p gid as for the hello. From now on messages
+ *  may arrive. The first message may be sent when the peer has done the same. ERR_LINK, with the
+ *  reason. */
 kolo_status kolo_rdma_queue_connect(struct kolo_rdma_queue *queue, const struct kolo_rdma_gid *gid,
                                     const struct kolo_rdma_hello *theirs) KOLO_NODISCARD;
 
-/** Where the next message is to be written, message_bytes long; NULL: no buffer is free, here or
- * there, now. */
+/** Where to write the next message, message_bytes long; NULL: no buffer is free now, here or
+ *  there. */
 uint8_t *kolo_rdma_queue_buffer(struct kolo_rdma_queue *queue);
-/** Sends what was written there: @p bytes bytes, at least 1. @p is_signaled: somebody will ask
- * whether all is drained, so it gets a completion of its own. Else one message in so many does, as
- * buffers are needed again: each completion costs the device an entry, and us a look. What fails
- * completes in any case. */
+/** Sends the @p bytes bytes (at least 1) that were written there. @p is_signaled: somebody will ask
+ *  whether everything is drained, so the message gets a completion of its own. Otherwise only some
+ *  messages have one, as often as buffers are needed again, since each completion costs the device
+ *  an entry and us a look. A send that fails completes in any case. */
 void kolo_rdma_queue_send(struct kolo_rdma_queue *queue, size_t bytes, bool is_signaled);
-/** Memory of ours, and, of a write, where its bytes go. */
+/** Memory of ours, and for a write, where its bytes go. */
 struct kolo_rdma_write {
     const void *data;
     size_t bytes; /* at most write_bytes */
@@ -131,55 +135,58 @@ struct kolo_rdma_write {
     uint64_t address;
     uint32_t remote_key;
 };
-/** Can a write be posted now? The last of a row uses a buffer there, for its mark. Only so much of
- * writes is out at a time that what is sent beside them need not wait long. */
+/** Whether a write can be posted now. The last write of a row uses a buffer of the peer's, for its
+ *  mark. The bytes of writes under way are limited, so that messages sent between them need not
+ *  wait long. */
 bool kolo_rdma_queue_can_write(const struct kolo_rdma_queue *queue, bool is_last);
-/** Writes, in order with all that is sent; the memory is lent until the last of the row is over. */
+/** Writes, in order with everything that is sent. The memory is lent until the last write of the
+ *  row is over. */
 void kolo_rdma_queue_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write);
-/** The same; passed() tells when it is over. */
+/** The same, and passed() tells when it is over. */
 void kolo_rdma_queue_write_piece(struct kolo_rdma_queue *queue,
                                  const struct kolo_rdma_write *write);
-/** The last of a row, which the peer is told with @p mark, and we with @p context (not NULL). It
- * may have no bytes. */
+/** The last write of a row, which the peer is told with @p mark, and the owner with @p context (not
+ *  NULL). It may have no bytes. */
 void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write,
                                 uint16_t mark, void *context);
-/** As kolo_rdma_queue_send(), of @p bytes bytes in the buffer and behind them @p rest, which is
- * lent until has_written(@p context), not NULL. Together at most message_bytes; only where
- * takes_parts. */
+/** As kolo_rdma_queue_send(), for the @p bytes bytes in the buffer followed by @p rest, which is
+ *  lent until has_written(@p context), which must not be NULL. Together at most message_bytes. Only
+ *  if takes_parts is set. */
 void kolo_rdma_queue_send_with(struct kolo_rdma_queue *queue, size_t bytes,
                                const struct kolo_rdma_write *rest, void *context, bool is_signaled);
-/** From here on the device touches no memory of it, and nothing of it is told. The queue is of no
- * use any more. False: the device does not let go of its pair, and may still write what was offered
- * to the peer. */
+/** When this returns, the device touches none of its memory, and no callback comes. The queue
+ *  cannot be used any more. False: the device does not release its pair, and may still write into
+ *  memory that was offered to the peer. */
 bool kolo_rdma_queue_stop(struct kolo_rdma_queue *queue);
 
-/** Breaks the pair, if it is not broken yet: nothing goes in or out any more. What has come is
- * delivered by the next polls. ERR_LINK: that cannot be had. */
+/** Breaks the pair, unless it is broken already: nothing goes in or out any more. The next polls
+ *  deliver what has arrived. ERR_LINK: the device refuses. */
 kolo_status kolo_rdma_queue_cut(struct kolo_rdma_queue *queue) KOLO_NODISCARD;
-/** Has all that came before the cut been delivered? Then the next is how many requests of the
- * peer's have arrived in all. */
+/** Whether everything that arrived before the cut was delivered. If so, the number of the next
+ *  receive is how many requests of the peer's have arrived in total. */
 bool kolo_rdma_queue_is_still(const struct kolo_rdma_queue *queue);
 uint64_t kolo_rdma_queue_received(const struct kolo_rdma_queue *queue);
-/** A fresh pair in the place of one that is still; sends wait. Not from within a callback. Errors
- * as _open; ERR_LINK also: the device does not let go of the old pair (see _stop). */
+/** Replaces a pair that is still by a fresh one; sends wait. Must not be called from within a
+ *  callback. Errors as for _open; also ERR_LINK: the device does not release the old pair (see
+ *  _stop). */
 kolo_status kolo_rdma_queue_renew(struct kolo_rdma_queue *queue) KOLO_NODISCARD;
-/** The peer, which is still, has @p received so many. ERR_PROTOCOL: it cannot. */
+/** The peer, whose pair is still, has @p received that many. ERR_PROTOCOL: that is impossible. */
 kolo_status kolo_rdma_queue_settle(struct kolo_rdma_queue *queue, uint64_t received) KOLO_NODISCARD;
-/** Both sides are connected again: posts what did not arrive, and lets sends go on. Gives how many
- * there were. */
+/** Both sides are connected again: posts what did not arrive, and lets sends continue. Returns how
+ *  many were posted again. */
 unsigned kolo_rdma_queue_replay(struct kolo_rdma_queue *queue);
 
-/** For how long no send has completed although some are on their way, as far as the looks that this
- * is can tell: 0 at the first of them, and where @p is_late, since nobody looked for a while. Where
- * no send on its way is signaled, a signaled write of no bytes follows: it needs nothing of the
- * peer's program, not even a buffer. */
+/** For how long no send has completed although some are under way, measured between calls of this
+ *  function. 0 at the first call, and if @p is_late, since then nobody looked for a while. If no
+ *  send under way is signaled, posts a signaled write of no bytes, which needs nothing of the
+ *  peer's program, not even a buffer. */
 int64_t kolo_rdma_queue_silence_ns(struct kolo_rdma_queue *queue, kolo_deadline now, bool is_late);
-/** It has been too long: the queue fails, with @p text. */
+/** The silence has lasted too long: the queue fails, with @p text. */
 void kolo_rdma_queue_give_up(struct kolo_rdma_queue *queue, const char *text);
 
-/** Nothing will follow what was sent: its end is signaled, if it is not yet. */
+/** Nothing will follow what was sent: makes sure that its end is signaled. */
 void kolo_rdma_queue_flush(struct kolo_rdma_queue *queue);
-/** Has all that was sent reached the peer's memory, as far as completions tell? */
+/** Whether everything that was sent has reached the peer's memory, as far as completions tell. */
 bool kolo_rdma_queue_is_drained(const struct kolo_rdma_queue *queue);
 
 #endif

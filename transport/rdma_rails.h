@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Further queue pairs of a link (rails): of other ports, or several of one. The link's own pair is
-// the first rail and carries all that has an order: frames, offers, marks. The others carry pieces
-// of long messages that are written in place (rdma_stripe.c), and nothing else.
+// Further queue pairs of a link (rails), on other ports or several on one port. The link's own pair
+// is the first rail and carries everything that has an order: frames, offers, marks. The others
+// carry only pieces of long messages that are written in place (rdma_stripe.c).
 //
-// They come up after the link is up, by control frames of it, while it works; who has the lower
-// rank leads:
+// They come up while the link is already working, by control frames of the link. The side with the
+// lower rank leads:
 //
 //   HAVE    (the other side says it) my ports and their addresses, and how many rails I want
 //   OFFER   (the leader chooses pairs of ports) rail n: here is my queue pair, for your port k
@@ -13,12 +13,13 @@
 //           known to have arrived
 //   OVER    rail n: nothing of it moves here any more, and so many requests of yours had arrived
 //
-// A rail that breaks, wherever it stands, is stopped, what had arrived by it is delivered, and OVER
-// says how much that was; the other side does the same. What of a message the count does not cover
-// is then written again by the first rail: before both have stopped something of the rail could
-// still land, in memory that is the program's again. The link goes on, unless the device does not
-// destroy the rail's pair: what that may still write is cut off with the link's end. A rail that is
-// over does not come back; the first comes back by itself (rdma_resume.h), or ends the link.
+// A rail that breaks, in whatever state, is stopped, what had arrived by it is delivered, and OVER
+// says how much that was; the other side does the same. The first rail then writes again what the
+// count does not cover. It must not do so before both sides have stopped, because until then writes
+// of the broken rail could still land in memory that is the program's again. The link continues,
+// unless the device does not destroy the rail's pair: then the link ends, and the memory that the
+// pair may still write is cut off. A rail that is over does not come back. The first rail is
+// replaced (rdma_resume.h), or ends the link.
 #ifndef KOLO_TRANSPORT_RDMA_RAILS_H
 #define KOLO_TRANSPORT_RDMA_RAILS_H
 
@@ -30,13 +31,13 @@ struct rdma_nic;
 struct rdma_port;
 
 enum rdma_rail_step {
-    RAIL_NONE,    /* there is no rail of that number */
+    RAIL_NONE,    /* there is no rail with that number */
     RAIL_OFFERED, /* until the peer answers */
     RAIL_JOINED,  /* until the peer is ready */
     RAIL_PROVES,  /* until our first message is known to have arrived */
     RAIL_GOES,
     RAIL_STOPS, /* until what had arrived is delivered */
-    RAIL_OVER   /* the peer was told; what it had of ours is known when it says the same */
+    RAIL_OVER   /* the peer was told; how much of ours it has is known when it says the same */
 };
 
 struct rdma_rail {
@@ -46,44 +47,44 @@ struct rdma_rail {
     struct kolo_rdma_gid gid, theirs;
     enum rdma_rail_step step;
     uint8_t number;
-    kolo_deadline stops_until; /* STOPS: then what has not come does not count */
-    uint64_t arrived;          /* our requests of which the device has told: up to this one */
-    bool heard_over;           /* and so many had arrived there: */
+    kolo_deadline stops_until; /* STOPS: what has not arrived by then does not count */
+    uint64_t arrived;          /* how many of our requests the device has reported as arrived */
+    bool heard_over;           /* the peer has said OVER, and how many had arrived there: */
     uint64_t received;
 };
 
 struct rdma_rails {
-    struct rdma_rail all[KOLO_RDMA_RAILS_MAX];        /* by number; [0] is not used */
-    struct kolo_rdma_pace paces[KOLO_RDMA_RAILS_MAX]; /* [0]: of the first */
+    struct rdma_rail all[KOLO_RDMA_RAILS_MAX];        /* indexed by number; [0] is not used */
+    struct kolo_rdma_pace paces[KOLO_RDMA_RAILS_MAX]; /* [0]: the first rail's */
 };
 
-/** Which ports make a rail: numbers of ours, and of the peer's. */
+/** The two ports that a rail joins: numbers of ours, and of the peer's. */
 struct rdma_rail_pair {
     int ours, theirs;
 };
-/** Chooses @p wanted pairs, the first, {0, 0}, among them; 0: as many as there are ports on both
- * sides that reach each other, each used once. More than these begin anew. Gives how many there
- * are. Pure. */
+/** Chooses @p wanted pairs including the first, {0, 0}. 0: as many as there are ports on both sides
+ *  that reach each other, each used once. If more are wanted, ports are used again from the
+ *  beginning. Returns how many there are. Pure. */
 int kolo_rdma_rails_choose(const struct kolo_rdma_gids *ours, int our_count,
                            const struct kolo_rdma_gids *theirs, int their_count, int wanted,
                            struct rdma_rail_pair pairs_out[KOLO_RDMA_RAILS_MAX]);
 
-/** The link is up by RDMA: rails begin, if there shall be any. */
+/** The link is up by RDMA: begins to make rails, if any are wanted. */
 void kolo_rdma_rails_begin(struct rdma_link *link);
-/** A control frame about them. Any status but OK ends the link. */
+/** Handles a control frame about rails. Any status but OK ends the link. */
 kolo_status kolo_rdma_rails_heard(struct rdma_link *link, const struct kolo_header *header,
                                   const uint8_t *payload) KOLO_NODISCARD;
 enum { KOLO_RDMA_RAIL_FRAME = KOLO_CONTROL_TRANSPORT + 1 };
-/** Goes on with those that stop. Not from within a callback of a queue. True: there are some
- * yet. */
+/** Continues stopping those that stop. Must not be called from within a callback of a queue. True:
+ *  there are still some. */
 bool kolo_rdma_rails_step(struct rdma_link *link);
-/** The device of @p nic is of no use any more, for the reason in the detail. */
+/** The device of @p nic cannot be used any more, for the reason in the detail. */
 void kolo_rdma_rails_lost(struct rdma_nic *nic);
-/** The link is down: from here on nobody touches memory by them. False: some device does not let
- * go. */
+/** The link is down: when this returns true, nobody touches memory by its rails any more. False:
+ *  some device does not release it. */
 bool kolo_rdma_rails_stop(struct rdma_link *link);
 void kolo_rdma_rails_close(struct rdma_link *link);
-/** Adds ", rxe1 port 1 to RoCE v2 10.0.0.2" for each that goes. */
+/** Appends ", rxe1 port 1 to RoCE v2 10.0.0.2" for each rail that works. */
 void kolo_rdma_rails_describe(const struct rdma_link *link, char *text, size_t capacity);
 
 #endif

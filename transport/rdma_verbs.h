@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// libibverbs as a table of functions, found when the program runs: a machine without it runs the
-// same build. Everything of the RDMA files goes through such a table and never calls libibverbs by
-// name, so a test puts a device of its own in its place (tests/support/fake_verbs.h).
+// libibverbs as a table of functions that is filled at run time, so that a machine without the
+// library can run the same build. All RDMA files call through such a table and never call
+// libibverbs by name, which lets a test replace it by a device of its own
+// (tests/support/fake_verbs.h).
 //
-// Compiled only where <infiniband/verbs.h> is (cmake/KoloBackends.cmake).
+// Compiled only if <infiniband/verbs.h> exists (cmake/KoloBackends.cmake).
 #ifndef KOLO_TRANSPORT_RDMA_VERBS_H
 #define KOLO_TRANSPORT_RDMA_VERBS_H
 
@@ -11,7 +12,7 @@
 
 #include "base/status.h"
 
-/** X(field, symbol): what libibverbs exports. As in its manual, errors and all. */
+/** X(field, symbol): what libibverbs exports. Semantics and errors are those of its manual. */
 #define KOLO_VERBS_MAP(X)                                                                          \
     X(fork_init, ibv_fork_init)                                                                    \
     X(get_device_list, ibv_get_device_list)                                                        \
@@ -41,11 +42,11 @@ struct kolo_verbs {
 #define KOLO_VERBS_FIELD(field, symbol) __typeof__(symbol) *field;
     KOLO_VERBS_MAP(KOLO_VERBS_FIELD)
 #undef KOLO_VERBS_FIELD
-    /* What libraries before rdma-core 34, and their header, lack; NULL then. */
+    /* Missing in libraries (and headers) before rdma-core 34; then NULL. */
     struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *domain, uint64_t offset, size_t bytes,
                                     uint64_t address, int fd, int access);
     /* What <infiniband/verbs.h> has as macros, or as inline calls of the driver. */
-    __typeof__(ibv_query_port) *query_port_old; /* of query_port alone */
+    __typeof__(ibv_query_port) *query_port_old; /* used by query_port only */
     int (*query_port)(const struct kolo_verbs *verbs, struct ibv_context *context, uint8_t port,
                       struct ibv_port_attr *attributes_out);
     int (*post_send)(struct ibv_qp *pair, struct ibv_send_wr *first, struct ibv_send_wr **bad_out);
@@ -54,15 +55,15 @@ struct kolo_verbs {
     int (*req_notify_cq)(struct ibv_cq *queue, int solicited_only);
 };
 
-/** The table of @p library. ERR_UNSUPPORTED: it cannot be loaded, or lacks a function; the detail
- * says which, and what to install. The library stays loaded. */
+/** Fills the table from @p library. ERR_UNSUPPORTED: it cannot be loaded, or lacks a function; the
+ *  detail says which, and what to install. The library stays loaded. */
 kolo_status kolo_verbs_bind(const char *library, struct kolo_verbs *verbs_out) KOLO_NODISCARD;
 
-/** The table of libibverbs.so.1, loaded once per process, if the kernel has RDMA devices; else
- * ERR_UNSUPPORTED, too. Threads: any. */
+/** The table of libibverbs.so.1, loaded once per process, if the kernel has RDMA devices; otherwise
+ *  also ERR_UNSUPPORTED. Threads: any. */
 kolo_status kolo_verbs_load(const struct kolo_verbs **verbs_out) KOLO_NODISCARD;
 
-/** For tests: from here on kolo_verbs_load gives @p verbs; NULL: libibverbs again. */
+/** For tests: kolo_verbs_load returns @p verbs from now on; NULL: libibverbs again. */
 void kolo_verbs_replace(const struct kolo_verbs *verbs);
 
 #endif

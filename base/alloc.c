@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file of the library that calls malloc and its kin. Every attempt is counted; a test may
-// arm a countdown at whose end one attempt fails as if memory had run out. Large pages are advice:
-// a system without them gives small ones.
+// The only file of the library that calls malloc and its relatives. Every attempt is counted. A
+// test may set a countdown; the attempt at its end fails as if memory had run out. Large pages are
+// only requested: on a system without them the pages are small.
 #include "base/alloc.h"
 
 #include <assert.h>
@@ -89,9 +89,10 @@ kolo_status kolo_grow_now(void **array, size_t *capacity, size_t need, size_t by
 
 enum {
     LARGE_PAGE = 2 << 20
-}; /* where it is another size, what is asked for is less than it might be */
+}; /* if the system's have another size, the request covers less than it could */
 
-/* Whole small pages; 0: that many bytes are none of kolo_pages()'s own. */
+/* The size in whole small pages; 0: too little for kolo_pages() to map memory of its own, or too
+ * much for any allocation. */
 static size_t pages_of(size_t count, size_t bytes)
 {
     size_t total, page = (size_t)sysconf(_SC_PAGESIZE);
@@ -101,8 +102,8 @@ static size_t pages_of(size_t count, size_t bytes)
     return (total + page - 1) / page * page;
 }
 
-/* Begins where a large page does; those that it fills are asked for, so that none is only in part
- * its own. */
+/* The memory begins at a large page's boundary. Large pages are requested only for the part that it
+ * fills completely, so that none of them is shared with other memory. */
 void *kolo_pages(size_t count, size_t bytes)
 {
     size_t total = pages_of(count, bytes);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The project's only reader of a clock. Deadlines are absolute, so that a retry never extends one.
+// The only file of the project that reads a clock. Deadlines are absolute, so a retry never extends
+// one.
 #include "base/clock.h"
 
 #include <limits.h>
@@ -10,7 +11,8 @@
 static int64_t monotonic_ns(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail: the clock exists, the pointer is good */
+    clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail: the clock exists and the pointer is
+                                           * valid */
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 

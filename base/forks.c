@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the forks that lead to this process: owns the handler that fork() calls in a child.
+// Counts the forks between the process that watched first and this one. Owns the handler that
+// fork() calls in a child.
 #include "base/forks.h"
 
 #include <pthread.h>

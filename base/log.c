@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the process's log: level, sink and each thread's rank. A line is formatted on the caller's
-// stack, control bytes (they may come from a stranger) written as '?', and given to the sink at
-// once. The sink and its context change together under a reader-writer lock: when
-// kolo_log_set_sink returns, the old sink runs in no thread any more. Never changes errno.
+// Owns the process's log: the level, the sink, and each thread's rank. A line is formatted on the
+// caller's stack, with control bytes (which may come from a stranger) replaced by '?', and passed
+// to the sink at once. The sink and its context change together under a reader-writer lock: when
+// kolo_log_set_sink returns, no thread runs the old sink any more. Never changes errno.
 #include "base/log.h"
 
 #include <errno.h>
@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* With prefix and newline below PIPE_BUF, so that the lines of several processes never mix. */
+/* With prefix and newline a line is shorter than PIPE_BUF, so that lines of several processes are
+ * never mixed. */
 enum { LINE_MAX_BYTES = 2048 };
 
 typedef void log_sink(void *context, enum kolo_log_level level, const char *line);
@@ -25,8 +26,8 @@ static const char *const level_texts[KOLO_LOG_LEVELS] = {
 
 static atomic_int log_level = KOLO_LOG_WARN;
 static pthread_rwlock_t sink_lock = PTHREAD_RWLOCK_INITIALIZER;
-static log_sink *current_sink; /* held: sink_lock; NULL: standard error */
-static void *current_context;  /* held: sink_lock */
+static log_sink *current_sink; /* protected by sink_lock; NULL: standard error */
+static void *current_context;  /* protected by sink_lock */
 static _Thread_local int thread_rank = -1;
 
 void kolo_log_set_level(enum kolo_log_level level)
@@ -65,7 +66,7 @@ void kolo_log_set_rank(int rank)
     thread_rank = rank;
 }
 
-/* A full or closed standard error loses the line; there is nobody to tell. */
+/* If standard error is full or closed, the line is lost, since there is nobody to tell. */
 static void write_all(const char *data, size_t bytes)
 {
     while (bytes > 0) {

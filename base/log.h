@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log lines for decisions (INFO) and recovered trouble (WARN). Errors are returned, not logged.
-// One sink for the process; the default writes "kolo: [rank] level: text" to standard error in one
-// write().
+// Log lines for decisions (INFO) and for trouble that kolo has recovered from (WARN). Errors are
+// returned, not logged. The process has one sink; the default one writes "kolo: [rank] level: text"
+// to standard error with one write().
 #ifndef KOLO_BASE_LOG_H
 #define KOLO_BASE_LOG_H
 
@@ -18,25 +18,25 @@ enum kolo_log_level {
     KOLO_LOG_LEVELS
 };
 
-/** The level from which lines are dropped; atomic, any thread. */
+/** Sets the highest level that is logged; atomic. Threads: any. */
 void kolo_log_set_level(enum kolo_log_level level);
 bool kolo_log_on(enum kolo_log_level level);
 
-/** The level named by @p text (setting KOLO_LOG). ERR_CONFIG names what is allowed. */
+/** The level named by @p text (setting KOLO_LOG). ERR_CONFIG: the detail names the valid levels. */
 kolo_status kolo_log_level_parse(const char *text, enum kolo_log_level *level_out) KOLO_NODISCARD;
 
-/** Replaces the sink (NULL: the default). @p line has no newline. When this returns, no thread
- * runs the old sink any more; so a sink must not call it. */
+/** Replaces the sink (NULL: the default). @p line has no newline. When this returns, no thread runs
+ *  the old sink any more; a sink must therefore not call this function. */
 void kolo_log_set_sink(void (*sink)(void *context, enum kolo_log_level level, const char *line),
                        void *context);
 
-/** This thread's rank, for the prefix; -1: none. */
+/** Sets this thread's rank, for the prefix; -1: none. */
 void kolo_log_set_rank(int rank);
 
 void kolo_log_write(enum kolo_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** Tests the level before the arguments are evaluated. */
+/** The macros test the level before their arguments are evaluated. */
 #define KOLO_LOG(level, ...)                                                                       \
     do {                                                                                           \
         if (kolo_log_on(level))                                                                    \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads /sys, and nothing else. Must never fail: what is not there, or says nothing sensible, is
+// Reads /sys and nothing else. Must never fail: whatever is missing or makes no sense counts as
 // unknown.
 #include "base/numa.h"
 
@@ -30,7 +30,7 @@ static bool ends_component(char next)
     return next == '/' || next == '\0';
 }
 
-/** Of two absolute paths: how many components, from the start, are the same. */
+/** How many components, from the start, two absolute paths have in common. */
 static int common_components(const char *one, const char *other)
 {
     int common = 0;

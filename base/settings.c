@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings registry: the table made of settings.def, defaults, the environment, and values set
-// by name. The only file of the project that reads the environment. Must never do so in a program
-// that has more rights than whoever started it (set-user-id, say): a variable could make it read or
-// write what that user may not. A load is all or nothing: it works on a copy.
+// The settings registry: the table generated from settings.def, defaults, the environment, and
+// values set by name. The only file of the project that reads the environment. It must never do so
+// in a program that has more rights than the user who started it (set-user-id, for example): a
+// variable could make the program read or write what that user may not. A load is all or nothing,
+// since it works on a copy.
 #include "base/settings.h"
 
 #include <assert.h>
@@ -45,7 +46,7 @@ void kolo_settings_init(struct kolo_settings *settings)
     }
 }
 
-/* An environment variable's name must be exact; KOLO_SETTINGS_COUNT: unknown. */
+/* An environment variable's name must match exactly; KOLO_SETTINGS_COUNT: unknown. */
 static size_t find_variable(const char *name, size_t bytes)
 {
     size_t index = 0;
@@ -55,7 +56,7 @@ static size_t find_variable(const char *name, size_t bytes)
     return index;
 }
 
-/* Options may leave out the prefix and are not case-sensitive. */
+/* Options may omit the prefix and are case-insensitive. */
 static size_t find_option(const char *name)
 {
     if (strncasecmp(name, PREFIX, PREFIX_BYTES) == 0)
@@ -94,7 +95,7 @@ kolo_status kolo_settings_load(struct kolo_settings *settings, char *const *envi
                                void *context)
 {
     struct kolo_settings next = *settings;
-    bool seen[KOLO_SETTINGS_COUNT] = {false}; /* of two entries the first counts, as for getenv */
+    bool seen[KOLO_SETTINGS_COUNT] = {false}; /* the first of two entries counts, as for getenv */
     for (char *const *entry = environment ? environment : kolo_environment_entries(); *entry;
          entry++) {
         const char *equals = strchr(*entry, '=');
@@ -137,7 +138,7 @@ const char *kolo_settings_name(enum kolo_setting_index index)
     return (size_t)index < KOLO_SETTINGS_COUNT ? kolo_setting_rows[index].name : "KOLO_?";
 }
 
-/** Was it given rights that whoever wrote its environment has not? */
+/** Whether the program has rights that the author of its environment does not have. */
 static bool has_more_rights(void)
 {
     return getauxval(AT_SECURE) != 0;

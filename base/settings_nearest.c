@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "Did you mean": the setting whose name is nearest to a mistyped one.
+// "Did you mean": finds the setting whose name is nearest to a mistyped one.
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -13,8 +13,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours that turn @p a into @p b, without
- * regard to case. Both are at most NAME_MAX_BYTES long. */
+/* How many insertions, deletions, replacements and swaps of neighbours turn @p a into @p b,
+ * ignoring case. Both are at most NAME_MAX_BYTES long. */
 static size_t edit_distance(const char *a, const char *b)
 {
     size_t rows[3][NAME_MAX_BYTES + 1];
@@ -38,8 +38,8 @@ static size_t edit_distance(const char *a, const char *b)
     return rows[strlen(a) % 3][width];
 }
 
-/* A third of the letters may be wrong: KOLO_SEGMENT_SIZE finds KOLO_SEGMENT_BYTES, KOLO_X finds
- * nothing. */
+/* Up to a third of the letters may be wrong: KOLO_SEGMENT_SIZE finds KOLO_SEGMENT_BYTES, KOLO_X
+ * finds nothing. */
 enum kolo_setting_index kolo_setting_nearest(const char *name)
 {
     static const char prefix[] = "KOLO_";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The strict parser of one setting's value. A number is decimal digits and a unit, nothing before,
-// between or after; what does not fit 64 bits or the bounds is refused. A refused value leaves the
-// field alone. The value of a secret never reaches an error's text.
+// The strict parser of one setting's value. A number is decimal digits and a unit, with nothing
+// before, between or after them; a value beyond 64 bits or the bounds is refused. A refused value
+// leaves the field unchanged. The value of a secret never appears in an error's text.
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>
@@ -22,8 +22,8 @@ static const struct unit time_units[] = {
     {"", 1000}, {"ms", 1}, {"s", 1000}, {"min", 60000}, {NULL, 0},
 };
 
-/* Digits and one of @p units, the product in *value_out; false if it is anything else or too big
- * for int64_t. */
+/* Parses digits and one of @p units, with the product in *value_out; false if the text is anything
+ * else, or the product exceeds int64_t. */
 static bool parse_amount(const char *text, const struct unit *units, int64_t *value_out)
 {
     uint64_t number = 0;

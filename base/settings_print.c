@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings as text: one value, the help, the values with their sources, and docs/SETTINGS.md.
-// A secret is "(set)" everywhere.
+// Settings as text: one value, the help, the values with their sources, docs/SETTINGS.md, and the
+// man page. A secret is printed as "(set)" everywhere.
 #include <inttypes.h>
 #include <string.h>
 
@@ -97,7 +97,7 @@ void kolo_settings_print_values(const struct kolo_settings *settings, FILE *out)
     }
 }
 
-/* A bar would end the cell. */
+/* Escapes bars, since a bar would end the cell. */
 static void print_cell(const char *text, FILE *out)
 {
     for (; *text; text++) {
@@ -128,7 +128,7 @@ void kolo_settings_print_markdown(FILE *out)
     }
 }
 
-/* Text for roff: a hyphen stays a minus sign, so that what is copied out of the page works. */
+/* Escapes text for roff: a hyphen stays a minus sign, so that text copied from the page works. */
 static void print_roff(const char *text, FILE *out)
 {
     for (; *text != 0; text++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the settings registry share: one row of the table that settings.def makes, and
-// the functions on one value. Included by base/settings*.c and their tests only.
+// Shared by base/settings*.c and their tests only: a row of the table that is generated from
+// settings.def, and the functions on one value.
 #ifndef KOLO_BASE_SETTINGS_TABLE_H
 #define KOLO_BASE_SETTINGS_TABLE_H
 
@@ -21,25 +21,25 @@ struct kolo_setting_row {
     bool is_secret;
     size_t offset; /* in struct kolo_settings */
     const char *preset;
-    int64_t min, max; /* of the number, or of the text's length */
+    int64_t min, max; /* of the number, or of the length of the text */
     const char *help;
 };
 
 extern const struct kolo_setting_row kolo_setting_rows[KOLO_SETTINGS_COUNT];
 
-/** Parses @p value as @p row says into its field; ERR_CONFIG with value and grammar, and the field
- * as before. */
+/** Parses @p value into the field of @p row. ERR_CONFIG with value and grammar; the field is then
+ *  unchanged. */
 kolo_status kolo_setting_parse(const struct kolo_setting_row *row, const char *value,
                                struct kolo_settings *settings) KOLO_NODISCARD;
 
-/** What the type of @p row accepts, without bounds: "bytes: N, NKiB, NMiB or NGiB". */
+/** What the type of @p row accepts, without its bounds: "bytes: N, NKiB, NMiB or NGiB". */
 const char *kolo_setting_grammar(const struct kolo_setting_row *row);
 
-/** The bounds of @p row as words: "from 4096 to 16777216"; "" where there is nothing to say. */
+/** Writes the bounds of @p row in words: "from 4096 to 16777216"; "" if there is nothing to say. */
 void kolo_setting_bounds(const struct kolo_setting_row *row, char *text, size_t capacity);
 
-/** The index of the setting whose name is nearest to @p name (with or without KOLO_), or
- * KOLO_SETTINGS_COUNT if none is near. */
+/** The index of the setting whose name is nearest to @p name (with or without KOLO_);
+ *  KOLO_SETTINGS_COUNT: no name is near. */
 enum kolo_setting_index kolo_setting_nearest(const char *name);
 
 #endif

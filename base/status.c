@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns the texts of the statuses and each thread's detail. A detail is always one line: control
-// bytes, which may come from a stranger, are written as '?'. Never logs, never allocates.
+// bytes, which may come from a stranger, are replaced by '?'. Never logs, never allocates.
 #include "base/status.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ const char *kolo_error_detail(void)
     return thread_detail;
 }
 
-/* Formats into a buffer of its own first: the arguments may point into the old detail. */
+/* Formats into a buffer of its own first, since the arguments may point into the old detail. */
 __attribute__((format(printf, 2, 0))) static void format_detail(const char *suffix,
                                                                 const char *format, va_list args)
 {
@@ -75,7 +75,8 @@ kolo_status kolo_fail(kolo_status status, const char *format, ...)
     return status;
 }
 
-/* The next step, where the system's words have none and it is the same wherever they come from. */
+/* The next step to take, if the system's text has none and the step is the same wherever the error
+ * comes from. */
 static const char *advice(int error)
 {
     switch (error) {
@@ -121,6 +122,6 @@ void kolo_detail_set(const char *text)
 {
     size_t bytes = text ? strnlen(text, KOLO_DETAIL_MAX - 1) : 0;
     if (bytes)
-        memmove(thread_detail, text, bytes); /* text may be the detail itself */
+        memmove(thread_detail, text, bytes); /* text may point into the detail */
     thread_detail[bytes] = '\0';
 }

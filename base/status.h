@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Internal side of <kolo/status.h>: who knows the cause writes the detail; everybody else passes
-// the status on.
+// The internal part of <kolo/status.h>. Whoever knows the cause of a failure writes the detail;
+// everybody else passes the status on.
 #ifndef KOLO_BASE_STATUS_H
 #define KOLO_BASE_STATUS_H
 
@@ -10,26 +10,26 @@
 
 enum { KOLO_DETAIL_MAX = 1024 };
 
-/** Writes this thread's detail (cut at KOLO_DETAIL_MAX - 1 bytes) and returns @p status: `return
- * kolo_fail(...)`. The detail stays one line: control bytes become '?'. Arguments may point into
- * the old detail. */
+/** Writes this thread's detail (cut to KOLO_DETAIL_MAX - 1 bytes) and returns @p status, for
+ *  `return kolo_fail(...)`. The detail is always one line: control bytes become '?'. Arguments may
+ *  point into the old detail. */
 kolo_status kolo_fail(kolo_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** As kolo_fail, and appends ": " and the text of errno value @p error (strerror_r, never a static
- * buffer). */
+/** As kolo_fail, and appends ": " and the text of errno value @p error. */
 kolo_status kolo_fail_errno(kolo_status status, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** The same of a process or a thread that cannot be started. Returns KOLO_ERR_SYSTEM. */
+/** As kolo_fail_errno, for a process or a thread that cannot be started. Returns
+ *  KOLO_ERR_SYSTEM. */
 kolo_status kolo_fail_start(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/** Sets or clears this thread's detail from finished text. */
+/** Sets this thread's detail to @p text; NULL or "" clears it. */
 void kolo_detail_set(const char *text);
 
-/** The only control-flow macro of the project: passes a failure to the function's `out:` label.
- *  Needs a local `kolo_status status`. KOLO_AGAIN counts as failure. */
+/** The only control-flow macro of the project: on a failure, jumps to the function's label `out`.
+ *  It needs a local `kolo_status status`. KOLO_AGAIN counts as a failure. */
 #define KOLO_TRY(expr)                                                                             \
     do {                                                                                           \
         status = (expr);                                                                           \

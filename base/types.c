@@ -26,7 +26,7 @@ static bool is_opaque(kolo_dtype dtype)
     return (unsigned)dtype > KOLO_DTYPE_OPAQUE && (unsigned)dtype <= KOLO_DTYPE_LAST;
 }
 
-/* A caller may pass any integer as the enumeration, so the test is made on the unsigned value. */
+/* A caller may pass any integer as the enumeration, so unsigned values are compared. */
 size_t kolo_dtype_bytes(kolo_dtype dtype)
 {
     if ((unsigned)dtype < KOLO_DTYPES)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only place where bytes from outside become integers. Every take() and kolo_writer_claim()
-// compares what is asked with what is left before it touches a byte; nothing adds to a pointer that
-// may pass its end. After the first failure reads give zeroes and writes go nowhere.
+// The only place where bytes from outside are converted to integers. take() and kolo_writer_claim()
+// compare what is requested with what is left before they touch a byte, and nothing is added to a
+// pointer that could pass its end. After the first failure, reads return zeroes and writes have no
+// effect.
 #include "base/wire.h"
 
 #include <string.h>
@@ -13,7 +14,7 @@ struct kolo_reader kolo_reader_over(const void *data, size_t bytes)
     return (struct kolo_reader){.at = start, .end = start + (data ? bytes : 0)};
 }
 
-/* The next @p bytes bytes, or NULL and the reader has failed. */
+/* The next @p bytes bytes; NULL: the reader has failed. */
 static const uint8_t *take(struct kolo_reader *reader, size_t bytes)
 {
     if (reader->failed || bytes > (size_t)(reader->end - reader->at)) {

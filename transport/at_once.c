@@ -8,7 +8,7 @@
 
 #include "transport/core.h"
 
-/** Longer ones gain nothing: their bytes cost more than a work. */
+/** Longer messages gain nothing: moving their bytes costs more than a work. */
 enum { AT_ONCE_BYTES = 4 << 10 };
 
 static bool is_open(const struct kolo_link *link)
@@ -27,7 +27,8 @@ static void pack(const struct kolo_channel *channel, const struct kolo_desc *des
 
 /* ---- out ---- */
 
-/** One frame, as it would be cut (tx.c), and its credit is there. */
+/** Whether the message fits into one frame as tx.c would cut it, and there is credit for that
+ *  frame. */
 static bool is_one_frame(const struct kolo_channel *channel, size_t bytes)
 {
     const struct kolo_link *link = channel->link;

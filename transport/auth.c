@@ -44,7 +44,7 @@ kolo_status kolo_secret_make(struct kolo_secret *secret_out)
     return status;
 }
 
-/** The value of a hexadecimal digit, or -1. */
+/** The value of a hexadecimal digit; -1: it is not one. */
 static int digit_value(char digit)
 {
     if (digit >= '0' && digit <= '9')

@@ -17,7 +17,7 @@
 
 /* ---- who can have a board ---- */
 
-/** Does the transport of @p index join the two, for any rank that asks? */
+/** Whether the transport with index @p index joins the two, for any rank that asks. */
 static bool joins(int index, const struct kolo_peer *a, const struct kolo_peer *b)
 {
     const struct kolo_board_ops *ops = kolo_transports[index]->boards;
@@ -25,7 +25,7 @@ static bool joins(int index, const struct kolo_peer *a, const struct kolo_peer *
            ops->joins(&a->identity, &b->identity);
 }
 
-/** The first transport with boards that joins the two; -1: none does. */
+/** The first transport with boards that joins the two; -1: none. */
 static int joined_by(const struct kolo_peer *a, const struct kolo_peer *b)
 {
     for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
@@ -45,7 +45,7 @@ static bool say(struct kolo_why *why_out, const char *format, ...)
     return false;
 }
 
-/** Are these ranks of the world, each once, this one among them? */
+/** Whether these are ranks of the world, each only once, and this one among them. */
 static bool are_members(const struct kolo_endpoint *endpoint, const int *ranks, int count,
                         struct kolo_why *why_out)
 {
@@ -66,7 +66,7 @@ static bool are_members(const struct kolo_endpoint *endpoint, const int *ranks, 
     return true;
 }
 
-/** The transport that all pairs have in common, or -1 and why not. */
+/** The transport that all pairs have in common; -1, with the reason: none. */
 static int find_common(const struct kolo_endpoint *endpoint, const int *ranks, int count,
                        struct kolo_why *why_out)
 {
@@ -122,7 +122,7 @@ static bool is_open(const struct kolo_endpoint *endpoint, uint32_t id)
     return false;
 }
 
-/** Begins a link to each member. */
+/** Begins to make a link to each member. */
 static kolo_status link_members(struct kolo_board *board, const int *ranks)
 {
     for (int i = 0; i < board->count; i++) {
@@ -212,7 +212,7 @@ bool kolo_board_attach(struct kolo_board *board, struct kolo_board_member *membe
     return true;
 }
 
-/** What stands between us and @p member's segment. */
+/** What prevents @p member's segment from being here. */
 static kolo_status missing(const struct kolo_board *board, const struct kolo_board_member *member)
 {
     const struct kolo_link *link = member->link;

@@ -56,7 +56,7 @@ void kolo_channel_forget(struct kolo_link *link, uint32_t id)
     if (channel == NULL || channel->send_first != NULL || channel->recv_first != NULL ||
         (link->rx_channel == channel && link->sink.left > 0))
         return;
-    if (channel->prepaid > 0) { /* the peer may send so much more than its credit: it is dropped */
+    if (channel->prepaid > 0) { /* the peer may still send that much beyond its credit: drop it */
         channel->rx_fault = KOLO_ERR_ABORTED;
         return;
     }
@@ -69,7 +69,7 @@ void kolo_channel_forget(struct kolo_link *link, uint32_t id)
     kolo_channel_destroy(channel);
 }
 
-/* ---- works in a row ---- */
+/* ---- queues of works ---- */
 
 static void append(struct kolo_work **first, struct kolo_work **last, struct kolo_work *work)
 {
@@ -80,7 +80,7 @@ static void append(struct kolo_work **first, struct kolo_work **last, struct kol
     *last = work;
 }
 
-/** false: @p work is not in the row. It keeps its next. */
+/** Removes @p work from the queue; its `next` is unchanged. False: it is not in the queue. */
 static bool cut_out(struct kolo_work **first, struct kolo_work **last, const struct kolo_work *work)
 {
     struct kolo_work *before = NULL;
@@ -203,7 +203,7 @@ void kolo_channel_drop_stash(struct kolo_channel *channel)
         size_t cost = KOLO_FRAME_COST_BYTES + (stash->is_remote ? 0 : stash->bytes);
         bool is_arriving = channel->link->sink.stash == stash;
         give_back(channel->link, stash);
-        if (!is_arriving) /* else its end says so */
+        if (!is_arriving) /* otherwise the end of its frame tells */
             kolo_channel_consumed(channel, cost);
     }
 }
@@ -211,7 +211,7 @@ void kolo_channel_drop_stash(struct kolo_channel *channel)
 void kolo_channel_drop_unfinished(struct kolo_channel *channel)
 {
     struct kolo_stash *stash = channel->stash_first;
-    bool is_behind = channel->is_cut; /* of a message that will not come */
+    bool is_behind = channel->is_cut; /* part of a message that will never be complete */
     channel->stash_first = channel->stash_last = NULL;
     while (stash != NULL) {
         struct kolo_stash *next = stash->next;

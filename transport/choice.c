@@ -74,8 +74,8 @@ static kolo_status open_port(struct kolo_endpoint *endpoint, int index)
     return KOLO_OK;
 }
 
-/** Goes on without the transport of @p index, for the reason in the detail, which is kept for a
- * pair that nothing else joins. Who named a device must hear of it. */
+/** Continues without the transport with index @p index. The reason in the detail is kept for a pair
+ *  that no other transport joins. A user who named a device in the settings is warned. */
 static void leave_out(struct kolo_endpoint *endpoint, int index)
 {
     const char *device = endpoint->config.settings->rdma_device,
@@ -111,7 +111,7 @@ kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint)
     return opened > 0 || endpoint->config.size == 1 ? KOLO_OK : status;
 }
 
-/** Of this build's; -1: it has none of that name. */
+/** The index in this build's table; -1: it has no transport of that name. */
 static int index_of(const char *name)
 {
     for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
@@ -135,7 +135,7 @@ uint32_t kolo_transport_line_mbit(const char *name, const struct kolo_peer *peer
     return kolo_transports[index]->line_mbit(&peer->addresses[index], cards_out);
 }
 
-/* Does the transport of @p index join us and @p peer? */
+/* Whether the transport with index @p index joins this rank and @p peer. */
 static bool joins(const struct kolo_endpoint *endpoint, int index, int peer,
                   struct kolo_why *why_out)
 {
@@ -180,14 +180,14 @@ size_t kolo_endpoint_direct_bytes(const struct kolo_endpoint *endpoint, int peer
     return kolo_transports[index]->direct_bytes(endpoint->config.settings);
 }
 
-/** The link to @p peer if it is up; else NULL. */
+/** The link to @p peer if it is up, otherwise NULL. */
 static const struct kolo_link *link_up(const struct kolo_endpoint *endpoint, int peer)
 {
     const struct kolo_link *link = kolo_map_get(&endpoint->links, (uint32_t)peer);
     return link != NULL && link->state == KOLO_LINK_UP ? link : NULL;
 }
 
-/** Adds to endpoint->why by which path the link goes that there is. */
+/** Appends to endpoint->why which path the existing link takes. */
 static void explain(struct kolo_endpoint *endpoint, const struct kolo_link *link)
 {
     size_t used = strlen(endpoint->why.text);
@@ -198,7 +198,7 @@ static void explain(struct kolo_endpoint *endpoint, const struct kolo_link *link
     snprintf(endpoint->why.text + used, sizeof endpoint->why.text - used, "; %s", path);
 }
 
-/** Of the transport that a link which is up goes by. */
+/** The name of the transport that a link which is up uses. */
 static const char *name_of(const struct kolo_link *link)
 {
     return link->transport->goes_by != NULL ? link->transport->goes_by(link)

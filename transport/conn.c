@@ -26,14 +26,16 @@ enum {
     STAGGER_MS = 100,
     REDIAL_FIRST_MS = 20,
     REDIAL_MAX_MS = 500,
-    /* Other places may prove themselves when the one that was asked first has not answered. */
+    /* After this time without an answer from the place that was asked first, other places may prove
+     * themselves. */
     PROVE_MS = 1000,
-    /* A connection that stays silent so long is made anew: the peer may have dropped it unheard. */
+    /* A connection that is silent for this long is replaced by a new one: the peer may have dropped
+     * it without our noticing. */
     RENEW_MS = 5000,
-    /* Rejections in a row that tell a peer with another secret from one that is busy. */
+    /* After this many rejections in a row the peer has another secret and is not only busy. */
     REJECTIONS_MAX = 8,
     PLACES_MAX = 64,
-    /* How much longer than the first place the others of a race may take. */
+    /* How much later than the first place the other places of a race may answer. */
     RACE_MIN_US = 1000,
     RACE_MAX_US = 20000
 };
@@ -48,32 +50,32 @@ static kolo_deadline after_ms(kolo_deadline now, int64_t ms)
 enum attempt_state { ATTEMPT_WAITING, ATTEMPT_RUNNING, ATTEMPT_FAILED };
 
 struct attempt {
-    struct kolo_handshake handshake; /* first: the owner's functions get this */
+    struct kolo_handshake handshake; /* must be first: the owner's functions get this pointer */
     struct kolo_conn *conn;
     struct kolo_place place;
     enum attempt_state state;
-    kolo_deadline at; /* WAITING: to begin; RUNNING: to look at it again */
+    kolo_deadline at; /* WAITING: when to begin; RUNNING: when to look at it again */
     int64_t pause_ms;
     unsigned begun, rejected;
-    bool is_taken;             /* somebody's kernel or program has taken a connection here */
-    enum kolo_verdict verdict; /* the last end */
+    bool is_taken;             /* a kernel or a program has taken a connection here */
+    enum kolo_verdict verdict; /* how the last try ended */
     int error;
     kolo_deadline begun_at;
-    struct kolo_path_quality quality; /* in a race, from HELD on */
+    struct kolo_path_quality quality; /* in a race, valid from HELD on */
 };
 
 struct kolo_conn {
-    struct kolo_conn_timer timer; /* first: fire gets this */
+    struct kolo_conn_timer timer; /* must be first: fire gets this pointer */
     struct kolo_poller *poller;
     struct kolo_secret secret;
     struct kolo_greeting mine;
     kolo_deadline deadline;
     const char *advice;     /* NULL: none */
-    kolo_deadline taken_by; /* KOLO_NEVER: no matter */
+    kolo_deadline taken_by; /* KOLO_NEVER: no limit */
     kolo_conn_done *done;
     void *context;
-    struct kolo_race *race;  /* NULL: the first place that answers is as good as any */
-    kolo_deadline settle_at; /* of the race; KOLO_NEVER: none has answered yet */
+    struct kolo_race *race;  /* NULL: take the first place that answers */
+    kolo_deadline settle_at; /* when the race is decided; KOLO_NEVER: nobody has answered yet */
     size_t count;
     struct attempt attempts[];
 };
@@ -99,14 +101,14 @@ static bool is_for_good(const struct attempt *attempt)
     }
 }
 
-/** Has somebody's kernel, or program, taken the connection that is being tried? */
+/** Whether a kernel or a program has taken the connection that is being tried. */
 static bool stands(const struct attempt *attempt)
 {
     return attempt->state == ATTEMPT_RUNNING && attempt->handshake.state != KOLO_HANDSHAKE_OVER &&
            attempt->handshake.state != KOLO_HANDSHAKE_CONNECTING;
 }
 
-/** Is the host there, and the process silent? */
+/** Whether the host answers and the process does not. */
 static bool is_unanswered(const struct attempt *attempt)
 {
     return stands(attempt) || (attempt->is_taken && attempt->state != ATTEMPT_FAILED &&
@@ -126,7 +128,7 @@ static const char *error_words(int error, char *text, size_t capacity)
         return "network unreachable";
     case EHOSTUNREACH:
         return "no route to host";
-    case EINVAL: /* of an address that came from its own host: a blackhole */
+    case EINVAL: /* for an address that came from its own host: a blackhole route */
         return "no route to host: a route of this machine drops what goes there";
     case EACCES:
         return "no route to host: a route or firewall of this machine prohibits it";
@@ -139,7 +141,7 @@ static const char *error_words(int error, char *text, size_t capacity)
     }
 }
 
-/** What a place answered last, for people. */
+/** The last answer of a place, as text for users. */
 static void describe_attempt(const struct attempt *attempt, char *text, size_t capacity)
 {
     const struct kolo_greeting *theirs = &attempt->handshake.theirs;
@@ -190,7 +192,7 @@ static void rest(struct attempt *attempt, kolo_deadline now)
         attempt->pause_ms * 2 < REDIAL_MAX_MS ? attempt->pause_ms * 2 : REDIAL_MAX_MS;
 }
 
-/** Books the end of an attempt: again later, or never. */
+/** Records the end of an attempt, which is tried again later, or never. */
 static void note_end(struct attempt *attempt, enum kolo_verdict verdict, int error)
 {
     kolo_deadline now = kolo_now_ns();
@@ -210,7 +212,7 @@ static void note_end(struct attempt *attempt, enum kolo_verdict verdict, int err
         KOLO_DEBUG("dial %s: %s%s", place, words,
                    attempt->state == ATTEMPT_FAILED ? "" : ", again later");
     }
-    /* The next place need not wait for its turn. */
+    /* The next place is tried at once. */
     for (size_t i = 0; i < conn->count; i++)
         if (conn->attempts[i].state == ATTEMPT_WAITING && conn->attempts[i].begun == 0) {
             conn->attempts[i].at = kolo_deadline_min(conn->attempts[i].at, now);
@@ -240,7 +242,7 @@ static struct attempt *find_attempt(struct kolo_conn *conn, bool (*is)(const str
 
 /* ---- the race ---- */
 
-/** May still answer in its first try. */
+/** Whether its first try may still be answered. */
 static bool is_pending(const struct attempt *attempt)
 {
     return (attempt->state == ATTEMPT_WAITING && attempt->begun == 0) ||
@@ -254,7 +256,7 @@ static bool is_settled(struct kolo_conn *conn, kolo_deadline now)
     return conn->race == NULL || now >= conn->settle_at || !find_attempt(conn, is_pending);
 }
 
-/** A place has answered: notes how good its path is, and how long it is waited for the others. */
+/** A place has answered: records the quality of its path, and how long to wait for the others. */
 static void note_answer(struct attempt *attempt, kolo_deadline now)
 {
     struct kolo_conn *conn = attempt->conn;
@@ -273,7 +275,7 @@ static void note_answer(struct attempt *attempt, kolo_deadline now)
     conn->settle_at = now + more_ns;
 }
 
-/** The one to be proved next, of those that are held. */
+/** Among the attempts that are held, the one to prove next. */
 static struct attempt *choose_held(struct kolo_conn *conn)
 {
     struct kolo_path_quality paths[PLACES_MAX];
@@ -305,7 +307,7 @@ static void tell_result(const struct kolo_conn *conn, const struct attempt *winn
 
 /* ---- the dial ---- */
 
-/** Is the place, or might it be, the peer's? */
+/** Whether the place is, or may be, the peer's. */
 static bool is_promising(const struct attempt *attempt)
 {
     return attempt->is_taken && attempt->state != ATTEMPT_FAILED;
@@ -316,7 +318,7 @@ static void note_taken(struct attempt *attempt)
     attempt->is_taken |= stands(attempt);
 }
 
-/** Sets the timer to the next thing to do. */
+/** Sets the timer to when there is something to do next. */
 static void reckon(struct kolo_conn *conn)
 {
     bool is_hopeless = true;
@@ -343,7 +345,7 @@ static void release(struct kolo_conn *conn)
     kolo_free_memory(conn);
 }
 
-/** Which status says best why no place could be had. */
+/** The status that describes best why no place was reached. */
 static kolo_status sum_up(const struct kolo_conn *conn)
 {
     bool has_auth = false, has_protocol = false, is_silent = true;
@@ -434,8 +436,8 @@ static void begin(struct attempt *attempt)
         note_end(attempt, KOLO_VERDICT_ERROR, error);
 }
 
-/** Lets a held place prove itself when no other one is at it. Last in its caller: the dial may
- * end. */
+/** Lets an attempt that is held prove itself, unless another one is doing so. Must be the last call
+ *  of its caller, since the dial may end. */
 static void go_on(struct kolo_conn *conn)
 {
     struct attempt *held = choose_held(conn);
@@ -449,7 +451,7 @@ static void go_on(struct kolo_conn *conn)
     }
 }
 
-/** No other one may still answer. */
+/** Whether no other attempt may still answer. */
 static bool awaits_only(const struct attempt *attempt)
 {
     const struct kolo_conn *conn = attempt->conn;
@@ -469,7 +471,7 @@ static bool may_prove(struct kolo_handshake *handshake)
     note_answer(attempt, now);
     if (find_attempt(conn, is_proving))
         return false;
-    if (conn->race && conn->count > 1) { /* go_on compares, when the timer fires */
+    if (conn->race && conn->count > 1) { /* go_on compares them when the timer fires */
         conn->timer.at = kolo_deadline_min(conn->timer.at, conn->settle_at);
         if (awaits_only(attempt))
             conn->timer.at = conn->settle_at = now;
@@ -497,7 +499,7 @@ static void over(struct kolo_handshake *handshake, enum kolo_verdict verdict, in
     go_on(conn);
 }
 
-/** One that runs and has been quiet for too long. */
+/** Handles an attempt that runs and has been silent for too long. */
 static void review(struct attempt *attempt, kolo_deadline now)
 {
     bool is_asked = is_proving(attempt);
@@ -516,7 +518,7 @@ static bool has_hope(const struct attempt *attempt)
     return attempt->state != ATTEMPT_FAILED;
 }
 
-/** Is it time, and no place has taken a connection? */
+/** Whether the time of kolo_conn_expect() has come and no place has taken a connection. */
 static bool is_unexpected(struct kolo_conn *conn, kolo_deadline now)
 {
     for (size_t i = 0; i < conn->count; i++)
@@ -594,7 +596,7 @@ kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_dial_co
     }
     begin(&conn->attempts[0]);
     reckon(conn);
-    /* A sleeper that reckoned its deadline before must reckon again. */
+    /* A sleeping thread has computed its deadline without this dial; it must do so again. */
     kolo_poller_wake(poller);
     *conn_out = conn;
     return KOLO_OK;

@@ -38,7 +38,7 @@ static const struct {
     [KOLO_HANDSHAKE_SENDS_ANSWER] = {"sends answer", EPOLLOUT},
 };
 
-/** The only function that changes the state. @p bytes: to move in the new one. */
+/** The only function that changes the state. @p bytes: how many to move in the new state. */
 static void enter(struct kolo_handshake *handshake, enum kolo_handshake_state state, size_t bytes)
 {
     char text[128];
@@ -62,7 +62,7 @@ static void finish(struct kolo_handshake *handshake, enum kolo_verdict verdict, 
     handshake->owner->over(handshake, verdict, error);
 }
 
-/** The end of the stream or an error while reading or writing. */
+/** Handles the end of the stream, and an error of a read or a write. */
 static void lose(struct kolo_handshake *handshake, int error)
 {
     bool has_claimed = handshake->state == KOLO_HANDSHAKE_AWAITS_ANSWER;
@@ -76,7 +76,7 @@ static void lose(struct kolo_handshake *handshake, int error)
         finish(handshake, KOLO_VERDICT_ERROR, error);
 }
 
-/** Reads what the state waits for. True: all of it is there. */
+/** Reads what the state waits for. True: it is complete. */
 static bool fill(struct kolo_handshake *handshake)
 {
     while (handshake->bytes_done < handshake->bytes) {
@@ -95,7 +95,7 @@ static bool fill(struct kolo_handshake *handshake)
     return true;
 }
 
-/** Writes what the state has to say. True: all of it has gone. */
+/** Writes what the state sends. True: everything was written. */
 static bool drain(struct kolo_handshake *handshake)
 {
     while (handshake->bytes_done < handshake->bytes) {
@@ -114,8 +114,8 @@ static bool drain(struct kolo_handshake *handshake)
     return true;
 }
 
-/** Proved; but is it the one we meant? The same address can be another machine's on a private
- * network. */
+/** Checks whether a peer that is proved is the expected one. The same address may be another
+ *  machine's on a private network. */
 static void judge(struct kolo_handshake *handshake)
 {
     const struct kolo_greeting *mine = handshake->mine;
@@ -131,8 +131,8 @@ static void judge(struct kolo_handshake *handshake)
 
 /* ---- the dialer's steps ---- */
 
-/** A socket that the system connected to itself, which happens when nobody listens at a port that
- * it also hands out to clients. */
+/** Whether the system connected the socket to itself, which happens if nobody listens at a port
+ *  that the system also gives to clients. */
 static bool is_own_echo(int fd)
 {
     struct sockaddr_storage local = {0}, remote = {0};
@@ -228,8 +228,8 @@ static void write_answer(struct kolo_handshake *handshake)
         judge(handshake);
 }
 
-/** The answer goes out even to one that is at the wrong door: it proved itself, and learns who we
- * are. */
+/** The answer is sent even to a peer that wanted another rank or purpose: it has proved itself, and
+ *  learns who we are. */
 static void read_claim(struct kolo_handshake *handshake)
 {
     struct kolo_greeting mine = *handshake->mine;
@@ -288,8 +288,9 @@ static void ready(struct kolo_watch *watch, uint32_t events)
         happen(handshake, EV_WRITABLE);
 }
 
-/** Else a small message is held back until the one before it is acknowledged, which a peer that has
- * nothing to answer does 40 ms later. An improvement, no condition. */
+/** Sets TCP_NODELAY. Without it a small message is held back until the one before it is
+ *  acknowledged, and a peer that has nothing to send acknowledges 40 ms later. Only an improvement,
+ *  so failure does not matter. */
 static void send_at_once(int fd, int family)
 {
     const int on = 1;
@@ -307,7 +308,7 @@ static int begin(struct kolo_handshake *handshake, int fd, enum kolo_handshake_s
     if (kolo_poller_add(handshake->poller, &handshake->watch, states[state].interest) != KOLO_OK) {
         close(fd);
         handshake->watch.fd = -1;
-        return ENOSPC; /* of watches */
+        return ENOSPC; /* of epoll watches */
     }
     enter(handshake, state, bytes);
     return 0;
@@ -343,7 +344,7 @@ int kolo_handshake_dial(struct kolo_handshake *handshake)
     if (connect(fd, (const struct sockaddr *)&place->addr, place->bytes) == 0)
         return begin(handshake, fd, KOLO_HANDSHAKE_AWAITS_NONCE, KOLO_NONCE_BYTES);
     error = errno;
-    /* An interrupted connect goes on by itself, as one in progress does. */
+    /* An interrupted connect continues by itself, like one in progress. */
     if (error == EINPROGRESS || error == EINTR)
         return begin(handshake, fd, KOLO_HANDSHAKE_CONNECTING, 0);
     close(fd);
@@ -380,7 +381,7 @@ void kolo_handshake_drop(struct kolo_handshake *handshake)
         kolo_poller_remove(handshake->poller, &handshake->watch);
         enter(handshake, KOLO_HANDSHAKE_OVER, 0);
     } else if (handshake->watch.ready == NULL) {
-        return; /* never begun */
+        return; /* was never begun */
     }
     if (handshake->watch.fd >= 0)
         close(handshake->watch.fd);

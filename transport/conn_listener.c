@@ -28,25 +28,25 @@
 enum {
     GRACE_MS = 20,
     GRACE_MAX_MS = 640,
-    JUDGE_MS = 1,      /* until a claim that is there is looked at */
-    ACCEPT_BATCH = 32, /* between two looks at those that are pending */
+    JUDGE_MS = 1,      /* until a claim that has arrived is read */
+    ACCEPT_BATCH = 32, /* between two looks at the pending ones */
     PAUSE_FIRST_MS = 20,
     PAUSE_MAX_MS = 500,
     BACKLOG = 4096
 };
 
 struct pending {
-    struct kolo_handshake handshake; /* first: the owner's functions get this */
+    struct kolo_handshake handshake; /* must be first: the owner's functions get this pointer */
     struct kolo_listener *listener;
     struct kolo_place place;
     kolo_deadline since, grace;
-    struct pending *next, *previous; /* by age */
+    struct pending *next, *previous; /* ordered by age */
 };
 
 struct kolo_listener {
-    struct kolo_conn_timer timer; /* first: fire gets this */
+    struct kolo_conn_timer timer; /* must be first: fire gets this pointer */
     struct listening {
-        struct kolo_watch watch; /* first: ready gets this */
+        struct kolo_watch watch; /* must be first: ready gets this pointer */
         struct kolo_listener *listener;
     } listening;
     struct kolo_poller *poller;
@@ -56,11 +56,11 @@ struct kolo_listener {
     kolo_conn_done *accepted;
     void *context;
     int64_t handshake_ns;
-    int64_t pause_ms;           /* the next pause for want of file descriptors */
-    kolo_deadline paused_until; /* KOLO_NEVER: it does not pause */
+    int64_t pause_ms;           /* length of the next pause for lack of file descriptors */
+    kolo_deadline paused_until; /* KOLO_NEVER: accepting is not paused */
     struct pending *oldest, *newest;
     size_t pending_count, pending_max;
-    int64_t grace_ms; /* of the next to arrive */
+    int64_t grace_ms; /* for the next connection */
     uint64_t strangers;
 };
 
@@ -165,7 +165,7 @@ static void over(struct kolo_handshake *handshake, enum kolo_verdict verdict, in
     struct kolo_greeting theirs = handshake->theirs;
     int fd = -1;
 
-    (void)error; /* a stranger's trouble */
+    (void)error; /* concerns only a stranger */
     if (verdict == KOLO_VERDICT_PROVED) {
         fd = kolo_handshake_take(handshake);
         remove_pending(pending);
@@ -189,8 +189,8 @@ static const struct kolo_handshake_owner owner = {.may_prove = never_held, .over
 
 /* ---- accepting ---- */
 
-/** Out of file descriptors or memory: the oldest pending connection gives its own up; if there is
- * none, accepting pauses for a while. */
+/** Out of file descriptors or memory: drops the oldest pending connection to free its own. If there
+ *  is none, accepting pauses for a while. */
 static void run_out(struct kolo_listener *listener, int error)
 {
     char text[128], words[96];
@@ -208,7 +208,7 @@ static void run_out(struct kolo_listener *listener, int error)
         listener->pause_ms * 2 < PAUSE_MAX_MS ? listener->pause_ms * 2 : PAUSE_MAX_MS;
 }
 
-/** Room for one more; false: accepting pauses until the next grace is over. */
+/** Makes room for one more. False: accepting pauses until the next grace has passed. */
 static bool make_room(struct kolo_listener *listener)
 {
     kolo_deadline now, next = KOLO_NEVER;
@@ -250,7 +250,7 @@ static void begin_handshake(struct kolo_listener *listener, int fd, const struct
         drop_stranger(pending, "cannot be watched");
 }
 
-/** False: nobody is there, or accepting pauses. */
+/** False: nobody is waiting, or accepting pauses. */
 static bool accept_one(struct kolo_listener *listener)
 {
     struct kolo_place place = {.bytes = sizeof place.addr};
@@ -274,7 +274,7 @@ static bool accept_one(struct kolo_listener *listener)
     case ENOMEM:
         run_out(listener, errno);
         return listener->paused_until == KOLO_NEVER;
-    default: /* EINTR, and whatever befell that one connection */
+    default: /* EINTR, or an error of that one connection */
         return true;
     }
 }
@@ -312,7 +312,7 @@ static kolo_status fail_listen(const struct kolo_place *place, const char *what,
     return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "cannot listen at %s: %s", text, what);
 }
 
-/** Listens there. NULL, or what failed; errno says why. */
+/** Listens there. Returns NULL, or what failed, with the reason in errno. */
 static const char *try_place(struct kolo_listener *listener, const struct kolo_place *place,
                              bool is_given)
 {
@@ -322,12 +322,12 @@ static const char *try_place(struct kolo_listener *listener, const struct kolo_p
     listener->listening.watch.fd = fd;
     if (fd < 0)
         return "socket";
-    kolo_conn_set_unpaced(fd); /* those that it accepts begin with it */
-    /* One port number serves both families only if IPv6 keeps to itself. */
+    kolo_conn_set_unpaced(fd); /* connections that it accepts inherit it */
+    /* One port number can serve both families only if the IPv6 socket does not take IPv4 too. */
     if (place->addr.ss_family == AF_INET6 &&
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes) != 0)
         return "IPV6_V6ONLY";
-    /* A port that the user gave must be had again right after the last job. */
+    /* A port that the user gave must be available again right after the last job. */
     if (is_given && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0)
         return "SO_REUSEADDR";
     if (bind(fd, (const struct sockaddr *)&place->addr, place->bytes) != 0)
@@ -340,7 +340,7 @@ static const char *try_place(struct kolo_listener *listener, const struct kolo_p
     return NULL;
 }
 
-/** @p refused: ports that this user may not have; the others are taken. */
+/** @p refused: how many ports this user may not have; the others are in use. */
 static kolo_status fail_range(const struct kolo_place *place, unsigned refused)
 {
     char text[128];
@@ -367,7 +367,8 @@ static kolo_status bind_and_listen(struct kolo_listener *listener, const struct 
 {
     struct kolo_place at = *place;
     bool is_ip = kolo_place_is_ip(&at);
-    bool is_open = is_ip && kolo_place_port(&at) == 0; /* to be chosen here, or by the system */
+    bool is_open = is_ip && kolo_place_port(&at) == 0; /* still to be chosen, here or by the
+                                                        * system */
     bool is_given = is_ip && (!is_open || at.ports.low != 0);
     unsigned first = kolo_ports_first(&at.ports);
     unsigned count = is_open ? kolo_ports_count(&at.ports) : 1, refused = 0;

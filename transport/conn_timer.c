@@ -21,7 +21,7 @@ kolo_status kolo_conn_timer_add(struct kolo_conn_timer *timer, struct kolo_polle
     timer->poller = poller;
     timer->previous = NULL;
     timer->next = (*list)->first;
-    timer->round = (*list)->round; /* not fired by a round that is going on */
+    timer->round = (*list)->round; /* not fired by a pass that is under way */
     if (timer->next)
         timer->next->previous = timer;
     (*list)->first = timer;
@@ -48,7 +48,8 @@ void kolo_conn_timer_remove(struct kolo_conn_timer *timer)
     }
 }
 
-/** One that is due and was not fired in this round: what fires may add and remove any other. */
+/** A timer that is due and was not fired in this pass. Timers that fire may add and remove any
+ *  other, so the list is searched from its start. */
 static struct kolo_conn_timer *find_due(const struct kolo_conn_list *list, kolo_deadline now)
 {
     struct kolo_conn_timer *timer = list->first;
@@ -66,7 +67,8 @@ kolo_deadline kolo_conn_expire(struct kolo_poller *poller)
 
     if (*list == NULL)
         return KOLO_NEVER;
-    if ((*list)->round % 2 == 0) { /* else called from what fires: it only wants to know */
+    if ((*list)->round % 2 == 0) { /* otherwise called from a timer that fires: it only asks for the
+                                    * next time */
         now = kolo_now_ns();
         (*list)->round++; /* odd: keeps the list alive */
         while ((timer = find_due(*list, now)) != NULL) {

@@ -22,7 +22,8 @@
 #include "transport/board_private.h"
 #include "transport/core.h"
 
-/* While nothing hangs on descriptors alone, progress asks the poller every so many rounds. */
+/* While no link depends on descriptors alone, progress asks the poller only once in this many
+ * rounds. */
 enum { POLLER_ROUNDS = 64 };
 
 kolo_status kolo_endpoint_open(const struct kolo_endpoint_config *config,
@@ -73,7 +74,7 @@ static struct kolo_link *find_link(const struct kolo_endpoint *endpoint, int pee
     return kolo_map_get(&endpoint->links, (uint32_t)peer);
 }
 
-/* Connects (fd -1) or takes the peer's connection over. */
+/* Connects (fd -1), or takes over the peer's connection. */
 static kolo_status make_link(struct kolo_port *port, int peer, int fd, kolo_deadline deadline,
                              struct kolo_link **link_out)
 {
@@ -175,9 +176,9 @@ static void take_dial(struct kolo_link *link, int fd)
         close(fd);
 }
 
-/** A peer that proved itself and heard nothing for too long, because we had more to do than we
- * could, dials again; what it has left must not become its link, whose end would be taken for its
- * own. */
+/** Whether the peer has left this connection. A peer that proved itself and was not answered in
+ *  time, because we were overloaded, dials again. A connection that it has left must not become its
+ *  link, since the end of the connection would be taken for the end of the peer. */
 static bool is_left(int fd)
 {
     uint8_t byte;
@@ -255,13 +256,13 @@ static kolo_status progress_poller(struct kolo_endpoint *endpoint, bool *moved)
     int ran = 0;
     kolo_status status = kolo_poller_dispatch(endpoint->poller, &ran);
     *moved |= ran > 0;
-    /* also without any: one that was due may have been the last, and gone in dispatch */
+    /* even if there is none: the last one may have been due, and removed in dispatch */
     atomic_store_explicit(&endpoint->next_timer, kolo_conn_expire(endpoint->poller),
                           memory_order_relaxed);
     return status;
 }
 
-/** Is there nothing to find in a link that is up, nor to hand over? */
+/** Whether a link that is up has nothing to receive and nothing to hand over. */
 static bool is_quiet(const struct kolo_link *link)
 {
     return link->signal != NULL && atomic_load(link->signal) == link->signal_seen &&
@@ -401,7 +402,8 @@ static bool can_tell(const struct kolo_link *link)
            !link->said_goodbye;
 }
 
-/* Without memory it is not said: the runtime has told the store too, or has its deadlines. */
+/* If there is no memory, the peer is not told: the runtime has also told the store, or relies on
+ * its deadlines. */
 static void tell_on(struct kolo_link *link, const struct kolo_desc *desc, const char *text)
 {
     if (!can_tell(link))
@@ -463,8 +465,7 @@ void kolo_endpoint_return(struct kolo_endpoint *endpoint, int peer, uint64_t num
     (void)tell_of_loan(endpoint, peer, KOLO_CONTROL_RETURNED, number);
 }
 
-/* True as long as the link has something to hand over; says goodbye when nothing but that is left.
- */
+/* True while the link has something to hand over. Says goodbye when that is all that is left. */
 static bool is_busy(struct kolo_link *link)
 {
     if (link->state == KOLO_LINK_CONNECTING)
@@ -541,6 +542,6 @@ kolo_status kolo_endpoint_close(struct kolo_endpoint *endpoint, kolo_deadline de
     kolo_status status = drain(endpoint, deadline);
     snprintf(detail, sizeof detail, "%s", kolo_error_detail());
     free_endpoint(endpoint);
-    kolo_detail_set(detail); /* of this, or of what made the caller close */
+    kolo_detail_set(detail); /* its own, or that of what made the caller close */
     return status;
 }

@@ -18,7 +18,8 @@
 enum { TRANSPORT_NAME_BYTES = 32, AT_RANDOM_BYTES = 16 };
 static const uint64_t CREDIT_BYTES_MIN = 4096, CREDIT_BYTES_MAX = UINT64_C(1) << 32;
 
-/* FNV-1a: spreads what is already unique; nothing here must withstand an adversary. */
+/* FNV-1a: it only has to spread values that are already unique, and need not withstand an
+ * adversary. */
 static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
 {
     const uint8_t *at = data;
@@ -32,7 +33,7 @@ static uint64_t hash_start(void)
     return UINT64_C(14695981039346656037);
 }
 
-/* Nothing is added when the file cannot be read: then fewer facts tell hosts apart. */
+/* If the file cannot be read, nothing is added: fewer facts then distinguish hosts. */
 static uint64_t hash_file(uint64_t hash, const char *path)
 {
     char text[128];
@@ -127,7 +128,7 @@ static void read_address(struct kolo_reader *reader, struct kolo_peer *peer)
     memcpy(peer->addresses[index].data, data, bytes);
 }
 
-/** What the choice of plans divides by and what orders ranks must make sense. */
+/** The values by which the choice of plans divides, and which order ranks, must be sane. */
 static kolo_status check_machine(const struct kolo_identity *identity)
 {
     if (identity->cores < 1 || identity->cores > KOLO_CORES_MAX)

@@ -26,7 +26,8 @@
 #include "transport/inproc_pair.h"
 
 enum {
-    COPIED_BYTES_MAX = 2048 /* up to here a copy costs less than waiting for the other's thread */
+    COPIED_BYTES_MAX = 2048 /* up to this size a copy costs less than waiting for the other
+                             * thread */
 };
 _Static_assert((int)COPIED_BYTES_MAX >= (int)KOLO_CONTROL_BYTES_MAX, "control frames are copied");
 
@@ -93,7 +94,7 @@ static bool inproc_poll(struct kolo_port *base)
         int side = kolo_inproc_side(pair, port);
         port->offered = pair;
         kolo_endpoint_attach(base, pair->ports[1 - side]->rank);
-        if (port->offered != NULL) { /* no link came of it */
+        if (port->offered != NULL) { /* no link was made of it */
             port->offered = NULL;
             kolo_inproc_pair_close(pair, side);
             kolo_inproc_pair_unref(pair);
@@ -131,7 +132,7 @@ static kolo_status find_pair(struct kolo_inproc_port *port, int peer,
         port->offered = NULL;
         return KOLO_OK;
     }
-    /* A peer that sent and closed is in the table no more, but what it sent is here. */
+    /* A peer that sent something and closed is no longer in the table, but what it sent is here. */
     *pair_out = kolo_inproc_take(port, peer);
     if (*pair_out != NULL)
         return KOLO_OK;
@@ -170,7 +171,7 @@ static kolo_status inproc_connect(struct kolo_port *base, int peer, int fd, kolo
     struct kolo_inproc_port *port = (struct kolo_inproc_port *)base;
     kolo_status status;
     (void)fd;
-    (void)deadline; /* it is up at once, or not at all */
+    (void)deadline; /* it is up at once, or fails */
     struct inproc_link *link = kolo_calloc(1, sizeof *link);
     if (link == NULL)
         return KOLO_ERR_NO_MEMORY;
@@ -262,7 +263,7 @@ static bool inproc_push(struct kolo_link *base)
     struct kolo_frame frame;
     bool moved = false;
     if (atomic_load_explicit(&link->pair->is_closed[1 - link->side], memory_order_relaxed))
-        return false; /* pull reads what is left and ends the link */
+        return false; /* pull reads what is left, and ends the link */
     while (kolo_link_next_frame(base, COPIED_BYTES_MAX, &frame)) {
         kolo_status status = publish(link, &frame);
         moved = true;
@@ -302,7 +303,7 @@ static bool inproc_release(struct kolo_link *link, uint64_t cookie)
     } else {
         kolo_free_memory(loan);
     }
-    return true; /* who takes back what is being read waits for the end of the copy */
+    return true; /* a sender that takes back what is being read waits for the end of the copy */
 }
 
 static kolo_status receive(struct kolo_link *link, const struct kolo_inproc_node *node)
@@ -318,7 +319,8 @@ static kolo_status receive(struct kolo_link *link, const struct kolo_inproc_node
     return kolo_link_rx_end(link);
 }
 
-/* The next node, which the queue goes on to own until the one after it is taken; NULL: empty. */
+/* The next node, which still belongs to the queue until the one after it is taken; NULL: the queue
+ * is empty. */
 static struct kolo_inproc_node *take(struct kolo_inproc_queue *queue)
 {
     struct kolo_inproc_node *node = atomic_load(&queue->head->next);
@@ -354,10 +356,10 @@ static bool inproc_pull(struct kolo_link *base)
     bool is_closed = atomic_load(&link->pair->is_closed[1 - link->side]);
     bool moved = collect_loans(link);
     while (base->state == KOLO_LINK_UP && (node = take(&link->pair->queues[link->side])) != NULL) {
-        /* what the peer read before it sent this: a goodbye would fail such sends */
+        /* first what the peer read before it sent this, since a goodbye would fail those sends */
         moved |= collect_loans(link);
         kolo_status status = receive(base, node);
-        node->loan = NULL; /* settled or in the stash */
+        node->loan = NULL; /* done, or in the stash */
         moved = true;
         if (status != KOLO_OK)
             kolo_link_set_down(base, status);

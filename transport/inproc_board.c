@@ -16,7 +16,7 @@ enum { SPAN_OF_THE_PROCESS = 1 };
 
 struct inproc_board {
     struct kolo_board base;
-    struct kolo_inproc_port *port; /* a member's links hold the ports of the others */
+    struct kolo_inproc_port *port; /* a member's links hold references to the others' ports */
     struct kolo_inproc_segment *segments[KOLO_BOARD_MEMBERS_MAX]; /* NULL: not taken yet */
 };
 
@@ -71,7 +71,8 @@ static void hide(struct kolo_inproc_port *port, struct kolo_inproc_segment *segm
     pthread_mutex_unlock(&port->mutex);
 }
 
-/** A reference to what the rank of @p port shows for @p board and member @p self has not taken. */
+/** A reference to what the rank of @p port shows for @p board, if member @p self has not taken it
+ *  yet. */
 static struct kolo_inproc_segment *take(struct kolo_inproc_port *port, uint32_t board, int self)
 {
     const uint64_t bit = (uint64_t)1 << self;
@@ -153,7 +154,8 @@ static void inproc_ring(struct kolo_board *base)
 static kolo_status inproc_reserve(struct kolo_board *base, size_t stage_bytes)
 {
     (void)base;
-    (void)stage_bytes; // anonymous memory: as with malloc, its lack is the system's affair
+    (void)stage_bytes; // anonymous memory: running out of it is handled by the system, as for
+                       // malloc
     return KOLO_OK;
 }
 

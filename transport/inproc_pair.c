@@ -54,7 +54,6 @@ void kolo_inproc_unregister(struct kolo_inproc_port *port)
     pthread_mutex_unlock(&registry.mutex);
 }
 
-/* The live port of @p cookie with a reference for the caller, or NULL. */
 struct kolo_inproc_port *kolo_inproc_find(uint64_t cookie)
 {
     pthread_mutex_lock(&registry.mutex);
@@ -67,7 +66,6 @@ struct kolo_inproc_port *kolo_inproc_find(uint64_t cookie)
     return port;
 }
 
-/* After something was published for the rank of @p port. */
 void kolo_inproc_ring(struct kolo_inproc_port *port)
 {
     if (atomic_load(&port->bell) == 0 || atomic_exchange(&port->bell, 0) == 0)
@@ -87,7 +85,7 @@ static void queue_fini(struct kolo_inproc_queue *queue)
     while (queue->head != NULL) {
         struct kolo_inproc_node *node = queue->head;
         queue->head = atomic_load_explicit(&node->next, memory_order_relaxed);
-        kolo_free_memory(node->loan); /* withdrawn, since its lender is gone as well */
+        kolo_free_memory(node->loan); /* withdrawn, since its lender has closed as well */
         kolo_free_memory(node);
     }
 }
@@ -103,7 +101,7 @@ void kolo_inproc_pair_unref(struct kolo_inproc_pair *pair)
     kolo_free_memory(pair);
 }
 
-/* A pair of the two, with references of its own to both ports. */
+/* Makes a pair of the two, with its own references to both ports. */
 static struct kolo_inproc_pair *pair_create(struct kolo_inproc_port *lower,
                                             struct kolo_inproc_port *higher)
 {
@@ -131,14 +129,14 @@ int kolo_inproc_side(const struct kolo_inproc_pair *pair, const struct kolo_inpr
     return pair->ports[0] == port ? 0 : 1;
 }
 
-/* Tells the other side that nothing moves any more on ours. */
 void kolo_inproc_pair_close(struct kolo_inproc_pair *pair, int side)
 {
     atomic_store(&pair->is_closed[side], true);
     kolo_inproc_ring(pair->ports[1 - side]);
 }
 
-/* The pair that rank @p peer made for us, out of our list; held: our mutex. */
+/* Removes the pair that rank @p peer made for us from our list and returns it; our mutex must be
+ * held. */
 static struct kolo_inproc_pair *take_incoming(struct kolo_inproc_port *ours, int peer)
 {
     for (struct kolo_inproc_pair **at = &ours->incoming; *at != NULL; at = &(*at)->next) {
@@ -160,8 +158,6 @@ struct kolo_inproc_pair *kolo_inproc_take(struct kolo_inproc_port *ours, int pee
     return pair;
 }
 
-/* Takes the pair that @p theirs made, or makes one and puts it into their list. NULL with
- * *status_out set. */
 struct kolo_inproc_pair *kolo_inproc_join(struct kolo_inproc_port *ours,
                                           struct kolo_inproc_port *theirs, kolo_status *status_out)
 {

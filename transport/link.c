@@ -87,7 +87,7 @@ void kolo_link_left(struct kolo_link *link)
 {
     const struct kolo_endpoint_events *events = &link->endpoint->config.events;
     link->owes_left = link->turns > 0;
-    if (link->owes_left) /* what was sent before it is on its way yet */
+    if (link->owes_left) /* what was sent before it is still under way */
         return;
     link->heard_goodbye = true;
     kolo_link_fail_works(link, KOLO_ERR_PEER);
@@ -131,7 +131,7 @@ void kolo_link_set_down(struct kolo_link *link, kolo_status why)
     tell_down(link);
 }
 
-/* What a new work gets that can neither be sent nor be met by early frames. */
+/* The status for a new work that can neither be sent nor be completed from early frames. */
 static kolo_status cannot(const struct kolo_link *link)
 {
     if (link->heard_goodbye)
@@ -225,7 +225,7 @@ static void cancel_send(struct kolo_channel *channel, struct kolo_work *work)
     if ((work->frames_out > 0 || work->is_remote) && link->transport->withdraw != NULL)
         link->transport->withdraw(link, work);
     work->frames_out = 0;
-    if (is_begun) /* the peer has a part, so what follows would be taken for the rest */
+    if (is_begun) /* the peer has a part of it, so what follows would be taken for the rest */
         channel->tx_fault = KOLO_ERR_ABORTED;
     if (channel->tx_fault != KOLO_OK)
         kolo_channel_fail_sends(channel, channel->tx_fault);
@@ -241,7 +241,8 @@ static void cancel_receive(struct kolo_channel *channel, struct kolo_work *work)
     kolo_link_look_left(channel->link);
 }
 
-/* Only the queues tell a send from a receive: an empty message has neither source nor target. */
+/* Only the queues distinguish a send from a receive: an empty message has neither source nor
+ * destination. */
 static bool is_queued_send(const struct kolo_channel *channel, const struct kolo_work *work)
 {
     for (const struct kolo_work *at = channel->send_first; at != NULL; at = at->next)
@@ -265,7 +266,8 @@ void kolo_work_cancel(struct kolo_work *work)
     work->status = KOLO_ERR_ABORTED;
 }
 
-/* What the works in the queues still want: "3 of 8 MiB" is what a stall report needs. */
+/* Sums up what the works in a queue have done and want in total, since a stall report needs "3 of 8
+ * MiB". */
 static void sum_works(const struct kolo_work *work, uint64_t *done, uint64_t *all)
 {
     for (; work != NULL; work = work->next) {

@@ -8,7 +8,7 @@
 
 enum { MAP_SLOTS_FIRST = 8 };
 
-/* Keys are small consecutive numbers as a rule; Fibonacci hashing spreads those and all others. */
+/* Keys are usually small consecutive numbers; Fibonacci hashing spreads those and all others. */
 static uint32_t map_start(const struct kolo_map *map, uint32_t key)
 {
     return (key * 2654435769U) >> 7 & (map->slot_count - 1);
@@ -54,7 +54,7 @@ kolo_status kolo_map_put(struct kolo_map *map, uint32_t key, void *value)
     return KOLO_OK;
 }
 
-/* Those that follow move up where the gap would hide them from a search. */
+/* Entries that follow the gap move up if a search would otherwise not find them. */
 void kolo_map_remove(struct kolo_map *map, uint32_t key)
 {
     uint32_t mask = map->slot_count - 1;

@@ -50,7 +50,7 @@ void kolo_path_quality_measure(int fd, const struct kolo_place *place,
         quality_out->rtt_us = info.tcpi_rtt;
     if (local == NULL) {
         quality_out->speed_mbit = place->facts.speed_mbit;
-        return; /* goes by an interface that KOLO_NET does not allow: only if nothing else does */
+        return; /* its interface is not allowed by KOLO_NET: use it only if no other path exists */
     }
     quality_out->preference = (unsigned)place->facts.entry + local->facts.entry;
     quality_out->is_hardware = place->facts.is_hardware && local->facts.is_hardware;
@@ -71,7 +71,7 @@ static int compare(const struct kolo_path_quality *a, const struct kolo_path_qua
     return (int)a->is_near - (int)b->is_near;
 }
 
-/** Paths that are no detour, and as good as the best of those. */
+/** Selects paths that are not a detour, and are as good as the best of those. */
 struct equals {
     const struct kolo_path_quality *paths;
     size_t count;
@@ -85,7 +85,7 @@ static bool is_equal(const struct equals *equals, size_t i)
     return path->rtt_us <= equals->limit_us && compare(path, equals->best) == 0;
 }
 
-/** The interface that follows @p name; NULL: it is the last one. */
+/** The name of the interface after @p name; NULL: it is the last one. */
 static const char *next_interface(const struct equals *equals, const char *name)
 {
     const char *next = NULL;

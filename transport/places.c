@@ -16,7 +16,7 @@
 
 /* ---- what is in them ---- */
 
-/* sockaddr_storage is aligned for, and made to hold, each of these. */
+/* sockaddr_storage is aligned for each of these and large enough to hold it. */
 static const struct sockaddr_in *as_v4(const struct kolo_place *place)
 {
     return (const struct sockaddr_in *)(const void *)&place->addr;
@@ -33,7 +33,7 @@ struct kolo_place kolo_place_make(sa_family_t family, const void *ip, uint16_t p
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
 
-    /* zeroes are "any" in both families */
+    /* all zeroes mean "any" in both families */
     if (family == AF_INET && ip != NULL)
         memcpy(&v4.sin_addr, ip, sizeof v4.sin_addr);
     if (family == AF_INET6 && ip != NULL)
@@ -155,7 +155,7 @@ static kolo_status fail_grammar(const char *entry, size_t length)
         (int)length, entry);
 }
 
-/** Cuts one entry of @p length characters into host and port. */
+/** Splits one entry of @p length characters into host and port. */
 static kolo_status split(const char *entry, size_t length, struct host_port *out)
 {
     const char *end = entry + length;
@@ -173,7 +173,8 @@ static kolo_status split(const char *entry, size_t length, struct host_port *out
         host++;
         host_length -= 2;
     } else if (memchr(host, ':', host_length)) {
-        return fail_grammar(entry, length); /* IPv6 without brackets: where does the port begin? */
+        return fail_grammar(entry, length); /* IPv6 without brackets: it is unclear where the port
+                                             * begins */
     }
     if (host_length == 0 || host_length >= sizeof out->host || port_length == 0 ||
         port_length >= sizeof out->port || colon[1] < '0' || colon[1] > '9')
@@ -235,7 +236,8 @@ kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out,
         status = split(entry, length, &at);
         if (status != KOLO_OK)
             return status;
-        /* They are alternatives: one that this machine cannot resolve may do for another. */
+        /* The places are alternatives: one that this machine cannot resolve may work for another
+         * machine. */
         status = look_up(&at, places_out, max, &count);
         if (status != KOLO_OK) {
             worst = status;

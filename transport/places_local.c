@@ -27,11 +27,11 @@
 
 enum { NOT_NAMED = -1, EXCLUDED = -2 };
 
-/** One address of this machine, with what decides its order. */
+/** One address of this machine, with the facts that decide its order. */
 struct local {
     struct kolo_place place;
     char interface[IF_NAMESIZE];
-    int entry; /* of KOLO_NET that allows it, or NOT_NAMED, EXCLUDED */
+    int entry; /* the entry of KOLO_NET that allows it, or NOT_NAMED, EXCLUDED */
     bool is_loopback, is_hardware;
     long speed; /* Mbit/s, 0: unknown */
 };
@@ -39,7 +39,7 @@ struct local {
 struct locals {
     struct local *items;
     size_t count, capacity;
-    char unnamed[256]; /* entries of KOLO_NET that name none of them, with commas between */
+    char unnamed[256]; /* entries of KOLO_NET that match none of them, separated by commas */
 };
 
 static long interface_speed(const char *interface)
@@ -54,7 +54,7 @@ static long interface_speed(const char *interface)
         return 0;
     got = read(fd, text, sizeof text - 1);
     close(fd);
-    /* -1, or an error from read: a link that does not know. */
+    /* -1, or a read error: the driver does not know the speed */
     return got > 0 && text[0] >= '0' && text[0] <= '9' ? strtol(text, NULL, 10) : 0;
 }
 
@@ -66,8 +66,8 @@ static int interface_numa_node(const char *interface)
     return kolo_numa_node_of(path);
 }
 
-/** Several cards as one, or one network of several on a card: what goes by it goes by hardware. A
- * tunnel has a lower interface too, but costs. */
+/** Several cards used as one, or one of several networks on a card: what goes through it goes
+ *  through hardware. A tunnel has a lower interface too, but costs processor time. */
 static bool interface_is_bond_or_vlan(const char *interface)
 {
     char path[64 + IF_NAMESIZE], text[512] = "";
@@ -83,8 +83,8 @@ static bool interface_is_bond_or_vlan(const char *interface)
     return got > 0 && (strstr(text, "DEVTYPE=bond\n") || strstr(text, "DEVTYPE=vlan\n"));
 }
 
-/** An interface that @p interface lies upon; all of a bond's are of a kind. False: there is
- * none. */
+/** An interface below @p interface; all those below a bond are of one kind. False: there is
+ *  none. */
 static bool find_lower(const char *interface, char lower_out[IF_NAMESIZE])
 {
     static const char mark[] = "lower_";
@@ -177,7 +177,7 @@ static kolo_status list_locals(struct locals *locals)
 
 /* ---- KOLO_NET ---- */
 
-/** One entry: an interface's name, or a network (an address is a network of one). */
+/** One entry: the name of an interface, or a network (an address is a network of one). */
 struct net {
     char name[IF_NAMESIZE];
     int family; /* AF_UNSPEC: a name */
@@ -242,7 +242,7 @@ static void append_words(char *text, size_t capacity, const char *words, const c
     snprintf(text + used, capacity - used, "%s%s %s", used == 0 ? "" : ", ", words, more);
 }
 
-/** ERR_CONFIG that says what could have been named. */
+/** Returns ERR_CONFIG, with a detail that lists what could have been named. */
 static kolo_status fail_no_match(const char *net, const struct locals *locals)
 {
     char have[512] = "", place[64];
@@ -256,7 +256,7 @@ static kolo_status fail_no_match(const char *net, const struct locals *locals)
                      net, have[0] ? have : "no addresses at all");
 }
 
-/** Without an entry that includes: all, but loopback only where there is nothing else. */
+/** No entry includes anything: allows all, but loopback only if there is nothing else. */
 static void allow_all(struct locals *locals)
 {
     bool has_other = false;
@@ -268,7 +268,7 @@ static void allow_all(struct locals *locals)
             locals->items[i].entry = 0;
 }
 
-/** False: it names nothing here. */
+/** False: the entry matches nothing here. */
 static bool apply_entry(const struct net *net, int index, struct locals *locals)
 {
     bool names_some = false;
@@ -293,8 +293,9 @@ static void note_unnamed(struct locals *locals, const char *entry, size_t length
              (int)length, entry);
 }
 
-/** Marks each address with the first entry that names it. What an entry with ! or ^ names is left
- * out, whatever the others say. Hosts differ: an entry may name nothing here, but not all. */
+/** Marks each address with the first entry that matches it. What an entry with ! or ^ matches is
+ *  excluded, whatever the others say. Since hosts differ, some entries may match nothing here, but
+ *  not all. */
 static kolo_status apply_net(const char *net, struct locals *locals)
 {
     bool has_includes = false;
@@ -341,7 +342,7 @@ static int compare_locals(const void *left, const void *right)
         return a->speed > b->speed ? -1 : 1;
     if (a->place.addr.ss_family != b->place.addr.ss_family)
         return a->place.addr.ss_family == AF_INET ? -1 : 1;
-    other = kolo_place_ip(&b->place, &same); /* of one family: as long */
+    other = kolo_place_ip(&b->place, &same); /* same family, so same length */
     return memcmp(ip, other, bytes);
 }
 

@@ -10,7 +10,7 @@
 
 #include "transport/ports.h"
 
-/** A port number at *text, which is moved behind it; 0: there is none. */
+/** Reads a port number at *text, which is moved past it; 0: there is none. */
 static uint16_t read_port(const char **text)
 {
     char *rest = NULL;
@@ -53,7 +53,7 @@ unsigned kolo_ports_first(const struct kolo_ports *ports)
     unsigned any = 0;
 
     if (ports->low == 0 || getrandom(&any, sizeof any, GRND_NONBLOCK) != sizeof any)
-        any = 0; /* the lower end is as good a beginning, only slower */
+        any = 0; /* the lower end works as well, and is only slower */
     return any % kolo_ports_count(ports);
 }
 

@@ -35,13 +35,15 @@ void kolo_channel_consumed(struct kolo_channel *channel, size_t cost)
         owe(channel);
 }
 
-/** Returns the credit of what is left of a message before it comes: it needs no memory of ours. */
+/** Returns the credit for the rest of a message before it arrives, since it needs no memory of
+ *  ours. */
 static void prepay(struct kolo_channel *channel, size_t left)
 {
     if (channel->prepaid > 0 || left < kolo_link_settings(channel->link)->credit_bytes / 2)
         return;
     channel->prepaid = left;
-    channel->ahead += left; /* what is there is of a message that came before it could be told */
+    channel->ahead += left; /* what is already here belongs to a message that arrived before it
+                             * could be told */
     owe(channel);
 }
 
@@ -83,7 +85,7 @@ static kolo_status check_length(const struct kolo_channel *channel, const struct
                      channel->link->peer, bytes, channel->id, left, work->bytes);
 }
 
-/* The receive that takes a frame: *work_out, or NULL if the frame is to be dropped. */
+/* Finds the receive that takes a frame: *work_out, or NULL if the frame is to be dropped. */
 static kolo_status match(struct kolo_channel *channel, const struct kolo_desc *desc, size_t bytes,
                          bool is_remote, struct kolo_work **work_out)
 {
@@ -116,7 +118,7 @@ static void combine(struct kolo_work *work, const void *data, size_t bytes)
     kolo_sink_put(&sink, data, bytes);
 }
 
-/* A frame that lies somewhere as a whole goes into @p work; NULL: nowhere. */
+/* Moves a frame that is in memory as a whole into @p work; NULL: drops it. */
 static void absorb(struct kolo_channel *channel, struct kolo_work *work, const void *data,
                    size_t bytes)
 {
@@ -131,16 +133,17 @@ static void absorb_remote(struct kolo_channel *channel, struct kolo_work *work, 
 {
     struct kolo_link *link = channel->link;
     if (work != NULL && link->transport->claim != NULL && !link->transport->claim(link, cookie))
-        return; /* its sender gave up; whoever waits for it hears why elsewhere */
+        return; /* its sender gave it up; whoever waits for it is told elsewhere why */
     if (work != NULL)
         combine(work, data, bytes);
     if (link->transport->release(link, cookie) && work != NULL)
         finish(channel, work);
-    else if (work != NULL) /* what was read is worthless; who waits for it hears why elsewhere */
+    else if (work != NULL) /* what was read is worthless; whoever waits for it is told elsewhere
+                            * why */
         work->bytes_done -= bytes;
 }
 
-/** The message of @p work is what is due: nothing else is until all of it is there. */
+/** The message of @p work is the next one in order: nothing else is until it is complete. */
 static kolo_status take_turn(struct kolo_channel *channel, struct kolo_work *work)
 {
     struct kolo_link *link = channel->link;
@@ -153,7 +156,7 @@ static kolo_status take_turn(struct kolo_channel *channel, struct kolo_work *wor
     work->has_turn = true;
     link->turns++;
     link->bytes_received += work->bytes;
-    finish(channel, work); /* if all of it came before its turn */
+    finish(channel, work); /* if all of it arrived before its turn */
     return KOLO_OK;
 }
 
@@ -186,7 +189,8 @@ static void deliver_one(struct kolo_channel *channel, struct kolo_stash *stash)
         kolo_link_set_down(link, status);
 }
 
-/** Is there a receive for a frame that comes now? Behind a message that has its turn none is. */
+/** Whether there is a receive for a frame that arrives now. Behind a message that has its turn
+ *  there is none. */
 static bool can_take(const struct kolo_channel *channel)
 {
     return channel->recv_first != NULL && !channel->recv_first->has_turn;
@@ -201,12 +205,13 @@ void kolo_channel_deliver(struct kolo_channel *channel)
         delivered = true;
     }
     const struct kolo_work *work = channel->recv_first;
-    /* what was early is in; so no frame is on its way straight into the receive */
+    /* all early frames are delivered, so no frame is just being written directly into the
+     * receive */
     if (delivered && channel->stash_first == NULL && work != NULL && work->bytes_done > 0)
         prepay(channel, work->bytes - work->bytes_done);
 }
 
-/** Tells the runtime that a frame of this description waits for its receive. */
+/** Tells the runtime that a frame with this description waits for its receive. */
 static void say_early(const struct kolo_channel *channel, const struct kolo_desc *desc)
 {
     const struct kolo_endpoint_events *events = &channel->link->endpoint->config.events;
@@ -224,7 +229,7 @@ void kolo_channel_say_stashed(const struct kolo_channel *channel)
         say_early(channel, &other->desc);
 }
 
-/* Appends an early frame with room for @p payload_bytes. */
+/* Appends an early frame, with room for @p payload_bytes. */
 static struct kolo_stash *add_stash(struct kolo_channel *channel, const struct kolo_desc *desc,
                                     size_t payload_bytes)
 {
@@ -240,7 +245,7 @@ static struct kolo_stash *add_stash(struct kolo_channel *channel, const struct k
     return stash;
 }
 
-/* True if a frame that begins now must queue up behind others or for a receive. */
+/* Whether a frame that begins now must queue behind others, or wait for a receive. */
 static bool is_early(const struct kolo_channel *channel)
 {
     return channel->rx_fault == KOLO_OK && (channel->stash_first != NULL || !can_take(channel));
@@ -355,8 +360,8 @@ static kolo_status check_open(const struct kolo_link *link)
     return KOLO_OK;
 }
 
-/* The channel of an arriving frame, charged with it and those of its @p bytes that are not
- * prepaid. */
+/* The channel of an arriving frame, which is charged for the frame and for those of its @p bytes
+ * that are not prepaid. */
 static kolo_status open_channel(struct kolo_link *link, const struct kolo_header *header,
                                 size_t bytes, struct kolo_channel **channel_out)
 {
@@ -494,7 +499,7 @@ void kolo_link_rx_whole(struct kolo_link *link, struct kolo_work *work)
     struct kolo_channel *channel = kolo_map_get(&link->channels, work->channel);
     work->bytes_done = work->bytes;
     if (!work->has_turn)
-        return; /* its turn waits behind what came before it */
+        return; /* its turn waits for what came before it */
     finish(channel, work);
     kolo_channel_deliver(channel);
     kolo_link_look_left(link);

@@ -65,7 +65,7 @@ void kolo_sink_stored(struct kolo_sink *sink, size_t bytes)
     advance(sink, bytes < sink->left ? bytes : sink->left);
 }
 
-/** By an operator of the program's own. */
+/** Combines by a user-defined operator. */
 static void combine(const struct kolo_sink *sink, const void *data, size_t count)
 {
     const void *in[2] = {sink->incoming_first ? data : (const void *)sink->local,

@@ -27,7 +27,7 @@ static size_t frame_bytes_max(const struct kolo_channel *channel)
     return bytes & ~(size_t)(KOLO_FRAME_STEP_BYTES - 1);
 }
 
-/* Payload that the credit of @p channel allows for the next frame; false: it must wait. */
+/* How much payload the credit of @p channel allows for the next frame. False: it must wait. */
 static bool frame_within_credit(const struct kolo_channel *channel, size_t *bytes_out)
 {
     const struct kolo_work *work = channel->send_next;
@@ -100,10 +100,11 @@ kolo_status kolo_channel_credit(struct kolo_channel *channel, uint64_t bytes)
 {
     const struct kolo_work *work = channel->send_next;
     uint64_t limit = channel->link->credit_bytes;
-    if (channel->tx_fault != KOLO_OK) /* it may be for what was cancelled, and nothing is sent */
+    if (channel->tx_fault != KOLO_OK) /* the credit may be for what was cancelled, and nothing is
+                                       * sent */
         return KOLO_OK;
     if (work != NULL && work->bytes_taken > 0)
-        limit += work->bytes - work->bytes_taken; /* which has its place there */
+        limit += work->bytes - work->bytes_taken; /* the peer has room for all of that */
     if (channel->credit > limit || bytes > limit - channel->credit)
         return kolo_fail(KOLO_ERR_PROTOCOL,
                          "rank %d returned %llu bytes of credit on channel %u, more than were used",
@@ -194,7 +195,7 @@ static bool take_data(struct kolo_link *link, size_t max_bytes, struct kolo_fram
     struct kolo_work *work = channel->send_next;
     size_t bytes = 0;
     if (!frame_within_credit(channel, &bytes))
-        return false; /* not reached: it is in the ready list */
+        return false; /* cannot happen: a channel in the ready list has a frame */
     if (!work->is_remote && bytes > max_bytes) {
         bytes = max_bytes & ~(size_t)(KOLO_FRAME_STEP_BYTES - 1);
         if (bytes == 0)
@@ -239,8 +240,8 @@ bool kolo_link_next_frame(struct kolo_link *link, size_t max_bytes, struct kolo_
     return true;
 }
 
-/** Brings the first channel but @p id to the front that has a frame for places; false: there is
- * none. */
+/** Moves the first channel other than @p id that has a frame to the front; remote frames do not
+ *  count. False: there is none. */
 static bool bring_other(struct kolo_link *link, uint32_t id)
 {
     struct kolo_channel *channel = link->ready_first;

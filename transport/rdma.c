@@ -13,7 +13,7 @@
 
 enum { ENTRIES_MIN = 4 * RDMA_BUFFERS };
 
-/* ---- addresses: those of the port, then the places of TCP ---- */
+/* ---- addresses: the port's, then the places of TCP ---- */
 
 bool kolo_rdma_published(const struct kolo_address *address, struct kolo_rdma_gids *gids_out,
                          size_t *bytes_out)
@@ -28,7 +28,7 @@ static size_t prefix(const struct kolo_address *address)
     return kolo_rdma_published(address, &gids, &bytes) ? bytes : SIZE_MAX;
 }
 
-/** Puts as many of the port's addresses before the places as there is room for, the best first. */
+/** Puts as many of the port's addresses as fit in front of the places, best first. */
 static kolo_status publish(struct rdma_port *port, struct kolo_address *address)
 {
     uint8_t gids[KOLO_RDMA_GIDS_BYTES_MAX];
@@ -68,11 +68,11 @@ static bool reaches(const struct kolo_port *base, const struct kolo_peer *peer,
     return true;
 }
 
-/* ---- news ---- */
+/* ---- events ---- */
 
-/** Ends every link that goes by RDMA, for the reason in the detail. One that is not up yet goes on
- * by TCP when its queue pair fails, or its first message has waited long enough, unless RDMA is
- * forced. */
+/** Ends every link that uses RDMA, for the reason in the detail. A link that is not up yet, unless
+ *  RDMA is forced, goes on by TCP when its queue pair fails or its first message has waited long
+ *  enough. */
 static void end_links(struct rdma_port *port, kolo_status why)
 {
     char detail[KOLO_DETAIL_MAX];
@@ -94,7 +94,7 @@ static void drop_leftovers(struct rdma_port *port)
         kolo_rdma_drop_leftover((struct rdma_link *)tcp);
 }
 
-/** Goes on with rails that stop. */
+/** Continues stopping rails. */
 static void stop_rails(struct rdma_port *port)
 {
     port->has_stopping = false;
@@ -102,7 +102,7 @@ static void stop_rails(struct rdma_port *port)
         port->has_stopping |= kolo_rdma_rails_step((struct rdma_link *)tcp);
 }
 
-/** A device is of no use any more, for the reason in the detail. */
+/** A device cannot be used any more, for the reason in the detail. */
 static void lose_nic(struct rdma_nic *nic, kolo_status why)
 {
     if (nic == &nic->port->nic)
@@ -111,7 +111,7 @@ static void lose_nic(struct rdma_nic *nic, kolo_status why)
         kolo_rdma_rails_lost(nic);
 }
 
-/** Brings links back whose pair broke, as far as it can be done now. True: that was a step. */
+/** Replaces broken pairs of links, as far as possible now. True: something was done. */
 static bool mend_links(struct rdma_port *port)
 {
     bool moved = false;
@@ -140,7 +140,7 @@ static bool poll_once(struct rdma_nic *nic)
 
 static bool poll_nic(struct rdma_nic *nic)
 {
-    if (nic->completions->entries_used == 0) /* no queue pair: nothing can come */
+    if (nic->completions->entries_used == 0) /* no queue pair, so nothing can arrive */
         return false;
     bool moved = poll_once(nic);
     if (kolo_endpoint_is_armed(nic->port->tcp.base.endpoint) && !nic->tells_next) {
@@ -148,7 +148,7 @@ static bool poll_nic(struct rdma_nic *nic)
         nic->tells_next = status == KOLO_OK;
         if (status != KOLO_OK)
             lose_nic(nic, status);
-        moved |= poll_once(nic); /* what came before it was armed does not tell */
+        moved |= poll_once(nic); /* completions from before it was armed do not tell */
     }
     return moved;
 }
@@ -182,7 +182,7 @@ static void channel_ready(struct kolo_watch *watch, uint32_t events)
     (void)events;
     const kolo_status status = kolo_rdma_completions_heard(nic->completions);
     if (status != KOLO_OK) {
-        unwatch(&nic->channel); /* it may be ready for ever */
+        unwatch(&nic->channel); /* it may stay readable for ever */
         lose_nic(nic, status);
         return;
     }
@@ -201,7 +201,7 @@ static void news_ready(struct kolo_watch *watch, uint32_t events)
     lose_nic(nic, status);
 }
 
-/* ---- what has its time ---- */
+/* ---- what is due ---- */
 
 bool kolo_rdma_is_forced(const struct rdma_port *port)
 {
@@ -220,8 +220,8 @@ void kolo_rdma_watch_links(struct rdma_port *port)
     kolo_rdma_look_at(port, port->watches_at);
 }
 
-/** The device has the first word, and says more: it counts KOLO_PEER_TIMEOUT itself, and a quarter
- * more at most. */
+/** The device is given the first word, since it says more: it counts KOLO_PEER_TIMEOUT itself, with
+ *  at most a quarter more. */
 static void watch_queue(struct rdma_port *port, struct kolo_rdma_queue *queue, kolo_deadline now,
                         bool is_late)
 {
@@ -238,8 +238,8 @@ static void watch_queue(struct rdma_port *port, struct kolo_rdma_queue *queue, k
     kolo_rdma_queue_give_up(queue, text);
 }
 
-/** As the watch over the connections of TCP: who was busy elsewhere knows nothing of the time
- * between. */
+/** Like the watchdog over TCP connections: a rank that was busy elsewhere knows nothing about the
+ *  time between two looks. */
 static void watch_all(struct rdma_port *port, kolo_deadline now)
 {
     bool is_late = now - port->watches_at > 2 * kolo_tcp_watch_us(&port->tcp) * 1000;
@@ -260,7 +260,8 @@ static void look(struct kolo_conn_timer *timer, kolo_deadline now)
 {
     struct rdma_port *port = ((struct rdma_timer *)timer)->port;
     timer->at = KOLO_NEVER;
-    (void)kolo_rdma_poll(&port->tcp.base); /* what came while we were elsewhere came in time */
+    (void)kolo_rdma_poll(&port->tcp.base); /* what arrived while we were elsewhere arrived in
+                                            * time */
     for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next)
         kolo_rdma_look_at(port, kolo_rdma_watch_probe((struct rdma_link *)tcp, now));
     if (port->watches_at <= now)
@@ -288,7 +289,7 @@ static kolo_status probe(const struct kolo_settings *settings, struct kolo_why *
     return status;
 }
 
-/** What the links may still need; the next gives up what it has. */
+/** Stops watching a device. The links may still need the rest, which the next function frees. */
 static void unwatch_nic(struct rdma_nic *nic)
 {
     unwatch(&nic->channel);
@@ -329,8 +330,9 @@ static kolo_status watch(struct rdma_watch *watch, int fd,
     return status;
 }
 
-/** Two tracks for each peer, and each rail that may be made there beyond one for each port, as far
- * as the device goes. Who finds no room later goes by TCP, or without that rail. */
+/** Room for two tracks for each peer, and for each rail that may be made there in addition to one
+ *  for each port, as far as the device allows. Links that find no room later go by TCP, or without
+ *  that rail. */
 static uint32_t entries_for(const struct kolo_rdma_device *device,
                             const struct kolo_endpoint_config *config)
 {
@@ -341,7 +343,7 @@ static uint32_t entries_for(const struct kolo_rdma_device *device,
     return wanted > most ? most : wanted < ENTRIES_MIN ? ENTRIES_MIN : (uint32_t)wanted;
 }
 
-/** What goes with the device of @p nic. */
+/** Makes what belongs to the device of @p nic. */
 static kolo_status fill_nic(struct rdma_nic *nic, const struct kolo_endpoint_config *config)
 {
     kolo_status status;
@@ -365,8 +367,8 @@ static const struct tcp_rider rider = {.link_bytes = sizeof(struct rdma_link),
                                        .joined = kolo_rdma_joined,
                                        .ready = kolo_rdma_ready};
 
-/** A port for a further rail cannot be had, for the reason in the detail. Who named it must hear of
- * it. */
+/** A port for a further rail is not available, for the reason in the detail. A user who named it in
+ *  the settings is warned. */
 static void do_without_port(const struct kolo_settings *settings, int number)
 {
     if (number < kolo_rdma_device_named(settings))
@@ -376,8 +378,8 @@ static void do_without_port(const struct kolo_settings *settings, int number)
         KOLO_INFO("no further RDMA port for rails: %s", kolo_error_detail());
 }
 
-/** The devices of further rails, as many as there are and are wanted. Without one its links have
- * fewer. */
+/** Opens the devices of further rails, as many as exist and are wanted. If one fails, links have
+ *  fewer rails. */
 static kolo_status fill_others(struct rdma_port *port, const struct kolo_verbs *verbs,
                                const struct kolo_endpoint_config *config)
 {
@@ -403,7 +405,7 @@ static kolo_status fill_others(struct rdma_port *port, const struct kolo_verbs *
             close_nic(nic);
             break;
         }
-        port->other_count++; /* from here on close_port() closes it */
+        port->other_count++; /* from now on close_port() closes it */
         taken[port->other_count] = nic->device;
         KOLO_DEBUG("rdma %s is for further rails", name);
     }

@@ -22,13 +22,13 @@ enum {
 
 /* ---- KOLO_RDMA_DEVICE ---- */
 
-/** What was asked for. */
+/** What the settings ask for. */
 struct wanted {
     char name[IBV_SYSFS_NAME_MAX]; /* "": any */
     unsigned port;                 /* 0: any */
 };
 
-/** Entry @p number of a list with commas. ERR_UNSUPPORTED: there is none. */
+/** Copies entry @p number of a comma-separated list. ERR_UNSUPPORTED: there is no such entry. */
 static kolo_status take_entry(const char *list, int number, char text_out[ENTRY_BYTES])
 {
     const size_t capacity = ENTRY_BYTES;
@@ -62,7 +62,7 @@ static kolo_status parse_wanted(const char *text, struct wanted *wanted_out)
     return KOLO_OK;
 }
 
-/** Is each entry of the list a name? An empty one would be any port. */
+/** Checks that each entry of the list is a name, since an empty one would mean any port. */
 static kolo_status check_list(const char *list)
 {
     char entry[ENTRY_BYTES];
@@ -89,9 +89,9 @@ int kolo_rdma_device_named(const struct kolo_settings *settings)
 
 /* ---- the best of them ---- */
 
-/** What speaks for a port. */
+/** The criteria by which ports are compared. */
 struct merit {
-    uint8_t number; /* 0: there is none */
+    uint8_t number; /* 0: there is no port */
     char name[IBV_SYSFS_NAME_MAX];
     uint8_t entry;
     bool is_given, is_near;
@@ -101,16 +101,16 @@ struct merit {
 
 struct search {
     struct wanted wanted;
-    char entry[ENTRY_BYTES];                     /* of KOLO_RDMA_DEVICE; "": it names none */
-    const char *net;                             /* KOLO_NET, if that counts; else "" */
-    const struct kolo_rdma_device *const *taken; /* that are in use already */
+    char entry[ENTRY_BYTES];                     /* of KOLO_RDMA_DEVICE; "": it names no port */
+    const char *net;                             /* KOLO_NET if it applies, otherwise "" */
+    const struct kolo_rdma_device *const *taken; /* those already in use */
     int taken_count;
     int numa_node;
     char near[PATH_MAX]; /* KOLO_NEAR's directory; "": not given */
     struct merit best;
     struct kolo_rdma_device *found;
     kolo_status status;          /* KOLO_ERR_NO_MEMORY ends the search */
-    char reasons[REASONS_BYTES]; /* "rxe0 port 1: its link is down...; " */
+    char reasons[REASONS_BYTES]; /* such as "rxe0 port 1: its link is down...; " */
 };
 
 static void add_reason(struct search *search, const char *name, uint8_t number)
@@ -123,11 +123,12 @@ static void add_reason(struct search *search, const char *name, uint8_t number)
              used > 0 ? "; " : "", name, port, kolo_error_detail());
 }
 
-/** Where KOLO_NEAR's device is in /sys. One that is not there (a container may hide it) draws a
- * warning alone. */
+/** Finds the directory of KOLO_NEAR's device in /sys. A device that is not there (a container may
+ *  hide it) only causes a warning. */
 static kolo_status find_near(const char *setting, char near[PATH_MAX])
 {
-    static atomic_flag has_warned = ATOMIC_FLAG_INIT; /* each port that is opened asks */
+    static atomic_flag has_warned = ATOMIC_FLAG_INIT; /* this function runs for each port that is
+                                                       * opened */
     near[0] = '\0';
     if (setting[0] == '\0')
         return KOLO_OK;
@@ -188,7 +189,7 @@ static bool is_taken(const struct search *search, const char *name, uint8_t numb
     return false;
 }
 
-/** Keeps the best, and why the others cannot be used. */
+/** Keeps the best port, and the reasons why others cannot be used. */
 static bool compare(void *context, struct kolo_rdma_device *device, const char *name,
                     uint8_t number, kolo_status status)
 {
@@ -223,7 +224,7 @@ static bool take(void *context, struct kolo_rdma_device *device, const char *nam
     return false;
 }
 
-/** What is looked for, by the settings, into @p search. ERR_CONFIG, ERR_UNSUPPORTED. */
+/** Fills in @p search from the settings. ERR_CONFIG, ERR_UNSUPPORTED. */
 static kolo_status read_settings(const struct kolo_settings *settings, struct search *search)
 {
     if (settings->rdma_device[0] == '\0') {
@@ -236,8 +237,8 @@ static kolo_status read_settings(const struct kolo_settings *settings, struct se
     return status == KOLO_OK ? parse_wanted(search->entry, &search->wanted) : status;
 }
 
-/** Opens the best. What it lacks beyond what could be seen of it is an error: the next best may
- * lead elsewhere. */
+/** Opens the best port. If it then turns out to lack something, that is an error: the next best
+ *  port may lead to other peers. */
 static kolo_status find_best(const struct kolo_verbs *verbs, struct search *search)
 {
     kolo_status status =
@@ -290,11 +291,11 @@ kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,
     return KOLO_OK;
 }
 
-/* ---- saying it ---- */
+/* ---- reporting ---- */
 
 enum { LIST_BYTES = 512 };
 
-/** Adds @p entry, once, if there is room for it whole. */
+/** Appends @p entry, once, if there is room for all of it. */
 static void list(char text[LIST_BYTES], const char *entry)
 {
     const size_t length = strlen(entry), used = strlen(text);

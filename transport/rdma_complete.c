@@ -15,11 +15,11 @@
 enum { NUMBER_BITS = 40, TRACK_BITS = 24, BATCH = 32 };
 static const uint64_t number_mask = (UINT64_C(1) << NUMBER_BITS) - 1;
 
-/* ---- words ---- */
+/* ---- texts ---- */
 
 static const struct {
     const char *text;
-    kolo_status send, receive; /* what it costs on either side */
+    kolo_status send, receive; /* the status if a send, or a receive, failed with this */
 } meanings[] = {
     [IBV_WC_LOC_LEN_ERR] =
         {"the message is longer than the buffer for it: do all ranks run the same version of kolo?",
@@ -74,7 +74,7 @@ const char *kolo_rdma_status_text(enum ibv_wc_status status)
 
 /* ---- tracks ---- */
 
-/** Takes a number that no other has. */
+/** Gives it a number that no other track has. */
 static kolo_status enter(struct kolo_rdma_track *track)
 {
     struct kolo_rdma_completions *completions = track->completions;
@@ -184,7 +184,8 @@ void kolo_rdma_track_silent(struct kolo_rdma_track *track, const char *text)
     fail(track, KOLO_ERR_LINK, request_at(track, track->first), text);
 }
 
-/** May the peer have outlived it? Then a new pair may do what this one could not. */
+/** Whether the peer may have survived the failure. If so, a new pair may succeed where this one
+ *  failed. */
 static bool is_survivable(enum ibv_wc_status status)
 {
     return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
@@ -204,7 +205,7 @@ static void fail_by_status(struct kolo_rdma_track *track, const struct ibv_wc *w
     fail(track, why, request, text);
 }
 
-/** All requests up to @p number have done what they should. */
+/** All requests up to @p number succeeded. */
 static void finish(struct kolo_rdma_track *track, uint64_t number, const struct ibv_wc *wc)
 {
     while (track->first <= number && !track->has_failed && track->requests != NULL) {
@@ -222,11 +223,11 @@ void kolo_rdma_track_settle(struct kolo_rdma_track *track, uint64_t next)
 
 static void complete(struct kolo_rdma_track *track, const struct ibv_wc *wc)
 {
-    /* The number modulo 2^40, seen from the first that has not completed. */
+    /* The number modulo 2^40, relative to the first one that has not completed. */
     uint64_t ahead = ((wc->wr_id & number_mask) - track->first) & number_mask;
     uint64_t number = track->first + ahead;
     if (track->has_failed)
-        return; /* what was flushed after the first error */
+        return; /* was flushed after the first error */
     if (number >= track->next) {
         fail(track, KOLO_ERR_INTERNAL, NULL,
              "the device told a request twice, or one that was never posted");
@@ -293,7 +294,7 @@ kolo_status kolo_rdma_completions_open(struct kolo_rdma_device *device, uint32_t
     return KOLO_OK;
 }
 
-/** Empties the channel. 0, or why it cannot be read. */
+/** Empties the channel. Returns 0, or why it cannot be read. */
 static int hear(const struct kolo_rdma_completions *completions)
 {
     const struct kolo_verbs *verbs = completions->device->verbs;
@@ -313,7 +314,7 @@ void kolo_rdma_completions_close(struct kolo_rdma_completions *completions)
         return;
     const struct kolo_verbs *verbs = completions->device->verbs;
     if (completions->queue != NULL) {
-        /* the library waits for what is not acknowledged */
+        /* the library waits for events that are not acknowledged */
         (void)hear(completions);
         if (verbs->destroy_cq(completions->queue) != 0)
             KOLO_WARN("rdma %s: a completion queue is still in use", completions->device->name);

@@ -20,9 +20,9 @@
 
 struct kolo_rdma_patience kolo_rdma_patience_of(int64_t silent_ms)
 {
-    /* Tries grow by one from 4 to 7, then the time of each doubles: the steps are a quarter at
-     * most. Soft-RoCE takes 7 retries, which are 8 tries, for ever; a timeout of 0 is for ever to
-     * all. */
+    /* The number of tries grows by one from 4 to 7, then the time of each try doubles, so steps are
+     * at most a quarter. Soft-RoCE takes 7 retries, which are 8 tries, as for ever; every device
+     * takes a timeout of 0 as for ever. */
     enum { TRIES_MIN = 4, TRIES_MAX = 7, TIMEOUT_MAX = 31 };
     for (unsigned timeout = 1; timeout <= TIMEOUT_MAX; timeout++)
         for (unsigned tries = TRIES_MIN; tries <= TRIES_MAX; tries++)
@@ -43,7 +43,7 @@ static const char *state_text(enum ibv_port_state state)
     return (size_t)state < sizeof texts / sizeof texts[0] ? texts[state] : "in an unknown state";
 }
 
-/** Can packets go through it? The detail says why not. */
+/** Whether packets can go through it; if not, the detail says why. */
 static kolo_status check_port(const struct ibv_device *device, const struct ibv_port_attr *port)
 {
     if (device->transport_type == IBV_TRANSPORT_IWARP)
@@ -65,11 +65,11 @@ static kolo_status check_port(const struct ibv_device *device, const struct ibv_
     return KOLO_OK;
 }
 
-/** Mbit/s of payload: width times what a lane carries; 0: it does not say. */
+/** Mbit/s of payload: the width times what a lane carries; 0: not known. */
 static uint32_t rate_of(const struct ibv_port_attr *port)
 {
-    /* By bit, as InfiniBand numbers them: widths in lanes; speeds SDR, DDR, QDR, FDR10, FDR, EDR,
-     * HDR, NDR. */
+    /* Indexed by bit, as InfiniBand numbers them: widths in lanes; speeds SDR, DDR, QDR, FDR10,
+     * FDR, EDR, HDR, NDR. */
     static const uint32_t widths[] = {1, 4, 8, 12, 2};
     static const uint32_t speeds[] = {2000, 4000, 8000, 10000, 13600, 25000, 50000, 100000};
     int width = ffs(port->active_width) - 1, speed = ffs(port->active_speed) - 1;
@@ -78,7 +78,7 @@ static uint32_t rate_of(const struct ibv_port_attr *port)
     return is_known ? widths[width] * speeds[speed] : 0;
 }
 
-/** Fills in what is known of port number @p number; @p net: KOLO_NET as far as it counts. */
+/** Fills in what is known of port number @p number. @p net: KOLO_NET if it applies. */
 static kolo_status read_port(struct kolo_rdma_device *device, uint8_t number, const char *net)
 {
     struct ibv_port_attr port = {.state = IBV_PORT_NOP};
@@ -103,8 +103,8 @@ static kolo_status read_port(struct kolo_rdma_device *device, uint8_t number, co
 
 /* ---- one device ---- */
 
-/** libibverbs says "no such file" for every file that it cannot open: a look of our own tells what
- * is wrong with it. */
+/** libibverbs reports "no such file" for every file that it cannot open, so we check what is wrong
+ *  with it. */
 static kolo_status cannot_open(const struct ibv_device *which, int error)
 {
     char path[64 + IBV_SYSFS_NAME_MAX];
@@ -135,7 +135,7 @@ void kolo_rdma_device_close(struct kolo_rdma_device *device)
     kolo_free_memory(device);
 }
 
-/** The device without a port. */
+/** Opens the device without a port. */
 static kolo_status open_context(const struct kolo_verbs *verbs, struct ibv_device *which,
                                 struct kolo_rdma_device **device_out, uint8_t *ports_out)
 {
@@ -201,7 +201,7 @@ static kolo_status list_devices(const struct kolo_verbs *verbs, struct ibv_devic
     return KOLO_OK;
 }
 
-/** Each port of one device. True: go on. */
+/** Visits each port of one device. True: continue. */
 static bool visit_ports(const struct kolo_verbs *verbs, struct ibv_device *which, const char *net,
                         kolo_rdma_port_visit *told, void *context)
 {
@@ -241,7 +241,7 @@ void kolo_rdma_device_format(const struct kolo_rdma_device *device, char *text, 
     snprintf(text, capacity, "%s port %u", device->name, device->port);
 }
 
-/* ---- news ---- */
+/* ---- events ---- */
 
 const char *kolo_rdma_device_ask_state(struct kolo_rdma_device *device)
 {
@@ -251,8 +251,8 @@ const char *kolo_rdma_device_ask_state(struct kolo_rdma_device *device)
     return error == 0 ? state_text(port.state) : "not there any more";
 }
 
-/** Where the address stands now; one beyond those that are read is taken to stand where it
- * stood. */
+/** Finds where the address is in the table now. One that is beyond the entries that are read is
+ *  assumed to be where it was. */
 static bool find_again(const struct kolo_rdma_gids *gids, struct kolo_rdma_gid *gid)
 {
     for (size_t i = 0; i < gids->count; i++)
@@ -289,10 +289,10 @@ kolo_status kolo_rdma_device_look_again(struct kolo_rdma_device *device, struct 
     return KOLO_OK;
 }
 
-/** What the device says when it is beyond use; NULL: it goes on. */
+/** The text of an event after which the device cannot be used; NULL: it still can. */
 static const char *end_text(enum ibv_event_type type)
 {
-    switch ((int)type) { /* -Wswitch-enum: the others are of queues and pairs, or pass */
+    switch ((int)type) { /* -Wswitch-enum: the others concern queues and pairs, or are temporary */
     case IBV_EVENT_DEVICE_FATAL:
         return "the device was removed or broke down: look at dmesg";
     case IBV_EVENT_CQ_ERR:
@@ -341,7 +341,7 @@ struct listing {
     void *context;
 };
 
-/** "Ethernet, active, 100 Gbit/s". */
+/** Writes "Ethernet, active, 100 Gbit/s". */
 static void format_port(const struct kolo_rdma_device *device, char *text, size_t capacity)
 {
     char rate[32] = "of unknown rate";

@@ -15,8 +15,9 @@ void kolo_rdma_direct_init(struct kolo_rdma_direct *direct, struct kolo_rdma_reg
     *direct = (struct kolo_rdma_direct){.regions = regions};
 }
 
-/** The region that @p memory lies in, if it is of kolo_alloc, or of a device and known: other
- * memory is cheaper copied than registered for one message, and may be unmapped behind our back. */
+/** The region that contains @p memory, if it is kolo_alloc memory, or device memory that is known.
+ *  Copying other memory is cheaper than registering it for one message, and it may be unmapped
+ *  without our noticing. */
 static struct kolo_rdma_region *take(struct kolo_rdma_direct *direct, const void *memory,
                                      size_t bytes)
 {
@@ -51,8 +52,9 @@ static void give_all(struct kolo_rdma_direct *direct, struct kolo_rdma_region **
         give(direct->rails[i], &rails[i]);
 }
 
-/** The same for further rails, as far as they are open and among @p wanted; gives those that have
- * it, by bit. A rail whose device does not register it carries none of it. */
+/** The same for further rails that are open and in @p wanted. Returns those that have a region,
+ *  by bit. If a rail's device does not register the memory, that rail carries no part of the
+ *  message. */
 static uint8_t take_rails(struct kolo_rdma_direct *direct, const void *memory, size_t bytes,
                           uint8_t wanted, struct kolo_rdma_region **rails)
 {
@@ -125,8 +127,8 @@ bool kolo_rdma_direct_lend(struct kolo_rdma_direct *direct, struct kolo_work *wo
     return true;
 }
 
-/* A mark: slot (6 bits) | generation (6 bits) | parts that go by other rails, or that it is such a
- * part (4 bits). */
+/* A mark: slot (6 bits) | generation (6 bits) | how many parts go by other rails, or that this is
+ * such a part (4 bits). */
 enum { SLOT_BITS = 6, GENERATION_BITS = 6 };
 
 uint16_t kolo_rdma_direct_mark(const struct kolo_rdma_writing *writing, uint8_t parts)
@@ -135,7 +137,7 @@ uint16_t kolo_rdma_direct_mark(const struct kolo_rdma_writing *writing, uint8_t 
                       parts << (SLOT_BITS + GENERATION_BITS));
 }
 
-/** All is there. */
+/** The message is complete. */
 static void land(struct kolo_rdma_direct *direct, struct kolo_rdma_lent *lent)
 {
     if (lent->work != NULL && lent->region->is_device)
@@ -213,7 +215,7 @@ kolo_status kolo_rdma_direct_heard(struct kolo_rdma_direct *direct, const struct
     return KOLO_OK;
 }
 
-/** The offer for just this message; -1: none. */
+/** The offer for this very message; -1: none. */
 static int find_offer(const struct kolo_rdma_direct *direct, const struct kolo_work *work)
 {
     for (int i = 0; i < KOLO_RDMA_SLOTS; i++) {
@@ -242,7 +244,7 @@ bool kolo_rdma_direct_has_entry(const struct kolo_rdma_direct *direct)
     return false;
 }
 
-/** Are entries left for frames of a device's memory, which cannot do without? */
+/** Whether enough entries are left for frames of device memory, which need one each. */
 static bool may_promise(const struct kolo_rdma_direct *direct)
 {
     int count = 0;
@@ -289,7 +291,7 @@ bool kolo_rdma_direct_promise(struct kolo_rdma_direct *direct, const struct kolo
     if (!region->is_device)
         (void)take_rails(direct, work->src, work->bytes, writing->offer.rails, writing->rails);
     begin_rows(writing);
-    direct->offers[slot].bytes = 0; /* it is used once */
+    direct->offers[slot].bytes = 0; /* an offer is used once */
     return true;
 }
 

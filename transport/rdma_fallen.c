@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 
-static const int64_t patience_ns = 500000000; /* of the first try: half a second */
+static const int64_t patience_ns = 500000000; /* for the first try: half a second */
 
 static struct kolo_rdma_cause *find(struct kolo_rdma_fallen *fallen, const char *text)
 {
@@ -43,7 +43,7 @@ static void tell(const struct kolo_rdma_cause *cause)
     else if (cause->told == 0)
         KOLO_WARN("%d ranks, such as rank %d on %s, are reached by tcp, not rdma: %s", cause->count,
                   cause->peer, cause->host, cause->text);
-    else /* it was said; now they are more */
+    else /* it was told before, and now there are more */
         KOLO_INFO("%d ranks, such as rank %d on %s, are reached by tcp, not rdma: %s", cause->count,
                   cause->peer, cause->host, cause->text);
 }
@@ -76,7 +76,6 @@ bool kolo_rdma_fallen_gives_up(const struct kolo_rdma_fallen *fallen)
 
 int64_t kolo_rdma_fallen_patience_ns(const struct kolo_rdma_fallen *fallen)
 {
-    const int most =
-        KOLO_RDMA_FALLEN_IN_A_ROW - 1; /* tries that are under way when it is given up */
+    const int most = KOLO_RDMA_FALLEN_IN_A_ROW - 1; /* tries that are under way when it gives up */
     return patience_ns >> (fallen->in_a_row < most ? fallen->in_a_row : most);
 }

@@ -17,11 +17,12 @@
 #include "transport/conn.h"
 
 enum {
-    TABLE_MAX = 1024, /* entries of all ports of a device: some have 256 a port */
+    TABLE_MAX = 1024, /* for all ports of a device: some have 256 entries per port */
     PLACES_MAX = 64
 };
 
-/** Families never reach each other, even of one kind. The order is that of preference. */
+/** Families never reach each other, even if the kind is the same. Listed in the order of
+ *  preference, lowest first. */
 enum family { LINK_LOCAL, SITE, IPV6, IPV4 };
 
 static const char *const kind_texts[KOLO_RDMA_KINDS] = {
@@ -39,14 +40,15 @@ static enum family family_of(const struct kolo_rdma_gid *gid)
 {
     static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff};
     if (gid->kind == KOLO_RDMA_INFINIBAND)
-        return SITE; /* the first half names the subnet, and is compared */
+        return SITE; /* the first half is the subnet, and is compared */
     if (memcmp(gid->bytes, ipv4, sizeof ipv4) == 0)
         return IPV4;
     return gid->bytes[0] == 0xfe && (gid->bytes[1] & 0xc0) == 0x80 ? LINK_LOCAL : IPV6;
 }
 
-/** What is better is more. RoCE v2 passes routers, what v1 reaches v2 does too; an address that
- * somebody gave says more about who is reached than one that each interface makes for itself. */
+/** A higher value is better. RoCE v2 passes routers, and reaches whatever v1 reaches. An address
+ *  that somebody assigned says more about who is reachable than one that each interface derives for
+ *  itself. */
 static int rank_of(const struct kolo_rdma_gid *gid)
 {
     bool is_local = family_of(gid) == LINK_LOCAL;
@@ -64,7 +66,7 @@ static bool is_null(const uint8_t *bytes)
     return memcmp(bytes, null, sizeof null) == 0;
 }
 
-/** False: it is of no use to us. */
+/** False: we cannot use it. */
 static bool take(const struct ibv_gid_entry *entry, struct kolo_rdma_gid *gid_out)
 {
     static const enum kolo_rdma_kind kinds[] = {[IBV_GID_TYPE_IB] = KOLO_RDMA_INFINIBAND,
@@ -81,7 +83,7 @@ static bool take(const struct ibv_gid_entry *entry, struct kolo_rdma_gid *gid_ou
 
 /* ---- interfaces, and what KOLO_NET allows ---- */
 
-/** The port of its card that an interface is, from 1. */
+/** Which port of its card an interface is, counted from 1. */
 static unsigned card_port(const char *interface)
 {
     char path[64 + IF_NAMESIZE], text[24] = "";
@@ -108,7 +110,7 @@ static void find_ipoib(const struct ibv_device *device, uint8_t port, char name[
         (void)closedir(folder);
 }
 
-/** The best entry of @p net that allows an address that the interface has, or -1. */
+/** The first entry of @p net that allows one of the interface's addresses, or -1. */
 static int entry_of_addresses(const char *net, const char *interface)
 {
     struct kolo_place places[PLACES_MAX];
@@ -126,9 +128,10 @@ static int entry_of_interface(const char *net, const char *interface)
     const struct kolo_place place = kolo_place_make(AF_INET, NULL, 0);
     if (net[0] == '\0' || interface[0] == '\0')
         return 0;
-    if (entry_of_addresses(interface, interface) >= 0) /* it has some */
+    if (entry_of_addresses(interface, interface) >= 0) /* it has addresses */
         return entry_of_addresses(net, interface);
-    return kolo_places_entry(net, interface, &place); /* it has none: its name alone decides */
+    return kolo_places_entry(net, interface, &place); /* it has no address, so only its name
+                                                       * decides */
 }
 
 static int entry_of_address(const char *net, const struct kolo_rdma_gid *gid)
@@ -139,7 +142,7 @@ static int entry_of_address(const char *net, const struct kolo_rdma_gid *gid)
     return kolo_places_entry(net, gid->interface, &place);
 }
 
-/** Fills in its interface and entry. False: KOLO_NET leaves it out. */
+/** Fills in its interface and entry. False: KOLO_NET excludes it. */
 static bool allow(const char *net, const char *ipoib, const struct ibv_gid_entry *from,
                   struct kolo_rdma_gid *gid)
 {
@@ -153,7 +156,7 @@ static bool allow(const char *net, const char *ipoib, const struct ibv_gid_entry
     return entry >= 0;
 }
 
-/** Keeps the list sorted; equal ones in the order of the table. */
+/** Inserts into the sorted list; equal ones stay in the order of the table. */
 static void insert(struct kolo_rdma_gids *gids, const struct kolo_rdma_gid *gid)
 {
     size_t at = gids->count;
@@ -221,8 +224,8 @@ static bool can_join(const struct kolo_rdma_gid *one, const struct kolo_rdma_gid
            (one->kind != KOLO_RDMA_INFINIBAND || same_subnet);
 }
 
-/** Of two pairs that can join, is the first the better one? Addresses that begin alike are most
- * likely of one network. */
+/** Whether the first of two pairs that can join is the better one. Addresses that begin alike are
+ *  most likely in one network. */
 static bool is_better(const struct kolo_rdma_gid *a1, const struct kolo_rdma_gid *a2,
                       const struct kolo_rdma_gid *b1, const struct kolo_rdma_gid *b2)
 {

@@ -88,7 +88,7 @@ static kolo_status check_rest(struct kolo_reader *reader, unsigned long reserved
     return reserved != 0 ? bad("something in its reserved fields:", reserved) : KOLO_OK;
 }
 
-/** It is shown on terminals, and the peer may have written anything. */
+/** The text is shown on terminals, and the peer may have written anything. */
 static void make_harmless(char *text)
 {
     for (; *text != '\0'; text++)

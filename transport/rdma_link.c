@@ -12,8 +12,9 @@
 #include "base/log.h"
 
 enum {
-    PROBE_BYTES = 4096, /* the largest packet there is: a way that cuts it off shows */
-    TELL_US = 1000000 /* for so long pairs that fell for one cause are counted before it is told */
+    PROBE_BYTES = 4096, /* the largest packet there is, so a path that drops large packets is
+                         * noticed */
+    TELL_US = 1000000 /* how long pairs that failed for one cause are counted before the warning */
 };
 
 static struct rdma_link *link_of(struct kolo_link *base)
@@ -30,7 +31,7 @@ static const struct kolo_identity *who(const struct rdma_link *link)
 
 static void advance(struct rdma_link *link);
 
-/** Says ours. 256 bytes into a socket that is empty do not block. */
+/** Sends our block. 256 bytes into an empty socket do not block. */
 static void send_block(struct rdma_link *link)
 {
     uint8_t block[KOLO_RDMA_HELLO_BYTES];
@@ -44,7 +45,7 @@ static void send_block(struct rdma_link *link)
     advance(link);
 }
 
-/** Our block of this stage does not agree, for @p reason. */
+/** Our block of this stage declines, for @p reason. */
 static void decline(struct rdma_link *link, const char *reason)
 {
     link->mine = (struct kolo_rdma_hello){.offers = false};
@@ -52,7 +53,7 @@ static void decline(struct rdma_link *link, const char *reason)
     send_block(link);
 }
 
-/** Who has the cause warns of it: once, for all pairs of that cause. */
+/** The side with the cause warns, once for all pairs with that cause. */
 static void note_fall(struct rdma_link *link)
 {
     struct rdma_port *port = rdma_port_of(link);
@@ -119,7 +120,7 @@ static void send_probe(struct rdma_link *link)
         link->probe_until =
             kolo_now_ns() + kolo_rdma_fallen_patience_ns(&rdma_port_of(link)->fallen);
     kolo_rdma_look_at(rdma_port_of(link), link->probe_until);
-    kolo_rdma_queue_send(link->queue, bytes, true); /* a refusal is told to failed() */
+    kolo_rdma_queue_send(link->queue, bytes, true); /* a refusal is reported to failed() */
 }
 
 kolo_deadline kolo_rdma_watch_probe(struct rdma_link *link, kolo_deadline now)
@@ -154,7 +155,7 @@ static void settle(struct rdma_link *link)
         kolo_link_set_down(&link->tcp.base, kolo_fail(KOLO_ERR_LINK, "%s", link->broke));
 }
 
-/** Both blocks of a stage are there, and agree: the next. */
+/** Both blocks of a stage are there and agree: begins the next stage. */
 static void advance(struct rdma_link *link)
 {
     if (!link->has_sent || !link->has_theirs || link->tcp.base.state != KOLO_LINK_CONNECTING)
@@ -213,7 +214,7 @@ static void arrived(struct kolo_rdma_queue *queue, const uint8_t *data, size_t b
         link->has_probe = true;
         return;
     }
-    /* The peer is up, so its last block is on its way, and agrees. */
+    /* The peer is up, so its last block is under way, and agrees. */
     if (link->stage == RDMA_PROBED && link->has_sent && link->mine.offers)
         settle(link);
     if (link->is_by_rdma && link->tcp.base.state == KOLO_LINK_UP)
@@ -236,8 +237,8 @@ static void describe_peer(const struct kolo_rdma_queue *queue, char *text, size_
     snprintf(text, capacity, "rank %d on %.63s", link->tcp.base.peer, who(link)->host);
 }
 
-/** A detail without the peer that it begins with: for pairs whose cause is one, it shall be one
- * text. */
+/** The detail without the peer's name at its beginning, since pairs with one cause should have one
+ *  text. */
 static const char *past_peer(const struct kolo_rdma_queue *queue, const char *detail)
 {
     char peer[128];
@@ -248,8 +249,8 @@ static const char *past_peer(const struct kolo_rdma_queue *queue, const char *de
     return strncmp(detail, peer, used) == 0 ? detail + used : detail;
 }
 
-/** What a side has agreed to stands: a queue that breaks before its stage is over is told in the
- * next block. */
+/** What a side has agreed to stands: if a queue breaks before its stage is over, the next block
+ *  says so. */
 static void failed(struct kolo_rdma_queue *queue, kolo_status why)
 {
     struct rdma_link *link = queue->context;
@@ -274,7 +275,7 @@ static const struct kolo_rdma_queue_ops queue_ops = {.arrived = arrived,
 
 /* ---- the connection ---- */
 
-/** A queue, and our hello; or the reason in the detail. */
+/** Makes a queue and our hello; on failure the reason is in the detail. */
 static kolo_status prepare(struct rdma_link *link)
 {
     struct rdma_port *port = rdma_port_of(link);
@@ -302,7 +303,7 @@ static kolo_status prepare(struct rdma_link *link)
 void kolo_rdma_joined(struct tcp_link *tcp)
 {
     struct rdma_link *link = (struct rdma_link *)tcp;
-    kolo_rdma_queue_close(link->queue); /* after an adoption: of the dial that gave way */
+    kolo_rdma_queue_close(link->queue); /* after an adoption: the queue of the dial that gave way */
     link->queue = NULL;
     link->has_probe = link->is_by_rdma = false;
     link->probe_until = KOLO_NEVER;
@@ -314,7 +315,7 @@ void kolo_rdma_joined(struct tcp_link *tcp)
         decline(link, kolo_error_detail());
 }
 
-/** Reads up to @p wanted bytes; 0: none now, or the link is down. */
+/** Reads up to @p wanted bytes; 0: nothing is there, or the link is down. */
 static size_t read_some(struct rdma_link *link, void *data, size_t wanted, int flags)
 {
     ssize_t got = recv(link->tcp.socket.watch.fd, data, wanted, flags);
@@ -325,8 +326,8 @@ static size_t read_some(struct rdma_link *link, void *data, size_t wanted, int f
     return 0;
 }
 
-/** The next block, once all of it is there: ends the link if it is none. True: @p hello_out has
- * it. */
+/** Takes the next block once it is complete, and ends the link if it is invalid. True: it is in
+ *  @p hello_out. */
 static bool take_block(struct rdma_link *link, struct kolo_rdma_hello *hello_out)
 {
     char detail[KOLO_DETAIL_MAX];
@@ -350,7 +351,8 @@ static bool take_block(struct rdma_link *link, struct kolo_rdma_hello *hello_out
 static void read_block(struct rdma_link *link)
 {
     uint8_t unused;
-    if (link->has_theirs) { /* what follows is the end, or of a link that is up for the peer */
+    if (link->has_theirs) { /* what follows is the end, or belongs to a link that is up for the
+                             * peer */
         (void)read_some(link, &unused, sizeof unused, MSG_PEEK);
         return;
     }
@@ -360,13 +362,13 @@ static void read_block(struct rdma_link *link)
     advance(link);
 }
 
-/** A link that goes by RDMA: what is left of the last block, then the end, or blocks that bring a
- * broken pair back. */
+/** Reads the connection of a link that uses RDMA: the rest of the last block, then the end, or
+ *  blocks that replace a broken pair. */
 static void read_rest(struct rdma_link *link)
 {
     struct kolo_rdma_hello hello;
-    /* What was sent before the end comes before it, behind what the queue holds of all other
-     * ranks. */
+    /* What was sent before the end is delivered before it; it may be behind what the queue holds
+     * from all other ranks. */
     const uint32_t looks =
         rdma_port_of(link)->nic.completions->entries / KOLO_RDMA_COMPLETIONS_POLL_MAX + 1;
     for (uint32_t i = 0; i < looks && link->tcp.base.state == KOLO_LINK_UP; i++)
@@ -396,15 +398,15 @@ void kolo_rdma_ready(struct tcp_link *tcp)
 
 /* ---- operations ---- */
 
-/** The last frame of a message, which is copied, although some before it are read where they lie:
- * with it they are told. */
+/** Whether this is the last frame of a message, copied, while frames before it are read in place:
+ *  their completion comes with its own. */
 static bool waits_for_those_before(const struct kolo_frame *frame)
 {
     return frame->work != NULL && frame->work->is_taken && frame->work->frames_out > 1;
 }
 
-/** The next frame for an eager buffer. Beside a message that is being written, whose pieces are
- * bounded, others go on: most of all what says that it is given up. */
+/** The next frame for an eager buffer. While a message is being written in pieces of limited size,
+ *  other frames continue; above all those that say that it is given up. */
 static bool next_frame(struct rdma_link *link, struct kolo_frame *frame_out)
 {
     struct kolo_link *base = &link->tcp.base;
@@ -437,7 +439,7 @@ static bool push_frames(struct rdma_link *link)
             memcpy(buffer + KOLO_HEADER_BYTES, frame.payload, frame.bytes);
         bool is_awaited = waits_for_those_before(&frame);
         kolo_link_frame_done(base, &frame);
-        /* Else only who closes asks whether all has left. */
+        /* Otherwise only a side that closes asks whether everything has been sent. */
         kolo_rdma_queue_send(link->queue, KOLO_HEADER_BYTES + frame.bytes,
                              is_awaited || base->said_goodbye);
     }
@@ -456,7 +458,7 @@ bool kolo_rdma_pull(struct kolo_link *base)
 
 void kolo_rdma_withdraw(struct kolo_link *base, struct kolo_work *work)
 {
-    if (link_of(base)->is_by_rdma) /* other frames were copied at once */
+    if (link_of(base)->is_by_rdma) /* otherwise frames were copied at once */
         kolo_rdma_withdraw_writing(link_of(base), work);
     else
         kolo_tcp_withdraw(base, work);
@@ -513,7 +515,8 @@ void kolo_rdma_drop_leftover(struct rdma_link *link)
 void kolo_rdma_down(struct kolo_link *base)
 {
     struct rdma_link *link = link_of(base);
-    if (link->is_by_rdma) { /* works end with this: from here on their memory is the program's */
+    if (link->is_by_rdma) { /* works end with this, and from then on their memory is the
+                             * program's */
         bool has_ended = kolo_rdma_queue_stop(link->queue);
         if (!kolo_rdma_rails_stop(link) || !has_ended)
             kolo_rdma_cut_off_all(base);

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 
 enum {
-    MEMORY_BYTES = 16 << 20, /* beyond so much each figure counts half */
-    FADES = 512              /* with each piece that another gets, by this part */
+    MEMORY_BYTES = 16 << 20, /* after each such amount the older figures count half */
+    FADES = 512              /* with each piece that another rail gets, by this fraction */
 };
 
 void kolo_rdma_pace_posted(struct kolo_rdma_pace *pace, size_t bytes, int64_t now)
@@ -50,13 +50,13 @@ static double fastest(struct kolo_rdma_pace *const *paces, int count)
     return least > 0 ? least : 1;
 }
 
-/** How long @p bytes bytes more take there, with what is out. */
+/** How long @p bytes more bytes take on that rail, including what is under way. */
 static double takes(const struct kolo_rdma_pace *pace, size_t bytes, double unknown)
 {
     return (double)(pace->out_bytes + bytes) * (is_measured(pace) ? ns_per_byte(pace) : unknown);
 }
 
-/** How long all takes by all rails together: what is out, and @p left bytes. */
+/** How long everything takes on all rails together: what is under way, and @p left bytes. */
 static double all_takes(struct kolo_rdma_pace *const *paces, int count, size_t left, double unknown)
 {
     double bytes = (double)left, bytes_per_ns = 0;
@@ -68,8 +68,7 @@ static double all_takes(struct kolo_rdma_pace *const *paces, int count, size_t l
     return bytes_per_ns > 0 ? bytes / bytes_per_ns : 0;
 }
 
-/** Figures of a rail that has nothing to do fade, so that it is tried again: it may be faster by
- * now. */
+/** The figures of an idle rail fade, so that it is tried again: it may be faster by now. */
 static void fade(struct kolo_rdma_pace *pace)
 {
     if (pace->out_bytes == 0)
@@ -96,7 +95,7 @@ int kolo_rdma_pace_choose(struct kolo_rdma_pace *const *paces, int count, size_t
         }
     }
     if (with_room >= 0 && with_room != best && soonest_with_room > whole)
-        with_room = -1; /* it would be the last to end */
+        with_room = -1; /* it would finish last */
     for (int i = 0; i < count && with_room >= 0; i++)
         if (paces[i] != NULL && i != with_room)
             fade(paces[i]);

@@ -10,12 +10,12 @@
 #include "base/log.h"
 
 enum {
-    HOPS = 64,      /* of RoCE's packets, as of IP's by default */
-    RNR_TIMER = 12, /* 0.64 ms, as InfiniBand codes it: not needed, since a receive lies ready */
-    RNR_RETRIES = 6 /* 7 would be for ever */
+    HOPS = 64,      /* the hop limit of RoCE packets, as IP's default */
+    RNR_TIMER = 12, /* 0.64 ms in InfiniBand's code; not needed, since a receive is always ready */
+    RNR_RETRIES = 6 /* 7 would mean for ever */
 };
 
-/** A pair with so many bytes inline, or NULL. */
+/** Makes a pair with that many inline bytes, or returns NULL. */
 static struct ibv_qp *create(const struct kolo_rdma_completions *completions, uint32_t requests,
                              uint32_t parts, uint32_t inline_bytes)
 {
@@ -35,8 +35,8 @@ kolo_status kolo_rdma_pair_make(const struct kolo_rdma_completions *completions,
                                 uint32_t parts, struct ibv_qp **pair_out,
                                 uint32_t *inline_bytes_out)
 {
-    /* No attribute tells how much a device takes without fetching it: one that takes less refuses
-     * the pair. */
+    /* No attribute tells how many bytes a device accepts inline: one that accepts fewer refuses to
+     * make the pair. */
     static const uint32_t inline_bytes[] = {220, 96, 48, 0};
     for (size_t i = 0; i < sizeof inline_bytes / sizeof inline_bytes[0]; i++) {
         struct ibv_qp *pair = create(completions, requests, parts, inline_bytes[i]);

@@ -16,13 +16,14 @@
 #include "transport/rdma_register.h"
 
 enum {
-    /* the device is asked for no more at once, so that messages of others come between */
+    /* the most that one request asks of the device, so that messages to others can go between */
     WRITE_BYTES = 1 << 20,
-    /* of writes that are out before one more: what a fast wire holds, and far more */
+    /* limit of the bytes of writes under way before one more is posted: far more than a fast wire
+     * holds */
     WRITES_BYTES = 4 << 20,
     MARK_BITS = 16,
     SEND_PARTS = 2,
-    RESERVE = 4,           /* receives for messages that bring nothing but credit */
+    RESERVE = 4,           /* receives for messages that carry only credit */
     PACKET_MASK = 0xffffff /* packet numbers have 24 bits */
 };
 
@@ -38,8 +39,8 @@ static uint8_t *receive_buffer(const struct kolo_rdma_queue *queue, uint64_t num
     return send_buffer(queue, number) + (size_t)queue->buffers * queue->buffer_bytes;
 }
 
-/** Puts the next receive back. A failure ends the queue; one that others stand in for is cut, and
- * what had arrived is told yet. */
+/** Posts the next receive again. A failure ends the queue; if other queues can do its work, it is
+ *  cut instead, and what had arrived is still delivered. */
 static bool post_receive(struct kolo_rdma_queue *queue)
 {
     struct ibv_recv_wr *bad = NULL;
@@ -55,7 +56,7 @@ static bool post_receive(struct kolo_rdma_queue *queue)
     if (error != 0)
         kolo_rdma_track_refused(&queue->receives, error);
     if (error != 0 && queue->ops->is_spare && queue->is_cut)
-        queue->receives.has_failed = false; /* until the first that is flushed */
+        queue->receives.has_failed = false; /* until the first one that is flushed */
     return error == 0;
 }
 
@@ -69,7 +70,7 @@ static bool takes_receive(const struct kolo_rdma_posted *posted)
     return posted->opcode != IBV_WR_RDMA_WRITE;
 }
 
-/** Keeps what is about to be posted. */
+/** Keeps a copy of what is about to be posted. */
 static void keep(struct kolo_rdma_queue *queue, const struct ibv_send_wr *send)
 {
     struct kolo_rdma_posted *posted = posted_at(queue, queue->sends.next);
@@ -109,7 +110,7 @@ static void post(struct kolo_rdma_queue *queue, const struct kolo_rdma_request *
     post_as(queue, send, kolo_rdma_track_add(&queue->sends, request, signals), signals);
 }
 
-/** The number that goes along: all credit that is owed, behind a mark. */
+/** The 32-bit number to send: all credit that is owed, and a mark. */
 static uint32_t take_owed(struct kolo_rdma_queue *queue, uint16_t mark)
 {
     uint32_t owed = queue->owed;
@@ -122,7 +123,7 @@ static struct ibv_sge part_of(const void *data, size_t bytes, uint32_t key)
     return (struct ibv_sge){.addr = (uintptr_t)data, .length = (uint32_t)bytes, .lkey = key};
 }
 
-/** The next send. */
+/** Posts the next send. */
 static void post_send(struct kolo_rdma_queue *queue, const char *what, size_t bytes,
                       bool is_signaled)
 {
@@ -151,7 +152,7 @@ static void return_credit(struct kolo_rdma_queue *queue)
         post_send(queue, "a return of credit", 0, true);
 }
 
-/* ---- what the tracks tell ---- */
+/* ---- the tracks' callbacks ---- */
 
 static struct kolo_rdma_queue *of_sends(const struct kolo_rdma_track *track)
 {
@@ -218,7 +219,7 @@ static void received(struct kolo_rdma_track *track, const struct kolo_rdma_reque
     if (queue->has_failed || queue->is_cut || !post_receive(queue))
         return;
     queue->owed += is_write || wc->byte_len > 0;
-    queue->ops->has_room(queue); /* what is sent from in there takes the credit along */
+    queue->ops->has_room(queue); /* what is sent from within this callback carries the credit */
     return_credit(queue);
 }
 
@@ -236,7 +237,7 @@ static void sent(struct kolo_rdma_track *track, const struct kolo_rdma_request *
     if (request->context != NULL)
         queue->ops->has_written(queue, request->context);
     if (queue->has_failed || (track->first != track->signaled && track->first != track->next))
-        return; /* broken by that, or not yet the last that this completion ends */
+        return; /* broken by that callback, or not the last request of this completion */
     queue->ops->has_room(queue);
     return_credit(queue);
 }
@@ -252,8 +253,8 @@ static kolo_status make_memory(struct kolo_rdma_queue *queue)
 {
     const struct kolo_rdma_device *device = queue->completions->device;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    /* Whole pages: libibverbs may keep them from the child of a fork, and nothing else with
-     * them. */
+    /* Whole pages: libibverbs may hide them from a forked child, which must not affect other
+     * memory. */
     size_t bytes = (2 * (size_t)queue->buffers * queue->buffer_bytes + page - 1) / page * page;
     queue->memory = kolo_aligned(page, bytes);
     if (queue->memory == NULL)
@@ -269,7 +270,7 @@ static kolo_status make_pair(struct kolo_rdma_queue *queue)
                                &queue->inline_bytes);
 }
 
-/** All receives lie ready, so that messages can come as soon as the pair is joined. */
+/** Posts all receives, so that messages can arrive as soon as the pair is joined. */
 static kolo_status make_ready(struct kolo_rdma_queue *queue)
 {
     kolo_status status = kolo_rdma_pair_prepare(queue->completions->device, queue->pair);
@@ -308,7 +309,7 @@ kolo_status kolo_rdma_queue_open(struct kolo_rdma_completions *completions,
     KOLO_TRY(kolo_rdma_track_open(&queue->receives, completions, &receive_ops, true, buffers));
     KOLO_TRY(make_memory(queue));
     KOLO_TRY(make_pair(queue));
-    queue->has_failed = true; /* its owner is told by the status alone */
+    queue->has_failed = true; /* its owner gets the status only, and no callback */
     KOLO_TRY(make_ready(queue));
     queue->has_failed = false;
     *queue_out = queue;
@@ -419,7 +420,7 @@ static void post_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_wri
     struct ibv_sge part = part_of(write->data, write->bytes, write->key);
     struct ibv_send_wr send = {
         .sg_list = &part,
-        .num_sge = write->bytes > 0, /* a part of no bytes means many to some devices */
+        .num_sge = write->bytes > 0, /* some devices take a part of length 0 as a very long one */
         .opcode = opcode,
         .imm_data = number,
         .wr.rdma = {.remote_addr = write->address, .rkey = write->remote_key}};
@@ -448,7 +449,8 @@ void kolo_rdma_queue_write_last(struct kolo_rdma_queue *queue, const struct kolo
     post_write(queue, write, &request, IBV_WR_RDMA_WRITE_WITH_IMM, take_owed(queue, mark));
 }
 
-/** One that is only told to stop may have requests at work until they come back flushed. */
+/** Destroys the pair: a pair that is only told to stop may still work on requests until they come
+ *  back flushed. */
 bool kolo_rdma_queue_stop(struct kolo_rdma_queue *queue)
 {
     destroy_pair(queue);
@@ -492,7 +494,7 @@ kolo_status kolo_rdma_queue_cut(struct kolo_rdma_queue *queue)
                                : KOLO_OK;
 }
 
-/** Receives end in order: the first that was flushed comes behind all that were not. */
+/** Receives complete in order: the first flushed one comes after all that were not flushed. */
 bool kolo_rdma_queue_is_still(const struct kolo_rdma_queue *queue)
 {
     const struct kolo_rdma_track *receives = &queue->receives;
@@ -504,8 +506,8 @@ uint64_t kolo_rdma_queue_received(const struct kolo_rdma_queue *queue)
     return queue->receives.first;
 }
 
-/** Takes what the old pair has left: the queue of completions has room for one pair of each
- * link. */
+/** Takes the old pair's remaining completions, since the completion queue has room for one pair of
+ *  each link. */
 static kolo_status take_leftovers(struct kolo_rdma_queue *queue)
 {
     struct kolo_rdma_completions *completions = queue->completions;
@@ -523,7 +525,7 @@ kolo_status kolo_rdma_queue_renew(struct kolo_rdma_queue *queue)
 {
     kolo_status status;
     destroy_pair(queue);
-    if (queue->is_loose) /* it may still write, into what calls would take for theirs again */
+    if (queue->is_loose) /* it may still write to memory that calls would use again */
         return kolo_fail(KOLO_ERR_LINK,
                          "rdma %s: the device does not destroy the queue pair that broke: look at "
                          "dmesg",
@@ -535,15 +537,15 @@ kolo_status kolo_rdma_queue_renew(struct kolo_rdma_queue *queue)
     KOLO_TRY(kolo_random(&queue->packet, sizeof queue->packet));
     queue->packet &= PACKET_MASK;
     KOLO_TRY(make_pair(queue));
-    queue->has_failed = true; /* its owner is told by the status alone */
+    queue->has_failed = true; /* its owner gets the status only, and no callback */
     KOLO_TRY(make_ready(queue));
     queue->has_failed = queue->is_cut = queue->is_flushed = false;
-    queue->owed = 0; /* all buffers lie ready, and the peer is given all credit anew */
+    queue->owed = 0; /* all buffers are ready, and the peer gets all credit anew */
 out:
     return status;
 }
 
-/** How many receives there the sends took that have completed. */
+/** How many receives of the peer's were used by the sends that have completed. */
 static uint64_t uses_completed(const struct kolo_rdma_queue *queue)
 {
     const struct kolo_rdma_posted *first = posted_at(queue, queue->sends.first);
@@ -558,8 +560,8 @@ kolo_status kolo_rdma_queue_settle(struct kolo_rdma_queue *queue, uint64_t recei
         return kolo_fail(KOLO_ERR_PROTOCOL, "%llu messages of %llu to %llu have arrived",
                          (unsigned long long)received, (unsigned long long)uses_completed(queue),
                          (unsigned long long)queue->uses);
-    /* A write is known to have arrived by a message behind it; one that may have is written again,
-       with the same bytes. */
+    /* A message after a write shows that the write has arrived. A write that may have arrived is
+     * written again, with the same bytes. */
     while (next < queue->sends.next &&
            posted_at(queue, next)->uses + !takes_receive(posted_at(queue, next)) <= received)
         next++;
@@ -568,8 +570,8 @@ kolo_status kolo_rdma_queue_settle(struct kolo_rdma_queue *queue, uint64_t recei
     return KOLO_OK;
 }
 
-/** Posts the next again. What brought nothing but credit brings none, for all is counted anew, and
- * takes no receive. */
+/** Posts the next one again. A message that carried only credit carries none now, since credit is
+ *  counted anew, and uses no receive. */
 static void post_again(struct kolo_rdma_queue *queue, bool is_last)
 {
     struct kolo_rdma_posted *posted = posted_at(queue, queue->sends.next);
@@ -602,7 +604,7 @@ unsigned kolo_rdma_queue_replay(struct kolo_rdma_queue *queue)
     queue->holds = false;
     while (queue->sends.next < end && !queue->has_failed)
         post_again(queue, queue->sends.next + 1 == end);
-    if (can_post(queue)) /* so that there is a word of the new pair */
+    if (can_post(queue)) /* so that something is sent by the new pair */
         ask(queue);
     return count;
 }

@@ -12,8 +12,9 @@
 
 enum word { HAVE = 1, OFFER, ANSWER, READY, OVER };
 enum {
-    FIRST_BYTES = 4096, /* of a first message, and of a buffer: a whole packet of the largest MTU */
-    GIDS_TOLD = 4       /* of each port, the best */
+    FIRST_BYTES = 4096, /* size of a first message and of a buffer: a whole packet of the largest
+                         * MTU */
+    GIDS_TOLD = 4       /* how many addresses of each port are told, best first */
 };
 
 /* ---- pairs of ports ---- */
@@ -27,8 +28,8 @@ static size_t common_bits(const struct kolo_rdma_gid *one, const struct kolo_rdm
     return bits;
 }
 
-/** How well two ports fit: addresses that begin alike are most likely of one network. -1: not at
- * all. */
+/** How well two ports fit together: addresses that begin alike are most likely in one network. -1:
+ *  they do not reach each other. */
 static int fit(const struct kolo_rdma_gids *ours, const struct kolo_rdma_gids *theirs)
 {
     size_t i = 0, j = 0;
@@ -65,7 +66,7 @@ int kolo_rdma_rails_choose(const struct kolo_rdma_gids *ours, int our_count,
     return count;
 }
 
-/* ---- words ---- */
+/* ---- texts ---- */
 
 static const struct kolo_identity *who(const struct rdma_link *link)
 {
@@ -101,8 +102,8 @@ static void say_pair(struct rdma_rail *rail, enum word word, uint8_t nic)
 
 /* ---- the end of one ---- */
 
-/** Can it be that the peer has so much? Not less than is known to have arrived, for that is not
- * here any more to be written again. */
+/** Checks that the peer can have received that many: not less than is known to have arrived, since
+ *  that cannot be written again any more. */
 static kolo_status check_received(const struct rdma_rail *rail)
 {
     const struct rdma_link *link = rail->link;
@@ -119,7 +120,8 @@ static kolo_status check_received(const struct rdma_rail *rail)
     return KOLO_OK;
 }
 
-/** Nothing of it moves any more, here or there: what the peer has of each message is known. */
+/** Nothing of the rail moves any more on either side, so what the peer has of each message is
+ *  known. */
 static void settle_rows(struct rdma_rail *rail)
 {
     struct rdma_link *link = rail->link;
@@ -139,8 +141,8 @@ static void settle_rows(struct rdma_rail *rail)
     kolo_rdma_wake_writing(link);
 }
 
-/** What its device does not let go of may still write into what was offered: calls must not end
- * before that is cut off. */
+/** If its device does not release the pair, it may still write into memory that was offered: calls
+ *  must not end before that is cut off. */
 static void end_link(struct rdma_rail *rail)
 {
     struct kolo_link *base = &rail->link->tcp.base;
@@ -166,7 +168,7 @@ static void end_rail(struct rdma_rail *rail)
         settle_rows(rail);
 }
 
-/** Begins to stop: what had arrived is delivered by the next looks. */
+/** Begins to stop: the next looks deliver what had arrived. */
 static void stop_rail(struct rdma_rail *rail)
 {
     struct rdma_link *link = rail->link;
@@ -180,7 +182,7 @@ static void stop_rail(struct rdma_rail *rail)
     kolo_rdma_look_at(rdma_port_of(link), kolo_now_ns());
 }
 
-/** All that is there is delivered. */
+/** Delivers everything that is there. */
 static void take_all(struct kolo_rdma_completions *completions)
 {
     const uint32_t looks = completions->entries / KOLO_RDMA_COMPLETIONS_POLL_MAX + 1;
@@ -210,7 +212,7 @@ bool kolo_rdma_rails_step(struct rdma_link *link)
     return is_any;
 }
 
-/* ---- what a queue tells ---- */
+/* ---- the queue's callbacks ---- */
 
 static struct rdma_rail *rail_of(const struct kolo_rdma_queue *queue)
 {
@@ -219,7 +221,7 @@ static struct rdma_rail *rail_of(const struct kolo_rdma_queue *queue)
 
 static void arrived(struct kolo_rdma_queue *queue, const uint8_t *data, size_t bytes)
 {
-    (void)queue; /* a first message: that it came is all it says, and to its sender */
+    (void)queue; /* a first message: its arrival says everything, and says it to its sender */
     (void)data;
     (void)bytes;
 }
@@ -299,7 +301,7 @@ static const struct kolo_rdma_queue_ops rail_ops = {.arrived = arrived,
 
 /* ---- how one comes up ---- */
 
-/** A queue pair for rail @p number by @p nic, at the address that joins it with @p theirs. */
+/** Opens a queue pair for rail @p number on @p nic, at the address that joins it with @p theirs. */
 static kolo_status open_rail(struct rdma_link *link, uint8_t number, struct rdma_nic *nic,
                              const struct kolo_rdma_gids *theirs)
 {
@@ -326,7 +328,7 @@ static void send_first(struct rdma_rail *rail)
     kolo_rdma_queue_send(rail->queue, rail->queue->message_bytes, true);
 }
 
-/** It cannot be had, for the reason in the detail: the link goes on without. */
+/** The rail is not available, for the reason in the detail: the link goes on without it. */
 static void do_without(struct rdma_link *link, uint8_t number)
 {
     struct rdma_rail *rail = &link->rails.all[number];
@@ -365,7 +367,7 @@ static kolo_status nonsense(const struct rdma_link *link, int word, int number)
                      link->tcp.base.peer, word, number);
 }
 
-/** Of both sides' wishes: what both allow; 0: as many as there are ports. */
+/** The number of rails that both sides allow; 0: as many as there are ports. */
 static int agree(int64_t ours, int theirs)
 {
     if (ours == 0 || theirs == 0)
@@ -462,7 +464,7 @@ static void heard_over(struct rdma_rail *rail, uint64_t received)
     }
 }
 
-/** A word about one rail. */
+/** Handles a control frame about one rail. */
 static kolo_status heard_of(struct rdma_link *link, uint8_t number, int word, uint8_t nic,
                             uint64_t received, const struct kolo_rdma_hello *theirs)
 {
@@ -478,7 +480,7 @@ static kolo_status heard_of(struct rdma_link *link, uint8_t number, int word, ui
         send_first(rail);
     else if (word == OVER && rail->step != RAIL_NONE && !rail->heard_over)
         heard_over(rail, received);
-    else if (!is_on_its_way || (word != ANSWER && word != READY)) /* these crossed with our OVER */
+    else if (!is_on_its_way || (word != ANSWER && word != READY)) /* these crossed our OVER */
         return nonsense(link, word, number);
     return KOLO_OK;
 }

@@ -48,7 +48,7 @@ struct rdma_rail {
     enum rdma_rail_step step;
     uint8_t number;
     kolo_deadline stops_until; /* STOPS: what has not arrived by then does not count */
-    uint64_t arrived;          /* how many of our requests the device has reported as arrived */
+    uint64_t arrived;          /* the highest number of ours that the device reported as arrived */
     bool heard_over;           /* the peer has said OVER, and how many had arrived there: */
     uint64_t received;
 };

@@ -15,14 +15,14 @@
 
 /* ---- one registration ---- */
 
-/** Why memory could not be registered, and what to change. */
+/** Explains why memory could not be registered, and what to change. */
 static kolo_status cannot(const struct kolo_rdma_device *device, size_t bytes, int error)
 {
     char name[128];
     struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
     kolo_rdma_device_format(device, name, sizeof name);
     (void)getrlimit(RLIMIT_MEMLOCK, &limit);
-    /* A limit of 0 is told as a lack of permission. */
+    /* A limit of 0 is reported as a lack of permission. */
     if ((error == ENOMEM && limit.rlim_cur != RLIM_INFINITY) ||
         (error == EPERM && limit.rlim_cur == 0))
         return kolo_fail(
@@ -60,7 +60,7 @@ struct kolo_rdma_refused {
     void (*release)(void *memory, size_t bytes);
 };
 
-/** 0, or why the device refuses. What is gone reaches nothing. */
+/** Returns 0, or why the device refuses. A device that is gone reaches nothing. */
 static int undo(const struct kolo_rdma_device *device, struct ibv_mr *handle)
 {
     int error = device->verbs->dereg_mr(handle);
@@ -87,7 +87,7 @@ void kolo_rdma_unregister(struct kolo_rdma_device *device, struct ibv_mr *handle
     device->refused = refused;
 }
 
-/** Tries all once more. Gives how many were undone. */
+/** Tries all of them once more. Returns how many were undone. */
 static int undo_refused(struct kolo_rdma_device *device)
 {
     int count = 0;
@@ -157,7 +157,7 @@ static void destroy(struct kolo_rdma_regions *regions, struct kolo_rdma_region *
     kolo_free_memory(region);
 }
 
-/* ---- those that are kept ---- */
+/* ---- those of spans ---- */
 
 static struct kolo_rdma_region *kept(const struct kolo_rdma_regions *regions, uint64_t span)
 {
@@ -181,7 +181,7 @@ static struct kolo_rdma_region *find_idle(const struct kolo_rdma_regions *region
     return NULL;
 }
 
-/** True: there were some. */
+/** Removes regions that nobody uses. True: there were some. */
 static bool forget_idle(struct kolo_rdma_regions *regions)
 {
     bool made = false;
@@ -193,7 +193,7 @@ static bool forget_idle(struct kolo_rdma_regions *regions)
     return made;
 }
 
-/** True: something has made room. */
+/** True: some room was made. */
 static bool make_room(struct kolo_rdma_regions *regions)
 {
     bool has_undone = undo_refused(regions->device) > 0;
@@ -209,7 +209,8 @@ static kolo_status make_surely(struct kolo_rdma_regions *regions, void *memory, 
     return status;
 }
 
-/** Another way to the pages of @p span, which leads there when its own does not any more. */
+/** Maps the pages of @p span a second time, which still leads to them when the span's own addresses
+ *  do not. */
 static kolo_status map_pages(struct kolo_rdma_region *region, const struct kolo_span *span)
 {
     void *pages =
@@ -221,8 +222,8 @@ static kolo_status map_pages(struct kolo_rdma_region *region, const struct kolo_
     return KOLO_OK;
 }
 
-/** The whole of @p span, from now on. A number whose lower half is taken is not kept: there are
- * 2^32 between the two. */
+/** Registers the whole of @p span and keeps it. A span is not kept if the lower half of its number
+ *  is already taken: two such numbers are 2^32 apart. */
 static kolo_status keep(struct kolo_rdma_regions *regions, const struct kolo_span *span,
                         struct kolo_rdma_region **region_out)
 {
@@ -245,7 +246,7 @@ static kolo_status keep(struct kolo_rdma_regions *regions, const struct kolo_spa
 
 /* ---- memory of devices ---- */
 
-/** The allocation itself, not its pages: a neighbour may have a part of those. */
+/** Compares with the allocation, not with its pages: a neighbour may have a part of those. */
 static bool covers(const struct kolo_rdma_region *region, const void *memory, size_t bytes)
 {
     const uint8_t *start = region->extent.start, *at = memory;
@@ -253,7 +254,7 @@ static bool covers(const struct kolo_rdma_region *region, const void *memory, si
            bytes <= region->extent.length - (size_t)(at - start);
 }
 
-/** Takes the region that *@p at leads to out of the list. */
+/** Removes the region that *@p at points to from the list. */
 static void forget_device(struct kolo_rdma_regions *regions, struct kolo_rdma_region **at)
 {
     struct kolo_rdma_region *region = *at;
@@ -263,7 +264,7 @@ static void forget_device(struct kolo_rdma_regions *regions, struct kolo_rdma_re
         destroy(regions, region);
 }
 
-/** The memory's dma-buf, registered. */
+/** Registers the memory's dma-buf. */
 static kolo_status register_device(struct kolo_rdma_regions *regions,
                                    const struct kolo_pointer *pointer,
                                    struct kolo_rdma_region *region)
@@ -292,7 +293,7 @@ static kolo_status register_device(struct kolo_rdma_regions *regions,
     return KOLO_OK;
 }
 
-/** Of a region that is new. A refusal is kept too: it costs the driver's time each time. */
+/** Registers a new region. A refusal is kept too, since asking the driver costs time. */
 static bool know_anew(struct kolo_rdma_regions *regions, const struct kolo_pointer *pointer,
                       const struct kolo_extent *extent)
 {
@@ -325,7 +326,7 @@ bool kolo_rdma_regions_know(struct kolo_rdma_regions *regions, const struct kolo
             return region->handle != NULL;
         if (region->extent.start < extent.start + extent.length &&
             extent.start < region->extent.start + region->extent.length)
-            forget_device(regions, at); /* what was there before */
+            forget_device(regions, at); /* an earlier allocation at that address */
         else
             at = &region->next;
     }
@@ -420,7 +421,8 @@ void kolo_rdma_regions_gone(struct kolo_rdma_regions *regions, uint64_t id)
         return;
     }
     kolo_map_remove(&regions->spans,
-                    (uint32_t)id); /* pinned, its pages outlive the span for those that have it */
+                    (uint32_t)id); /* if it is pinned, its pages outlive the span for those that use
+                                    * it */
     region->is_gone = true;
 }
 
@@ -431,6 +433,6 @@ void kolo_rdma_regions_bring(const struct kolo_rdma_regions *regions,
     uint8_t *at = memory;
     bool is_there = bytes > 0 && kolo_heap_find(regions->heap, at, 1, &span) &&
                     kolo_heap_find(regions->heap, at + bytes - 1, 1, &span);
-    if (is_there) /* else the program has freed it meanwhile */
+    if (is_there) /* otherwise the program has freed it meanwhile */
         memcpy(at, region->pages + (at - (uint8_t *)region->handle->addr), bytes);
 }

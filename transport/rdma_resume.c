@@ -13,8 +13,8 @@
 #include "transport/rdma.h"
 
 enum {
-    TRIES = 8,      /* rounds that fail in a row */
-    FIRST_WAIT = 64 /* of KOLO_PEER_TIMEOUT a part; doubled with each try */
+    TRIES = 8,      /* rounds that may fail in a row */
+    FIRST_WAIT = 64 /* the first wait is this part of KOLO_PEER_TIMEOUT; it doubles with each try */
 };
 
 static const struct kolo_identity *who(const struct rdma_link *link)
@@ -27,7 +27,7 @@ static int64_t patience_ns(const struct rdma_link *link)
     return kolo_tcp_settings(&rdma_port_of(link)->tcp)->peer_timeout_ms * KOLO_NS_PER_MS;
 }
 
-/** The detail says why it broke. */
+/** Keeps the detail, which says why the pair broke. */
 static void remember(struct rdma_resume *resume, bool is_hearsay)
 {
     kolo_free_memory(resume->why);
@@ -35,7 +35,7 @@ static void remember(struct rdma_resume *resume, bool is_hearsay)
     resume->is_hearsay = is_hearsay;
 }
 
-/** The pair breaks for the first time since it last worked. The detail says why. */
+/** The pair broke for the first time since it last worked, for the reason in the detail. */
 static void begin(struct rdma_link *link, bool is_hearsay)
 {
     struct rdma_resume *resume = &link->resume;
@@ -79,7 +79,7 @@ bool kolo_rdma_resume_broke(struct kolo_rdma_queue *queue)
     return false;
 }
 
-/** It does not come back: the error is what it broke with. */
+/** The pair is not replaced: the link ends with the error with which it broke. */
 static void give_up(struct rdma_link *link, kolo_status why, const char *text)
 {
     const char *broke = link->resume.why;
@@ -95,7 +95,7 @@ static void give_up_by(struct rdma_link *link, kolo_status why)
     give_up(link, why, text);
 }
 
-/** A round failed here. */
+/** A round failed on this side. */
 static void try_again(struct rdma_link *link)
 {
     struct rdma_resume *resume = &link->resume;
@@ -106,7 +106,7 @@ static void try_again(struct rdma_link *link)
         wait_a_little(link);
 }
 
-/* ---- what both sides say ---- */
+/* ---- blocks ---- */
 
 static void say(struct rdma_link *link, bool is_joined)
 {
@@ -154,7 +154,7 @@ static void join(struct rdma_link *link)
     say(link, true);
 }
 
-/** The peer begins a round that we know nothing of. */
+/** The peer begins a round that is new to us. */
 static void follow(struct rdma_link *link, const struct kolo_rdma_hello *theirs)
 {
     struct rdma_resume *resume = &link->resume;
@@ -218,7 +218,7 @@ void kolo_rdma_resume_heard(struct rdma_link *link, const struct kolo_rdma_hello
 
 /* ---- the steps ---- */
 
-/** The time is up, or the port: a round begins. */
+/** The wait is over, or the port works again: begins a round. */
 static void begin_round(struct rdma_link *link, kolo_deadline now)
 {
     struct rdma_resume *resume = &link->resume;
@@ -264,7 +264,7 @@ kolo_deadline kolo_rdma_resume_step(struct rdma_link *link)
 void kolo_rdma_resume_proved(struct rdma_link *link)
 {
     struct rdma_resume *resume = &link->resume;
-    /* By what was posted again: what broke the pair before may break each. */
+    /* Proved by what was posted again, since any of it may be what broke the pair before. */
     if (!resume->is_unproved || resume->step != RESUME_NONE ||
         link->queue->sends.first < resume->proves)
         return;

@@ -49,12 +49,12 @@ void kolo_rdma_passed(struct kolo_rdma_queue *queue, size_t bytes)
 void kolo_rdma_begin_writing(struct rdma_link *link, const struct kolo_frame *frame)
 {
     struct kolo_rdma_writing *writing = kolo_rdma_direct_find(&link->direct, frame->work);
-    writing->frame = *frame; /* what is_remote() promised is there until it is withdrawn */
+    writing->frame = *frame; /* what is_remote() promised stays valid until it is withdrawn */
     writing->is_begun = true;
     kolo_rdma_set_writing(link, writing);
 }
 
-/** One that must be written again, of those that were posted as a whole. */
+/** A message that was posted completely and must be written again. */
 static struct kolo_rdma_writing *find_again(struct rdma_link *link)
 {
     for (int i = 0; i < KOLO_RDMA_SLOTS; i++) {
@@ -90,14 +90,15 @@ void kolo_rdma_wake_writing(struct rdma_link *link)
 
 /* ---- pieces ---- */
 
-/** May rail @p r have pieces of it? One that has had its mark has said that there are no more. */
+/** Whether rail @p r may carry pieces of it. A rail whose mark was posted has said that there are
+ *  no more. */
 static bool may_have(const struct rdma_link *link, const struct kolo_rdma_writing *writing, int r)
 {
     return writing->rails[r] != NULL && goes(link, r) &&
            writing->rows[r].state != KOLO_RDMA_ROW_CLOSED;
 }
 
-/** May pieces of it go by more than the first rail? */
+/** Whether rails other than the first may carry pieces of it. */
 static bool is_striped(const struct rdma_link *link, const struct kolo_rdma_writing *writing)
 {
     if (writing->again != NULL || link->direct.rails_open == 0)
@@ -131,7 +132,8 @@ static struct kolo_rdma_write next_bytes(const struct kolo_rdma_writing *writing
                                         rail == 0 ? writing->offer.key : writing->offer.keys[rail]};
 }
 
-/** The next piece of a message that goes by several rails. False: there is no room for it now. */
+/** Posts the next piece of a message that uses several rails. False: there is no room for it
+ *  now. */
 static bool post_piece(struct rdma_link *link, struct kolo_rdma_writing *writing)
 {
     size_t bytes = writing->frame.bytes - writing->posted;
@@ -146,14 +148,14 @@ static bool post_piece(struct rdma_link *link, struct kolo_rdma_writing *writing
     if (row->state == KOLO_RDMA_ROW_NONE)
         writing->parts++;
     row->state = KOLO_RDMA_ROW_OPEN;
-    writing->posted += bytes; /* before a refusal ends all */
+    writing->posted += bytes; /* before a refusal ends everything */
     kolo_rdma_pace_posted(&link->rails.paces[rail], bytes, kolo_now_ns());
     kolo_rdma_queue_write_piece(queue, &write);
     return true;
 }
 
-/** The mark of the first rail, with what is left: the last that is posted of a message, or of its
- * repetition. */
+/** Posts the first rail's mark with the rest of the bytes: the last request of a message, or of its
+ *  repetition. */
 static void post_last(struct rdma_link *link, struct kolo_rdma_writing *writing, size_t bytes)
 {
     const struct kolo_rdma_write write = next_bytes(writing, 0, bytes);
@@ -166,8 +168,8 @@ static void post_last(struct rdma_link *link, struct kolo_rdma_writing *writing,
     kolo_rdma_queue_write_last(link->queue, &write, kolo_rdma_direct_mark(writing, parts), row);
 }
 
-/** The marks of the other rails. Those that stopped meanwhile get theirs when it is written again.
- * False: there is no room now. */
+/** Posts the marks of the other rails. Rails that have stopped meanwhile get theirs when the
+ *  message is written again. False: there is no room now. */
 static bool close_rows(struct rdma_link *link, struct kolo_rdma_writing *writing)
 {
     for (int r = 1; r < KOLO_RDMA_RAILS_MAX; r++) {
@@ -186,7 +188,7 @@ static bool close_rows(struct rdma_link *link, struct kolo_rdma_writing *writing
     return true;
 }
 
-/** Posts the next of it. False: there is no room for it now. */
+/** Posts the next part of it. False: there is no room for it now. */
 static bool post_next(struct rdma_link *link, struct kolo_rdma_writing *writing)
 {
     const size_t left = writing->frame.bytes - writing->posted;

@@ -15,9 +15,10 @@
 #include "base/log.h"
 
 #define DEVICES "/sys/class/infiniband"
-#define LIBRARY "libibverbs.so.1" /* what a machine without the development package has */
+#define LIBRARY "libibverbs.so.1" /* there without the development package, too */
 
-/** Where each function goes. A pointer to a function is stored by memcpy: C has no cast for it. */
+/** Where each function goes in the table. Pointers to functions are stored by memcpy, since C has
+ *  no cast for them. */
 static const struct symbol {
     const char *name;
     size_t offset;
@@ -30,8 +31,8 @@ static const struct symbol {
     {"ibv_reg_dmabuf_mr", offsetof(struct kolo_verbs, reg_dmabuf_mr), true},
 };
 
-/** Drivers of today fill in the whole of @p attributes_out, the library's own function the part
- * that there was at first. */
+/** Current drivers fill in all of @p attributes_out; the library's own function fills in only the
+ *  part that existed at first. */
 static int query_port(const struct kolo_verbs *verbs, struct ibv_context *context, uint8_t port,
                       struct ibv_port_attr *attributes_out)
 {
@@ -99,8 +100,8 @@ static struct {
     const struct kolo_verbs *_Atomic replacement;
 } loaded = {.once = PTHREAD_ONCE_INIT};
 
-/** A child of a fork must not share the memory that a device writes into; before anything is
- * registered. */
+/** A forked child must not share the memory that a device writes to. This must be set before
+ *  anything is registered. */
 static void allow_fork(const struct kolo_verbs *verbs)
 {
     char words[64];
@@ -127,7 +128,8 @@ kolo_status kolo_verbs_load(const struct kolo_verbs **verbs_out)
         *verbs_out = replacement;
         return KOLO_OK;
     }
-    if (access(DEVICES, F_OK) != 0) /* most machines: they shall not pay for the library */
+    if (access(DEVICES, F_OK) != 0) /* on most machines, which should not pay for loading the
+                                     * library */
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "no RDMA device on this host (there is no " DEVICES
                                                "); if it has a card, is the card's kernel module "
                                                "loaded?");

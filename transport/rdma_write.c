@@ -24,7 +24,7 @@ static void tell_gone(void *context, uint64_t id)
     kolo_endpoint_span_gone(context, id);
 }
 
-/** Of a device's memory there are no other pages: what may still touch it ends with the link. */
+/** Device memory has no other pages: whatever may still touch it ends with the link. */
 static void end_access(struct kolo_link *base)
 {
     kolo_link_set_down(base,
@@ -34,8 +34,8 @@ static void end_access(struct kolo_link *base)
                                  base->peer));
 }
 
-/** Fresh pages take the place of those that a device may still touch. Where there are none the link
- * ends, and the device's access with it. */
+/** Replaces the pages that a device may still touch by fresh ones. If that is impossible, the link
+ *  ends, and the device's access with it. */
 static void cut_off(struct kolo_link *base, const void *memory, size_t bytes)
 {
     struct kolo_heap *heap = kolo_endpoint_config_of(base->endpoint)->heap;
@@ -50,7 +50,7 @@ void kolo_rdma_cut_off_all(struct kolo_link *base)
     struct rdma_link *link = link_of(base);
     for (int i = 0; i < KOLO_RDMA_SLOTS; i++) {
         const struct kolo_rdma_lent *lent = &link->direct.lent[i];
-        if (lent->work == NULL) /* what was given up has other pages already */
+        if (lent->work == NULL) /* what was given up already has other pages */
             continue;
         kolo_status status = KOLO_ERR_UNSUPPORTED;
         if (!lent->region->is_device)
@@ -69,7 +69,7 @@ void kolo_rdma_span_gone(struct kolo_port *base, uint64_t id)
         kolo_rdma_regions_gone(&kolo_rdma_nic_at(port, i)->regions, id);
 }
 
-/* ---- memory of devices ---- */
+/* ---- device memory ---- */
 
 bool kolo_rdma_know(struct kolo_port *base, const struct kolo_pointer *pointer)
 {
@@ -181,7 +181,7 @@ bool kolo_rdma_send_in_place(struct rdma_link *link, const struct kolo_frame *fr
         return false;
     const struct kolo_rdma_write rest = {
         .data = frame->payload, .bytes = frame->bytes, .key = writing->region->local_key};
-    /* Who sent the message waits for its last frame. */
+    /* The sender of the message waits for its last frame. */
     writing->rows[0].state = KOLO_RDMA_ROW_CLOSED;
     kolo_rdma_queue_send_with(link->queue, KOLO_HEADER_BYTES, &rest, &writing->rows[0],
                               frame->work->is_taken);
@@ -196,7 +196,7 @@ void kolo_rdma_withdraw_writing(struct rdma_link *link, const struct kolo_work *
         is_begun |= writing->is_begun;
         is_device |= writing->region->is_device;
         if (writing->is_begun)
-            writing->work = NULL; /* goes on to its end, out of the old pages */
+            writing->work = NULL; /* continues to its end, from the old pages */
         else
             kolo_rdma_direct_end(&link->direct, writing);
     }

@@ -30,7 +30,7 @@ static kolo_status shm_probe(const struct kolo_settings *settings, struct kolo_w
     return status;
 }
 
-/** A proved dial: the core decides. */
+/** A dial is proved: the core decides what becomes of it. */
 static void accepted(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
 {
     struct kolo_shm_port *port = context;
@@ -38,7 +38,7 @@ static void accepted(void *context, kolo_status status, int fd, const struct kol
         kolo_endpoint_incoming(&port->base, theirs, fd);
 }
 
-/** An abstract name that nobody else has. */
+/** Makes an abstract name that nobody else has. */
 static kolo_status make_name(struct kolo_place *place_out, struct kolo_address *address_out)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};

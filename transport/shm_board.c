@@ -27,18 +27,19 @@
 #include "transport/peer_memory.h"
 #include "transport/shm.h"
 
-enum { EARLY_MAX = 1024 /* segments of a peer that wait for their boards */ };
+enum { EARLY_MAX = 1024 /* how many of a peer's segments may wait for their boards */ };
 
-/** A span that is lent; base NULL: none. */
+/** A span that is lent; base NULL: unused. */
 struct pin {
     const uint8_t *base;
     size_t bytes;
-    uint64_t offset; /* of base in the file */
+    uint64_t offset; /* of base within the file */
     uint64_t span, last_use;
-    int16_t handles[KOLO_BOARD_MEMBERS_MAX]; /* on the links; of members before this one or after */
+    int16_t handles[KOLO_BOARD_MEMBERS_MAX]; /* on the link to each other member; -1: not pinned
+                                              * there */
 };
 
-/** In the notes, for those who would read this process. */
+/** A card in the notes, for members that want to read this process. */
 struct card {
     uint64_t word_at, word;
 };
@@ -46,13 +47,13 @@ _Static_assert(sizeof(struct card) <= KOLO_BOARD_CARD_BYTES, "fits");
 
 struct shm_board {
     struct kolo_board base;
-    int fd;        /* of the own segment; -1: none */
+    int fd;        /* of this rank's segment; -1: none */
     bool is_using; /* something may be borrowed */
     size_t reserved;
     uint64_t uses;
     struct pin pins[KOLO_BOARD_LENT_MAX];
-    uint64_t word; /* by which a reader knows that it has read this process */
-    struct kolo_peer_memory others[KOLO_BOARD_MEMBERS_MAX]; /* pid 0: not tried, or in vain */
+    uint64_t word; /* shows a reader that it has read this process */
+    struct kolo_peer_memory others[KOLO_BOARD_MEMBERS_MAX]; /* pid 0: not tried, or it failed */
 };
 
 static struct shm_board *shm_board_of(struct kolo_board *base)
@@ -62,7 +63,7 @@ static struct shm_board *shm_board_of(struct kolo_board *base)
 
 /* ---- messages ---- */
 
-/** Has the poller tell when the socket takes more, or not. */
+/** Sets whether the poller tells when the socket has room. */
 static void watch_room(struct kolo_shm_link *link, bool wanted)
 {
     kolo_poller_modify(kolo_endpoint_poller(link->base.endpoint), &link->watch,
@@ -84,11 +85,11 @@ kolo_status kolo_shm_boards_flush(struct kolo_shm_link *link)
     memmove(boards->waiting, boards->waiting + sent,
             boards->waiting_count * sizeof *boards->waiting);
     watch_room(link, status == KOLO_AGAIN);
-    // A peer that is gone is found by reading, which delivers first what it had sent.
+    // That a peer is gone is found by reading, which first delivers what it had sent.
     return status == KOLO_AGAIN || status == KOLO_ERR_LINK ? KOLO_OK : status;
 }
 
-/** Sends @p message now or when it can be sent. */
+/** Sends @p message now, or as soon as possible. */
 static kolo_status post(struct kolo_shm_link *link, const struct kolo_shm_message *message)
 {
     struct kolo_shm_boards *boards = &link->boards;
@@ -102,7 +103,7 @@ static kolo_status post(struct kolo_shm_link *link, const struct kolo_shm_messag
     return link->state == KOLO_SHM_OPEN ? kolo_shm_boards_flush(link) : KOLO_OK;
 }
 
-/** Takes back the SEGMENT of board @p id if it waits yet. */
+/** Removes the SEGMENT of board @p id, if it is still waiting to be sent. */
 static bool unpost(struct kolo_shm_link *link, uint32_t id)
 {
     struct kolo_shm_boards *boards = &link->boards;
@@ -117,7 +118,7 @@ static bool unpost(struct kolo_shm_link *link, uint32_t id)
     return false;
 }
 
-/** The member at the other end of @p link, if the board waits for its segment. */
+/** The member at the other end of @p link, if the board still waits for its segment. */
 static struct kolo_board_member *find_waiting(struct kolo_board *board,
                                               const struct kolo_link *link)
 {
@@ -129,7 +130,7 @@ static struct kolo_board_member *find_waiting(struct kolo_board *board,
     return NULL;
 }
 
-/** Gives a segment to the board that waits for it. False: none does. */
+/** Passes a segment to the board that waits for it. False: no board does. */
 static bool deliver(struct kolo_shm_link *link, const struct kolo_shm_segment *segment)
 {
     for (struct kolo_board *board = *kolo_endpoint_boards(link->base.endpoint); board != NULL;
@@ -180,7 +181,7 @@ kolo_status kolo_shm_boards_segment(struct kolo_shm_link *link, struct kolo_shm_
     return status;
 }
 
-/** Takes the first early segment of board @p id. */
+/** Removes the first early segment of board @p id and returns it. */
 static bool take_early(struct kolo_shm_boards *boards, uint32_t id,
                        struct kolo_shm_segment *segment_out)
 {
@@ -204,7 +205,7 @@ kolo_status kolo_shm_boards_closed(struct kolo_shm_link *link, struct kolo_shm_m
                          (unsigned long long)message->id);
     if (take_early(&link->boards, (uint32_t)message->id, &segment))
         kolo_shm_memory_unmap(segment.base, segment.bytes);
-    return KOLO_OK; // otherwise a board here has it, until it is closed as well
+    return KOLO_OK; // otherwise a board here has it until it is closed too
 }
 
 void kolo_shm_boards_fini(struct kolo_shm_boards *boards)
@@ -223,7 +224,7 @@ static bool shm_joins(const struct kolo_identity *a, const struct kolo_identity 
     return a->host_id == b->host_id;
 }
 
-/** Takes what has come of the others, and passes the own segment to them. */
+/** Takes the segments that have arrived, and passes this rank's segment to the others. */
 static kolo_status exchange(struct shm_board *board)
 {
     const struct kolo_shm_message message = {.kind = KOLO_SHM_SEGMENT,
@@ -251,7 +252,7 @@ static struct card *card_of(const struct kolo_board_member *member)
     return (void *)(member->segment + KOLO_BOARD_NOTES_BYTES - KOLO_BOARD_CARD_BYTES);
 }
 
-/** Lets the others read this process, as far as the system does. */
+/** Fills in the card, by which the others can read this process if the system allows it. */
 static kolo_status show_card(struct shm_board *board)
 {
     if (!kolo_endpoint_config_of(board->base.endpoint)->settings->cma)
@@ -294,7 +295,8 @@ static void take_back(struct shm_board *board, struct kolo_shm_link *link)
         return;
     kolo_status status = post(link, &message);
     if (status != KOLO_OK)
-        kolo_shm_end(link, status); // the peer would take this segment for that of the next board
+        kolo_shm_end(link, status); // otherwise the peer would take this segment for that of the
+                                    // next board
 }
 
 static void shm_close(struct kolo_board *base)
@@ -355,7 +357,7 @@ static struct pin *oldest_pin(struct shm_board *board)
     return oldest;
 }
 
-/** Pins @p span on the link to each member. NULL: one of them cannot have it (now). */
+/** Pins @p span on the link to each member. NULL: one of them cannot get it (now). */
 static struct pin *pin_span(struct shm_board *board, const struct kolo_span *span)
 {
     struct pin *pin = oldest_pin(board);
@@ -406,7 +408,7 @@ static void shm_lend(struct kolo_board *base, const void *memory, size_t bytes,
     name_out->offset = pin->offset + (uint64_t)((const uint8_t *)memory - pin->base);
 }
 
-/** A name that this rank gave itself. */
+/** Handles a name that this rank itself has made. */
 static kolo_status borrow_own(struct shm_board *board, const struct kolo_board_name *name,
                               size_t bytes, uint8_t **memory_out)
 {
@@ -422,12 +424,12 @@ static kolo_status borrow_own(struct shm_board *board, const struct kolo_board_n
     return kolo_fail(KOLO_ERR_PROTOCOL, "span %llu is not lent", (unsigned long long)name->span);
 }
 
-/** The span is not known here: it is on its way, or the peer never passed it. */
+/** The span is unknown here: either it is under way, or the peer never passed it. */
 static kolo_status look_for_span(struct kolo_shm_link *link)
 {
     kolo_status status = link->state == KOLO_SHM_OPEN ? kolo_shm_read_socket(link) : KOLO_ERR_LINK;
     if (status == KOLO_OK || (status == KOLO_ERR_LINK && link->state == KOLO_SHM_OPEN))
-        return KOLO_OK; // progress finds that a peer is gone, and delivers first what it had sent
+        return KOLO_OK; // progress finds that a peer is gone, and first delivers what it had sent
     if (link->state == KOLO_SHM_OPEN)
         kolo_shm_end(link, status);
     return kolo_fail(link->base.why, "%s",
@@ -464,7 +466,7 @@ static kolo_status shm_sever(struct kolo_board *base, const void *memory, size_t
     struct kolo_heap *heap = kolo_endpoint_config_of(base->endpoint)->heap;
     struct kolo_span span;
     if (heap == NULL || bytes == 0 || !kolo_heap_find(heap, memory, 1, &span))
-        return KOLO_OK; // no other process can have it mapped
+        return KOLO_OK; // no other process can have mapped it
     return kolo_heap_sever(heap, memory, bytes, tell_gone, base->endpoint);
 }
 
@@ -489,7 +491,8 @@ static kolo_status shm_pull(struct kolo_board *base, int index, uint64_t address
     return kolo_peer_memory_read(&shm_board_of(base)->others[index], address, to, bytes);
 }
 
-/** Does another board use what it has borrowed? Spans belong to links, which boards share. */
+/** Whether another board uses what it has borrowed. Spans belong to links, and boards share
+ *  links. */
 static bool is_any_using(struct kolo_endpoint *endpoint)
 {
     for (struct kolo_board *board = *kolo_endpoint_boards(endpoint); board != NULL;

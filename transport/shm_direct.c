@@ -12,7 +12,7 @@
 
 enum slot_state { SLOT_FREE, SLOT_OFFERED, SLOT_CLAIMED, SLOT_WITHDRAWN, SLOT_REVOKED, SLOT_DONE };
 
-/** The one function that changes a slot which both sides may change. False: it was not @p from. */
+/** The only function that changes a slot which both sides may change. False: it was not @p from. */
 static bool move_slot(_Atomic uint32_t *slot, uint32_t from, uint32_t to)
 {
     return atomic_compare_exchange_strong(slot, &from, to);
@@ -30,7 +30,7 @@ static uint64_t span_name(const struct kolo_shm_lent_span *span, uint32_t handle
     return (uint64_t)span->generation << 32 | handle;
 }
 
-/** The peer forgets it; the entry is free again. False: the socket is full. */
+/** Tells the peer to unmap it; the entry is then free again. False: the socket is full. */
 static bool tell_gone(struct kolo_shm_lender *lender, int socket, uint32_t handle)
 {
     struct kolo_shm_lent_span *span = &lender->spans[handle];
@@ -64,7 +64,8 @@ void kolo_shm_lender_forget(struct kolo_shm_lender *lender, uint64_t id)
     }
 }
 
-/** Where span @p id is put if it can be, and looked for first. A heap counts from 1. */
+/** The entry that span @p id uses if possible, and that is searched first. Span numbers of a heap
+ *  begin at 1. */
 static uint32_t home_of(uint64_t id)
 {
     return (uint32_t)((id - 1) % KOLO_SHM_SPANS);
@@ -75,8 +76,7 @@ static bool is_free(const struct kolo_shm_lent_span *span)
     return !span->is_mapped && !span->is_refused;
 }
 
-/** An entry for a new span: a free one, or the one that was not used for longest. -1: all are lent.
- */
+/** An entry for a new span: a free one, or the least recently used one. -1: all are lent. */
 static int find_room(struct kolo_shm_lender *lender, int socket, uint64_t id)
 {
     int oldest = -1;
@@ -93,7 +93,7 @@ static int find_room(struct kolo_shm_lender *lender, int socket, uint64_t id)
     return oldest >= 0 && tell_gone(lender, socket, (uint32_t)oldest) ? oldest : -1;
 }
 
-/** Passes the span to the peer. False: not now. */
+/** Passes the span to the peer. False: not possible now. */
 static bool announce(struct kolo_shm_lent_span *entry, uint32_t handle, int socket,
                      const struct kolo_span *span)
 {
@@ -123,7 +123,7 @@ static bool is_entry_of(const struct kolo_shm_lent_span *entry, uint64_t id)
     return !is_free(entry) && !entry->is_gone && entry->id == id;
 }
 
-/** The entry of a span that was announced; -1: none. */
+/** The entry of a span that was announced; -1: there is none. */
 static int find_known(const struct kolo_shm_lender *lender, uint64_t id)
 {
     if (is_entry_of(&lender->spans[home_of(id)], id))
@@ -134,7 +134,7 @@ static int find_known(const struct kolo_shm_lender *lender, uint64_t id)
     return -1;
 }
 
-/** The entry of a span that the peer has mapped, after this; -1: it cannot have it (now). */
+/** Announces the span if necessary and returns its entry; -1: the peer cannot get it (now). */
 static int find_span(struct kolo_shm_lender *lender, int socket, const struct kolo_span *span)
 {
     int found = find_known(lender, span->id);
@@ -184,7 +184,7 @@ bool kolo_shm_lender_promise(struct kolo_shm_lender *lender, int socket,
                              const struct kolo_work *work)
 {
     struct kolo_shm_loan *loan = find_promise(lender, work);
-    if (loan != NULL) // asked before; or that work was cancelled and this is another
+    if (loan != NULL) // asked before, or that work was cancelled and this is another one
         free_loan(lender, loan);
     if (~lender->taken == 0)
         return false;
@@ -247,7 +247,8 @@ void kolo_shm_lender_withdraw(struct kolo_shm_lender *lender, const struct kolo_
             free_loan(lender, loan);
             continue;
         }
-        // Only the borrower moves it between the two tries, and only on, so one of them holds.
+        // Between the two attempts only the borrower changes the slot, and only forward, so one of
+        // them succeeds.
         if (!move_slot(&lender->slots[slot], SLOT_OFFERED, SLOT_WITHDRAWN))
             move_slot(&lender->slots[slot], SLOT_CLAIMED, SLOT_REVOKED);
         loan->work = NULL;
@@ -263,7 +264,7 @@ static void unmap_span(struct kolo_shm_borrower *borrower, struct kolo_shm_borro
     *span = (struct kolo_shm_borrowed_span){0};
 }
 
-/** Lets go of the peer's pages but keeps the addresses, for a board that may use them yet. */
+/** Unmaps the peer's pages but keeps the addresses, for a board that may still use them. */
 static void make_grave(struct kolo_shm_borrower *borrower, struct kolo_shm_borrowed_span *span)
 {
     void *base = mmap(span->base, span->bytes, PROT_READ | PROT_WRITE,
@@ -332,7 +333,7 @@ kolo_status kolo_shm_borrower_map(struct kolo_shm_borrower *borrower,
     kolo_status status = kolo_shm_memory_map(message->fds[0], (size_t)message->bytes, false, &base);
     if (status != KOLO_OK)
         return status;
-    unmap_span(borrower, span); // the grave of another
+    unmap_span(borrower, span); // it is the grave of another span
     *span = (struct kolo_shm_borrowed_span){.base = base,
                                             .bytes = (size_t)message->bytes,
                                             .id = message->span,
@@ -383,7 +384,7 @@ kolo_status kolo_shm_borrower_take(struct kolo_shm_borrower *borrower,
     return KOLO_OK;
 }
 
-/** Returns the loan; what the slot was. */
+/** Returns the loan to the lender; gives the state that the slot had. */
 static uint32_t give_back(struct kolo_shm_borrower *borrower, uint32_t slot)
 {
     borrower->spans[borrower->span_of[slot]].loans--;

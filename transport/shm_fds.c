@@ -25,7 +25,7 @@ static const int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 enum { SEAL_FUTURE_WRITE = 0x10 /* F_SEAL_FUTURE_WRITE of Linux 5.1 */ };
 
-/** Room for the descriptors of one message, aligned as the kernel wants it. */
+/** Room for the descriptors of one message, aligned as the kernel requires. */
 union ancillary {
     struct cmsghdr align;
     uint8_t bytes[CMSG_SPACE(sizeof(int[KOLO_SHM_MESSAGE_FDS]))];
@@ -75,7 +75,7 @@ kolo_status kolo_shm_message_send(int socket, const struct kolo_shm_message *mes
     int error = errno;
     if (sent == (ssize_t)sizeof data)
         return KOLO_OK;
-    if (sent >= 0) // a Unix socket takes 32 bytes as one piece or not at all
+    if (sent >= 0) // a Unix socket takes 32 bytes completely or not at all
         return kolo_fail(KOLO_ERR_INTERNAL, "shm: %zd of %zu bytes sent", sent, sizeof data);
     if (error == EAGAIN || error == EINTR || error == ENOBUFS)
         return KOLO_AGAIN;
@@ -101,7 +101,7 @@ void kolo_shm_inbox_fini(struct kolo_shm_inbox *inbox)
     close_fds(inbox->fds, &inbox->fd_count);
 }
 
-/** Keeps the descriptors that came with a read; those that are too many are closed. */
+/** Keeps the descriptors that came with a read; surplus ones are closed. */
 static bool keep_fds(struct kolo_shm_inbox *inbox, struct msghdr *header)
 {
     bool fit = true;
@@ -123,7 +123,7 @@ static bool keep_fds(struct kolo_shm_inbox *inbox, struct msghdr *header)
     return fit;
 }
 
-/** One read. KOLO_OK: some bytes came. */
+/** Reads once. KOLO_OK: some bytes arrived. */
 static kolo_status fill(struct kolo_shm_inbox *inbox, int socket)
 {
     union ancillary ancillary;
@@ -137,7 +137,7 @@ static kolo_status fill(struct kolo_shm_inbox *inbox, int socket)
     int error = errno;
     if (got < 0 && (error == EAGAIN || error == EINTR))
         return KOLO_AGAIN;
-    if (got < 0 && error != ECONNRESET) // reset: it ended with messages of ours unread
+    if (got < 0 && error != ECONNRESET) // reset: it was closed with unread messages of ours
         return kolo_fail_errno(KOLO_ERR_LINK, error, "receive from the peer");
     if (got <= 0)
         return kolo_fail(KOLO_ERR_LINK, "process ended");
@@ -147,12 +147,13 @@ static kolo_status fill(struct kolo_shm_inbox *inbox, int socket)
     if (header.msg_flags & MSG_CTRUNC)
         return kolo_fail(KOLO_ERR_SYSTEM,
                          "shm: the system dropped the descriptors that the peer passed: raise the "
-                         "limit of open files (ulimit -n)"); /* the link's end adds another way */
+                         "limit of open files (ulimit -n)"); /* the text of the link's end adds
+                                                              * another step */
     inbox->have += (size_t)got;
     return KOLO_OK;
 }
 
-/** Makes a message of a full inbox, which is empty afterwards. */
+/** Makes a message from a full inbox, and empties it. */
 static kolo_status take(struct kolo_shm_inbox *inbox, struct kolo_shm_message *message_out)
 {
     struct kolo_reader reader = kolo_reader_over(inbox->data, sizeof inbox->data);
@@ -189,9 +190,10 @@ kolo_status kolo_shm_inbox_read(struct kolo_shm_inbox *inbox, int socket,
 
 /* ---- memory ---- */
 
-/** Gives the file its pages now: later, their lack would be SIGBUS. 0, or an errno value. Not by
- * kolo_shared_file_reserve, which writes where there is no fallocate: here that would be over what
- * is in use, and under the seal it is refused. Without fallocate shm is left out. */
+/** Allocates the file's pages now, since a lack of them later would cause SIGBUS. Returns 0 or an
+ *  errno value. kolo_shared_file_reserve is not used, because without fallocate it writes: here
+ *  that would overwrite what is in use, and the seal forbids it. Without fallocate shm is not
+ *  available. */
 static int reserve(int fd, size_t bytes)
 {
     while (bytes > 0 && fallocate(fd, 0, 0, (off_t)bytes) != 0)
@@ -200,13 +202,14 @@ static int reserve(int fd, size_t bytes)
     return 0;
 }
 
-/** Nobody but who has it mapped may write to it. False: an old kernel that cannot say so. */
+/** Only those who have mapped it may write to it. False: an old kernel, which cannot enforce
+ *  that. */
 static bool seal_for_readers(int fd)
 {
     return fcntl(fd, F_ADD_SEALS, size_seals | SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0;
 }
 
-/** A memfd of @p bytes, of which the first @p now_bytes have their pages. */
+/** Makes a memfd of @p bytes bytes, of which the first @p now_bytes have pages. */
 static kolo_status create(const char *name, size_t bytes, size_t now_bytes, bool is_for_readers,
                           int *fd_out, void **base_out)
 {
@@ -298,7 +301,7 @@ void kolo_shm_memory_unmap(void *base, size_t bytes)
 
 /* ---- probe ---- */
 
-/** Passes @p fd through the socket pair and maps what comes out. */
+/** Passes @p fd through the socket pair and maps what arrives. */
 static kolo_status pass_to_self(const int pair[2], int fd)
 {
     struct kolo_shm_inbox inbox = {0};
@@ -369,5 +372,5 @@ void kolo_shm_bell_ring(const struct kolo_shm_bell *bell)
         atomic_exchange_explicit(bell->armed, 0, memory_order_seq_cst) == 0)
         return;
     ssize_t written = write(bell->event_fd, &one, sizeof one);
-    (void)written; // EAGAIN: the counter is full, so the peer is awake or about to be
+    (void)written; // EAGAIN: the counter is full, so the peer is awake or about to wake
 }

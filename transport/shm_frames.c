@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Records that one pull takes at most, so that one busy link does not starve the others. */
+/* How many records one pull takes at most, so that one busy link does not starve the others. */
 enum { PULL_RECORDS_MAX = 256 };
 
 /* ---- out ---- */
@@ -20,7 +20,7 @@ bool kolo_shm_is_remote(struct kolo_link *base, const struct kolo_work *work)
         work->bytes < config->settings->shm_direct_bytes ||
         !kolo_heap_find(config->heap, work->src, work->bytes, &span))
         return false;
-    base->signal_seen = KOLO_SHM_ALWAYS_LOOK; // at what becomes of the loan
+    base->signal_seen = KOLO_SHM_ALWAYS_LOOK; // to see what becomes of the loan
     uint64_t offset = span.file_offset + (uint64_t)(work->src - (const uint8_t *)span.base);
     return kolo_shm_lender_promise(&link->lender, link->watch.fd, &span, offset, work);
 }
@@ -136,7 +136,8 @@ static kolo_status receive_frame(struct kolo_shm_link *link, const struct kolo_h
     if (header->bytes != record->bytes)
         return kolo_fail(KOLO_ERR_PROTOCOL, "a frame of %u bytes in a record of %u", header->bytes,
                          record->bytes);
-    // A goodbye fails what is still out: see first what the peer has read before it said so.
+    // A goodbye fails the works that are still under way, so first take what the peer had read
+    // before it.
     if (header->channel == KOLO_CHANNEL_CONTROL)
         collect(link);
     KOLO_TRY(kolo_link_rx_begin(&link->base, header));
@@ -154,9 +155,11 @@ static kolo_status receive_loan(struct kolo_shm_link *link, const struct kolo_he
     uint8_t descriptor[KOLO_SHM_DESCRIPTOR_BYTES];
     if (record->bytes != sizeof descriptor)
         return kolo_fail(KOLO_ERR_PROTOCOL, "a descriptor of %u bytes", record->bytes);
-    memcpy(descriptor, record->pieces[0].at, sizeof descriptor); // one line, so one piece
+    memcpy(descriptor, record->pieces[0].at, sizeof descriptor); // within one line, so it is one
+                                                                 // piece
     kolo_status status = kolo_shm_borrower_take(&link->borrower, descriptor, &borrowed);
-    if (status == KOLO_AGAIN) { // the span was announced before, but we look at the ring first
+    if (status == KOLO_AGAIN) { // the span was announced before the record, but the ring was read
+                                // before the socket
         status = kolo_shm_read_socket(link);
         if (status != KOLO_OK && status != KOLO_ERR_LINK)
             return status;
@@ -197,7 +200,7 @@ static kolo_status receive(struct kolo_shm_link *link, const struct kolo_shm_rec
     return kolo_fail(KOLO_ERR_PROTOCOL, "a record of unknown kind %u", record->kind);
 }
 
-/** Takes up to @p max records. KOLO_AGAIN: no more there. */
+/** Takes up to @p max records. KOLO_AGAIN: there are no more. */
 static kolo_status receive_some(struct kolo_shm_link *link, int max, bool *moved)
 {
     struct kolo_shm_record record;

@@ -47,7 +47,8 @@ static const char *const state_names[KOLO_SHM_STATES] = {
     [KOLO_SHM_OPEN] = "open",
 };
 
-/** The only function that changes the state: the log says so what a start waits for. */
+/** The only function that changes the state. It logs each change, so the log shows what a start
+ *  waits for. */
 static void enter(struct kolo_shm_link *link, enum kolo_shm_state state)
 {
     if (state != link->state)
@@ -84,7 +85,7 @@ static void unwatch(struct kolo_shm_link *link, struct kolo_watch *watch)
     watch->fd = -1;
 }
 
-/** Lets go of dial and socket. What came over the socket stays. */
+/** Ends the dial and closes the socket. What arrived over the socket is kept. */
 static void disconnect(struct kolo_shm_link *link)
 {
     kolo_conn_cancel(link->conn);
@@ -123,7 +124,7 @@ static size_t footprint(uint64_t capacity)
     return 2 * kolo_shm_ring_footprint(capacity) + 2 * slots_bytes;
 }
 
-/** Lays rings and slots over @p memory. */
+/** Divides @p memory into rings and slots. */
 static void lay_out(struct kolo_shm_link *link, void *memory, uint64_t capacity, bool is_acceptor)
 {
     uint8_t *rings = memory;
@@ -141,7 +142,7 @@ static void lay_out(struct kolo_shm_link *link, void *memory, uint64_t capacity,
 
 /* ---- messages ---- */
 
-/** Sends one of the two messages of the bring-up, while the socket is still empty. */
+/** Sends one of the two messages of bringing up a link, while the socket is still empty. */
 static kolo_status send_first(struct kolo_shm_link *link, const struct kolo_shm_message *message)
 {
     kolo_status status = kolo_shm_message_send(link->watch.fd, message);
@@ -151,7 +152,7 @@ static kolo_status send_first(struct kolo_shm_link *link, const struct kolo_shm_
     return status;
 }
 
-/** Acceptor: makes the memory and passes it on. */
+/** Acceptor: makes the memory and passes it to the dialler. */
 static kolo_status offer(struct kolo_shm_link *link)
 {
     const struct kolo_endpoint_config *config = kolo_endpoint_config_of(link->base.endpoint);
@@ -173,7 +174,8 @@ static kolo_status offer(struct kolo_shm_link *link)
     return status;
 }
 
-/** Opens the peer's bell from two descriptors of a message, which keeps what is not used. */
+/** Opens the peer's bell from two descriptors of a message. The message keeps those that are not
+ *  used. */
 static kolo_status open_bell(struct kolo_shm_link *link, struct kolo_shm_message *message,
                              size_t first)
 {
@@ -183,7 +185,7 @@ static kolo_status open_bell(struct kolo_shm_link *link, struct kolo_shm_message
     kolo_status status =
         kolo_shm_bell_open(&link->bell, message->fds[first], message->fds[first + 1]);
     if (status == KOLO_OK)
-        message->fd_count--; // the eventfd, the last one, is the bell's now
+        message->fd_count--; // the bell now owns the eventfd, which is the last one
     return status;
 }
 
@@ -195,7 +197,7 @@ static kolo_status set_up(struct kolo_shm_link *link)
     return kolo_shm_boards_flush(link);
 }
 
-/** Dialler: the acceptor's memory. */
+/** Dialler: handles the offer of the acceptor's memory. */
 static kolo_status take_offer(struct kolo_shm_link *link, struct kolo_shm_message *message)
 {
     const struct kolo_shm_port *port = (const void *)link->base.port;
@@ -235,7 +237,7 @@ static kolo_status take_gone(struct kolo_shm_link *link, struct kolo_shm_message
     return kolo_shm_borrower_unmap(&link->borrower, message);
 }
 
-/** What each message does in each state; an empty cell breaks the protocol. */
+/** What each message does in each state. An empty cell is a protocol violation. */
 typedef kolo_status take(struct kolo_shm_link *link, struct kolo_shm_message *message);
 static take *const takes[KOLO_SHM_STATES][KOLO_SHM_MESSAGE_KINDS] = {
     [KOLO_SHM_AWAIT_OFFER] = {[KOLO_SHM_OFFER] = take_offer},
@@ -272,7 +274,7 @@ kolo_status kolo_shm_read_socket(struct kolo_shm_link *link)
 /** The peer closed the socket. */
 static void hang_up(struct kolo_shm_link *link)
 {
-    if (link->state == KOLO_SHM_AWAIT_OFFER) { // its own dial stands, and is to come
+    if (link->state == KOLO_SHM_AWAIT_OFFER) { // its own dial stands, and will arrive
         disconnect(link);
         enter(link, KOLO_SHM_AWAIT_ADOPT);
         return;
@@ -308,12 +310,12 @@ static void timer_ready(struct kolo_watch *watch, uint32_t events)
     kolo_shm_end(link, KOLO_ERR_TIMEOUT);
 }
 
-/** From here on the deadline ends the link, unless set_up comes first. */
+/** From now on the deadline ends the link, unless set_up comes first. */
 static kolo_status start_timer(struct kolo_shm_link *link)
 {
     if (link->deadline == KOLO_NEVER || link->timer.fd >= 0)
         return KOLO_OK;
-    int64_t at = link->deadline > 0 ? link->deadline : 1; // 0 would disarm it
+    int64_t at = link->deadline > 0 ? link->deadline : 1; // 0 would disarm the timer
     const struct itimerspec when = {
         .it_value = {.tv_sec = (time_t)(at / 1000000000), .tv_nsec = (long)(at % 1000000000)}};
     int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -332,7 +334,7 @@ static kolo_status start_timer(struct kolo_shm_link *link)
     return status;
 }
 
-/** Takes @p fd over, connected and proved, and goes on in @p state. */
+/** Takes over @p fd, which is connected and proved, and continues in @p state. */
 static kolo_status use_socket(struct kolo_shm_link *link, int fd, enum kolo_shm_state state)
 {
     link->watch.fd = fd;
@@ -349,7 +351,7 @@ static kolo_status use_socket(struct kolo_shm_link *link, int fd, enum kolo_shm_
 static void dialled(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
 {
     struct kolo_shm_link *link = context;
-    (void)theirs; // kolo_conn_dial has compared rank and purpose
+    (void)theirs; // kolo_conn_dial has checked rank and purpose
     link->conn = NULL;
     if (status == KOLO_OK)
         status = use_socket(link, fd, KOLO_SHM_AWAIT_OFFER);
@@ -357,7 +359,7 @@ static void dialled(void *context, kolo_status status, int fd, const struct kolo
         kolo_shm_end(link, status);
 }
 
-/** Where @p peer listens, from the address it published. */
+/** Where @p peer listens, according to the address that it published. */
 static kolo_status place_of(const struct kolo_link *base, struct kolo_place *place_out)
 {
     const struct kolo_peer *peer = kolo_endpoint_peer(base->endpoint, base->peer);
@@ -368,7 +370,8 @@ static kolo_status place_of(const struct kolo_link *base, struct kolo_place *pla
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     if (address == NULL || address->bytes == 0 || address->bytes >= sizeof name.sun_path)
         return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d published no usable name for shm", base->peer);
-    memcpy(name.sun_path + 1, address->data, address->bytes); // byte 0 stays 0: abstract
+    memcpy(name.sun_path + 1, address->data, address->bytes); // byte 0 stays 0, which makes the
+                                                              // name abstract
     *place_out = (struct kolo_place){0};
     memcpy(&place_out->addr, &name, sizeof name);
     place_out->bytes =

@@ -8,14 +8,15 @@
 
 static const uint64_t wake_none = UINT64_MAX;
 
-/* A record's word: the bit that it is there, its kind, and above 32 bits its bytes. */
+/* A record's word: a bit that says that it is there, its kind, and above bit 32 its length in
+ * bytes. */
 static const uint64_t is_there = (uint64_t)1 << 31;
 
 enum { WORD_BYTES = 8, HEAD_BYTES = WORD_BYTES + KOLO_SHM_RECORD_HEADER };
 _Static_assert(HEAD_BYTES + KOLO_SHM_INLINE == KOLO_SHM_LINE,
                "the first line of a record holds its head and the inline payload");
 
-/** Bytes of ring that a record takes. */
+/** How many bytes of the ring a record takes. */
 static uint64_t record_span(uint64_t bytes)
 {
     if (bytes <= KOLO_SHM_INLINE)
@@ -66,7 +67,7 @@ void kolo_shm_reader_init(struct kolo_shm_reader *reader, void *memory, uint64_t
     };
 }
 
-/** Takes a fresh copy of the reader's tail. */
+/** Takes a new copy of the reader's tail. */
 static kolo_status look_at_tail(struct kolo_shm_writer *writer)
 {
     uint64_t tail = atomic_load_explicit(&writer->control->tail, memory_order_seq_cst);
@@ -79,14 +80,14 @@ static kolo_status look_at_tail(struct kolo_shm_writer *writer)
     return KOLO_OK;
 }
 
-/** For the record and the word behind it. */
+/** Whether there is room for the record and for the word after it. */
 static bool has_room(const struct kolo_shm_writer *writer, uint64_t span)
 {
     return writer->capacity - (writer->head - writer->tail_seen) >= span + KOLO_SHM_LINE;
 }
 
-/** Asks to be woken when half the ring is free. Room may have come before the reader could see the
- * wish, so the caller must look once more. */
+/** Asks to be woken when half the ring is free. Room may have become free before the reader could
+ *  see this, so the caller must check once more. */
 static void ask_for_wake(struct kolo_shm_writer *writer)
 {
     uint64_t at = writer->head - writer->capacity / 2;
@@ -139,7 +140,7 @@ const _Atomic uint64_t *kolo_shm_reader_word(const struct kolo_shm_reader *reade
     return (const _Atomic uint64_t *)(const void *)at;
 }
 
-/** Names the payload's pieces in the ring. */
+/** Finds the pieces of the payload in the ring. */
 static void find_pieces(const struct kolo_shm_reader *reader, struct kolo_shm_record *record)
 {
     uint64_t offset = (reader->tail + payload_offset(record->bytes)) & (reader->capacity - 1);

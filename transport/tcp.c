@@ -28,7 +28,8 @@
 #include "base/log.h"
 
 enum {
-    DRAIN_US = 500, /* the kernel does not tell when the last byte is acknowledged: look again */
+    DRAIN_US = 500, /* the kernel does not tell when the last byte is acknowledged, so look again
+                     * after this time */
     WELCOME = 'k',
     STANDS = 's'
 };
@@ -98,13 +99,13 @@ static void join(struct tcp_link *tcp)
         kolo_tcp_come_up(tcp);
 }
 
-/** One byte into an empty socket does not block. */
+/** Writing one byte to an empty socket does not block. */
 static bool say(int fd, uint8_t byte)
 {
     return send(fd, &byte, 1, MSG_NOSIGNAL) == 1;
 }
 
-/** The dial is proved; the acceptor's byte says that it holds this one. */
+/** The dial is proved, and the acceptor's byte says that it uses this connection. */
 static void take_welcome(struct tcp_link *tcp)
 {
     if (say(tcp->socket.watch.fd, STANDS))
@@ -113,7 +114,7 @@ static void take_welcome(struct tcp_link *tcp)
         kolo_tcp_fail(tcp, errno);
 }
 
-/** The other side's dial stands. */
+/** The other side's dial stands: waits for it. */
 static void await_dial(struct tcp_link *tcp)
 {
     KOLO_DEBUG("tcp %s: the other side's dial stands", tcp->place);
@@ -126,7 +127,7 @@ static void drop_rivals(struct tcp_link *tcp)
         close(tcp->rivals.fds[--tcp->rivals.count]);
 }
 
-/** The dialler's byte says that it has not left this one. */
+/** The dialler's byte says that it has not left this connection. */
 static void take_stand(struct tcp_link *tcp)
 {
     drop_rivals(tcp);
@@ -135,7 +136,7 @@ static void take_stand(struct tcp_link *tcp)
 
 static void go_elsewhere(struct tcp_link *tcp);
 
-/** The other side's byte for a connection that is proved. */
+/** Reads the other side's byte on a connection that is proved. */
 static void read_byte(struct tcp_link *tcp, uint8_t expected, void (*came)(struct tcp_link *tcp),
                       void (*ended)(struct tcp_link *tcp))
 {
@@ -177,8 +178,8 @@ static void ready(struct kolo_watch *watch, uint32_t events)
         kolo_tcp_receive(tcp);
 }
 
-/** A rank that is awake reads the socket of whom it waits for itself: one system call a message
- * instead of two. What nobody waits for is left to the poller. */
+/** A rank that is awake reads the socket of the peer that it waits for by itself, which takes one
+ *  system call per message instead of two. Sockets that nobody waits for are left to the poller. */
 bool kolo_tcp_pull(struct kolo_link *base)
 {
     struct tcp_link *tcp = (struct tcp_link *)base;
@@ -186,7 +187,7 @@ bool kolo_tcp_pull(struct kolo_link *base)
     return (base->receives > 0 || base->sends > 0 || tcp->rx.held > 0) && kolo_tcp_receive(tcp);
 }
 
-/** Takes a proved connection. */
+/** Takes over a proved connection. */
 static kolo_status use_socket(struct tcp_link *tcp, int fd)
 {
     struct kolo_place place = {.bytes = sizeof place.addr};
@@ -204,24 +205,25 @@ static kolo_status use_socket(struct tcp_link *tcp, int fd)
     return status;
 }
 
-/** As acceptor: offers this dial to stand. */
+/** Acceptor: offers to use this dial. */
 static kolo_status welcome(struct tcp_link *tcp, int fd)
 {
     kolo_status status = use_socket(tcp, fd);
 
     tcp->is_ours = tcp->is_joined = false;
     if (status == KOLO_OK)
-        (void)say(fd, WELCOME); /* who has left is told of by the end of the stream, as later */
+        (void)say(fd, WELCOME); /* if the dialler has left, the end of the stream says so, now as
+                                 * later */
     return status;
 }
 
-/** Is @p tcp, as acceptor, without the dialler's byte? */
+/** Whether @p tcp is an acceptor that still waits for the dialler's byte. */
 static bool awaits_stand(const struct tcp_link *tcp)
 {
     return tcp->socket.watch.fd >= 0 && !tcp->is_ours && !tcp->is_joined;
 }
 
-/** The oldest gives way: its dialler has had the time to leave it. */
+/** If there are too many, the oldest one is closed: its dialler has had time to leave it. */
 static void add_rival(struct tcp_rivals *rivals, int fd)
 {
     if (rivals->count == TCP_RIVALS_MAX) {
@@ -245,7 +247,7 @@ static bool is_same_host(const struct tcp_link *tcp)
            kolo_endpoint_peer(endpoint, tcp->base.peer)->identity.host_id;
 }
 
-/** Only this rank sees it: to the store, all ranks are there and one waits. */
+/** Only this rank notices this: for the store, all ranks are there and one waits. */
 static void warn_of_dial(const struct tcp_link *tcp)
 {
     char text[KOLO_DETAIL_MAX];
@@ -265,7 +267,7 @@ static void late(struct kolo_conn_timer *timer, kolo_deadline now)
         timer->at = tcp->dial_by;
         return;
     }
-    if (tcp->dial) { /* its own end is due as well, and says more */
+    if (tcp->dial) { /* its own end is due too, and says more */
         timer->at = now + 1;
         return;
     }
@@ -283,7 +285,7 @@ static void dialled(void *context, kolo_status status, int fd, const struct kolo
 {
     struct tcp_link *tcp = context;
 
-    (void)theirs; /* kolo_conn_dial checked the rank */
+    (void)theirs; /* kolo_conn_dial has checked the rank */
     tcp->dial = NULL;
     tcp->is_ours = status == KOLO_OK;
     if (status == KOLO_OK)
@@ -292,7 +294,7 @@ static void dialled(void *context, kolo_status status, int fd, const struct kolo
         kolo_link_set_down(&tcp->base, status);
 }
 
-/** How many ranks of this host are lower. */
+/** How many ranks of this host have a lower number. */
 static unsigned turn_of(struct tcp_port *port)
 {
     const struct kolo_endpoint *endpoint = port->base.endpoint;
@@ -330,7 +332,7 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
     kolo_place_format(&places[0], tcp->place, sizeof tcp->place);
     tcp->deadline.timer.at = kolo_deadline_min(
         deadline, kolo_deadline_in_ms(kolo_tcp_settings(port_of(tcp))->stall_warn_ms));
-    /* Inside one host every address leads over loopback: there is nothing to compare. */
+    /* Inside one host every address is reached over loopback, so there is nothing to compare. */
     const struct kolo_dial_config dial_config = {.places = places,
                                                  .count = count,
                                                  .secret = &config->secret,
@@ -346,9 +348,9 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
     return status;
 }
 
-/** The dialler left the connection that it was welcomed on, before it said a word. Its last dial is
- * the likeliest that it has not left; without one, a dial of ours finds it, or the reason why
- * not. */
+/** The dialler left the connection that it was welcomed on before it sent its byte. Its latest dial
+ *  is the one that it has most likely kept. If there is none, a dial of ours reaches it, or finds
+ *  out why that is impossible. */
 static void go_elsewhere(struct tcp_link *tcp)
 {
     kolo_status status;
@@ -430,7 +432,8 @@ kolo_status kolo_tcp_connect(struct kolo_port *base, int peer, int fd, kolo_dead
     status = kolo_link_init(&tcp->base, base, peer);
     tcp->dial_by = deadline;
     if (fd >= 0)
-        tcp->deadline.timer.at = deadline; /* dial() sets its own, when it has a place to name */
+        tcp->deadline.timer.at = deadline; /* dial() sets its own deadline once it has a place to
+                                            * name */
     tcp->next = port->first;
     port->first = tcp;
     if (status == KOLO_OK)
@@ -449,8 +452,8 @@ kolo_status kolo_tcp_connect(struct kolo_port *base, int peer, int fd, kolo_dead
 
 /* ---- the end ---- */
 
-/** Drained means acknowledged: a socket that is closed with bytes unread on our side takes back
- * what it has not delivered. */
+/** Drained means acknowledged: if a socket is closed while our side has unread bytes, the kernel
+ *  discards what it has not delivered. */
 bool kolo_tcp_is_drained(const struct kolo_link *base)
 {
     const struct tcp_link *tcp = (const struct tcp_link *)base;
@@ -465,7 +468,7 @@ bool kolo_tcp_is_drained(const struct kolo_link *base)
     return false;
 }
 
-/** How often the kernel has sent the same again since the peer acknowledged anything. */
+/** How many times in a row the kernel has sent the same data again without any acknowledgement. */
 static unsigned sent_in_vain(const struct tcp_link *tcp)
 {
     struct tcp_info info = {0};

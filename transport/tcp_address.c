@@ -66,7 +66,8 @@ kolo_status kolo_tcp_read_places(const uint8_t *data, size_t bytes, struct kolo_
     return status;
 }
 
-/** A card of the same kind, by an address of the same kind, so that each counts once. */
+/** Whether a place is a card of the same kind, with an address of the same kind, so that each card
+ *  counts once. */
 static bool is_as_good(const struct kolo_place *place, const struct kolo_place *first)
 {
     return place->addr.ss_family == first->addr.ss_family &&
@@ -83,7 +84,7 @@ uint32_t kolo_tcp_line_mbit(const struct kolo_address *address, size_t *cards_ou
     *cards_out = 0;
     if (kolo_tcp_read_places(address->data, address->bytes, places, &count) != KOLO_OK ||
         !places[0].facts.is_hardware || places[0].facts.speed_mbit == 0)
-        return 0; /* what bridges and tunnels say of their speed means nothing */
+        return 0; /* the speed that bridges and tunnels state means nothing */
     for (size_t i = 0; i < count; i++)
         *cards_out += is_as_good(&places[i], &places[0]);
     return places[0].facts.speed_mbit;

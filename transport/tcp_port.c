@@ -69,7 +69,7 @@ static bool set_congestion(int fd, const char *name)
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
 }
 
-/** What the system gives to sockets that ask for nothing. */
+/** The congestion control that the system gives to sockets by default. */
 static void find_congestion(struct tcp_port *port)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -79,7 +79,7 @@ static void find_congestion(struct tcp_port *port)
         close(fd);
 }
 
-/** Says once that a control cannot be had, and why (errno). */
+/** Warns once that a congestion control is not available, and why (errno). */
 static void warn_congestion(struct tcp_port *port, const char *name)
 {
     if (port->has_warned)
@@ -90,8 +90,8 @@ static void warn_congestion(struct tcp_port *port, const char *name)
               name, errno == ENOENT ? "unknown to this kernel" : "not allowed");
 }
 
-/** Does the connection still have what kolo_conn_set_unpaced gave it? A route may have one of its
- * own. */
+/** Whether the connection still has what kolo_conn_set_unpaced set. A route may have a congestion
+ *  control of its own. */
 static bool is_reno(int fd)
 {
     char name[KOLO_CONGESTION_MAX];
@@ -100,10 +100,11 @@ static bool is_reno(int fd)
     return strcmp(name, "reno") == 0;
 }
 
-/** The one asked for. Else between hosts the system's; inside one reno: there is no wire to share.
- * Those that pace are slowed by it; cubic takes rising round trips, which are those of busy
- * processors there, for a full wire, ends its slow start early and then lets its window grow by the
- * clock. reno's grows with every round trip, which take microseconds. */
+/** Chooses the one that was asked for. Otherwise, between hosts, the system's. Inside a host it is
+ *  reno, since there is no wire to share. Congestion controls that pace are slowed down by pacing
+ *  there. cubic takes rising round trips, which come from busy processors there, for a full wire;
+ *  it then ends its slow start early and lets its window grow by the clock. reno's window grows
+ *  with every round trip, and those take microseconds. */
 static void choose_congestion(struct tcp_port *port, int fd)
 {
     const char *name = kolo_tcp_settings(port)->tcp_congestion;
@@ -114,7 +115,7 @@ static void choose_congestion(struct tcp_port *port, int fd)
         warn_congestion(port, name);
     }
     if (joins_same_host(fd))
-        (void)set_congestion(fd, "reno"); /* else the system's stays */
+        (void)set_congestion(fd, "reno"); /* otherwise the system's stays */
     else if (port->congestion[0] != '\0' && is_reno(fd) && !set_congestion(fd, port->congestion))
         KOLO_INFO("tcp: congestion control %s, the system's, is refused: %s; it is reno",
                   port->congestion, strerror(errno));
@@ -122,7 +123,7 @@ static void choose_congestion(struct tcp_port *port, int fd)
 
 static void set_int(int fd, int level, int option, int value)
 {
-    /* Each is an improvement, none a condition: the link works without. */
+    /* Each option is only an improvement: the link also works without it. */
     if (setsockopt(fd, level, option, &value, sizeof value) != 0)
         KOLO_DEBUG("tcp fd %d: socket option %d refused", fd, option);
 }
@@ -140,10 +141,11 @@ void kolo_tcp_set_options(struct tcp_port *port, int fd)
 
 /* ---- lost hosts ---- */
 
-/** Since when bytes are unacknowledged without a word from the peer; 0: they are not. A closed
- * window is not silence: the peer's kernel answers the probes of ours. It does not answer each (two
- * within half a second get one), and one may be lost, while the next comes after twice the time;
- * but where several in a row have no answer, the path has failed. */
+/** Since when bytes are unacknowledged and nothing has come from the peer; 0: that is not the case.
+ *  A closed window is not silence, since the peer's kernel answers our kernel's probes. It does not
+ *  answer every probe (two within half a second get one answer), and one may be lost, while the
+ *  next one comes after twice the time; but if several in a row have no answer, the path has
+ *  failed. */
 static kolo_deadline silent_since(const struct tcp_link *tcp, kolo_deadline now)
 {
     enum { PROBES_IN_VAIN = 3 };
@@ -172,8 +174,8 @@ static void watch_links(struct kolo_conn_timer *timer, kolo_deadline now)
 {
     struct tcp_port *port = ((struct tcp_port_timer *)timer)->port;
     int64_t timeout_ns = kolo_tcp_settings(port)->peer_timeout_ms * KOLO_NS_PER_MS;
-    /* A rank that was busy elsewhere between two looks knows nothing of the time between them: what
-     * is unacknowledged now may have been sent just now. */
+    /* A rank that was busy elsewhere between two looks knows nothing about the time between them:
+     * what is unacknowledged now may have been sent just now. */
     bool is_late = now - timer->at > 2 * kolo_tcp_watch_us(port) * 1000;
 
     for (struct tcp_link *tcp = port->first; tcp; tcp = tcp->next) {
@@ -191,7 +193,7 @@ static void watch_links(struct kolo_conn_timer *timer, kolo_deadline now)
 static void look_again(struct kolo_conn_timer *timer, kolo_deadline now)
 {
     (void)now;
-    timer->at = KOLO_NEVER; /* it was there to end a sleep */
+    timer->at = KOLO_NEVER; /* its purpose was to end a sleep */
 }
 
 /* ---- the port ---- */
@@ -200,7 +202,7 @@ static void accepted(void *context, kolo_status status, int fd, const struct kol
 {
     struct tcp_port *port = context;
 
-    (void)status; /* listeners tell of the proved only */
+    (void)status; /* listeners report only proved connections */
     kolo_endpoint_incoming(&port->base, theirs, fd);
 }
 
@@ -230,7 +232,7 @@ static kolo_status add_listener(struct tcp_port *port, const struct kolo_place *
     return KOLO_OK;
 }
 
-/** All addresses of a family. */
+/** The place that stands for all addresses of a family. */
 static struct kolo_place any_place(sa_family_t family, const struct kolo_ports *ports)
 {
     struct kolo_place place = kolo_place_make(family, NULL, 0);
@@ -239,7 +241,7 @@ static struct kolo_place any_place(sa_family_t family, const struct kolo_ports *
     return place;
 }
 
-/** Listens at @p place; with KOLO_PORTS at the port of the first listener, if that is free here. */
+/** Listens at @p place; with KOLO_PORTS, at the port of the first listener if that is free here. */
 static kolo_status add_listener_beside(struct tcp_port *port, struct kolo_place *place)
 {
     struct kolo_place first = *place;
@@ -254,8 +256,8 @@ static kolo_status add_listener_beside(struct tcp_port *port, struct kolo_place 
     return add_listener(port, place);
 }
 
-/** Listens at every address of both families, as far as this machine has them; places without a
- * listener of their family are left out. */
+/** Listens at every address of both families that this machine has; places of a family without a
+ *  listener are removed. */
 static kolo_status listen_everywhere(struct tcp_port *port, const struct kolo_ports *ports,
                                      struct kolo_place *places, size_t *count)
 {
@@ -295,7 +297,7 @@ static kolo_status listen_at(struct tcp_port *port, const struct kolo_ports *por
         kolo_listener_place(port->listeners[i], &bound);
         kolo_place_set_port(
             &places[i],
-            kolo_place_port(&bound)); /* and nothing else: what is known of the interface stays */
+            kolo_place_port(&bound)); /* only the port: what is known of the interface stays */
     }
     return KOLO_OK;
 }
@@ -318,7 +320,8 @@ void kolo_tcp_close(struct kolo_port *base)
     kolo_free_memory(port);
 }
 
-/** Hosts differ, so this is no error; but it may be misspelt. Rank 0 says it, for all. */
+/** Hosts differ, so this is not an error, but the entry may be misspelt. Rank 0 warns on behalf of
+ *  all. */
 static void warn_unnamed(const struct kolo_endpoint_config *config)
 {
     char unnamed[256];
@@ -332,8 +335,8 @@ static void warn_unnamed(const struct kolo_endpoint_config *config)
                   unnamed, config->identity.host);
 }
 
-/** Inside one host none of them matters. The first rank of a host says it; without a launcher,
- * which would number them, rank 0. */
+/** Inside one host this does not matter. The first rank of a host warns; without a launcher, which
+ *  would number the ranks, rank 0. */
 static void warn_missed(const struct tcp_port *port)
 {
     const struct kolo_endpoint_config *config = kolo_endpoint_config_of(port->base.endpoint);

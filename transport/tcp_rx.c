@@ -20,15 +20,16 @@
 
 enum {
     BUFFER_BYTES = 64 << 10,
-    DIRECT_BYTES = 4 << 10, /* from here on a copy in user space costs more than a second iovec */
-    /* read where a header is next: small messages whole, of long ones little */
+    DIRECT_BYTES = 4 << 10, /* from this size on a copy in user space costs more than a second
+                             * iovec */
+    /* how much to read where a header is next: small messages completely, little of long ones */
     START_BYTES = 8 << 10,
-    HELD_BYTES_MIN = 16 << 10, /* an early frame of less is copied aside at once */
+    HELD_BYTES_MIN = 16 << 10, /* a smaller early frame is copied to the stash at once */
     HELD_LOOKS = 64,
     BURST_READS = 32 /* per turn, so that one link does not starve the others */
 };
 
-/** Shall this frame wait in the socket? */
+/** Whether this frame is to wait in the socket. */
 static bool holds(struct tcp_link *tcp, const struct kolo_header *header)
 {
     if (header->bytes >= HELD_BYTES_MIN && tcp->rx.held < HELD_LOOKS &&
@@ -40,7 +41,7 @@ static bool holds(struct tcp_link *tcp, const struct kolo_header *header)
     return false;
 }
 
-/** A frame whose header is in the buffer. False: the link is down. */
+/** Begins a frame whose header is in the buffer. False: the link is down. */
 static bool begin_frame(struct tcp_link *tcp, const struct kolo_header *header)
 {
     kolo_status status;
@@ -64,7 +65,7 @@ static bool end_frame(struct tcp_link *tcp)
     return tcp->base.state == KOLO_LINK_UP;
 }
 
-/** Takes apart what is in the buffer. False: the link is down. */
+/** Handles what is in the buffer. False: the link is down. */
 static bool parse(struct tcp_link *tcp)
 {
     struct tcp_rx *rx = &tcp->rx;
@@ -85,18 +86,19 @@ static bool parse(struct tcp_link *tcp)
             size_t used = kolo_sink_put(sink, rx->buf + rx->head, rx->tail - rx->head);
             rx->head += used;
             if (used == 0)
-                break; /* nothing left, or a part of an element */
+                break; /* nothing left, or only a part of an element */
         }
         if (sink->left == 0 && !end_frame(tcp))
             return false;
     }
-    memmove(rx->buf, rx->buf + rx->head, rx->tail - rx->head); /* a part of a header or element */
+    memmove(rx->buf, rx->buf + rx->head, rx->tail - rx->head); /* what is left is a part of a header
+                                                                * or element */
     rx->tail -= rx->head;
     rx->head = 0;
     return true;
 }
 
-/** One read. Returns bytes as recv does; *wanted_out: how many there was room for. */
+/** Reads once. Returns what recv returns; *wanted_out: how many bytes there was room for. */
 static ssize_t read_some(struct tcp_link *tcp, size_t *wanted_out)
 {
     struct tcp_rx *rx = &tcp->rx;
@@ -149,7 +151,7 @@ static bool run(struct tcp_link *tcp)
         if (!parse(tcp))
             return true;
         if ((size_t)got < wanted || tcp->rx.held > 0)
-            break; /* the socket is empty: the next read would only say so */
+            break; /* the socket is empty, which the next read would only confirm */
     }
     return moved;
 }

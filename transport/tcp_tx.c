@@ -24,7 +24,7 @@ static size_t frame_bytes(const struct tcp_tx_frame *item)
     return KOLO_HEADER_BYTES + item->frame.bytes;
 }
 
-/** Takes as many frames from the core as one call shall move. */
+/** Takes as many frames from the core as one call is to send. */
 static void fill(struct tcp_link *tcp)
 {
     struct tcp_tx *tx = &tcp->tx;
@@ -43,7 +43,7 @@ static void fill(struct tcp_link *tcp)
     }
 }
 
-/** What the next call shall move. iov_base is not const, but sendmsg only reads. */
+/** Collects what the next call is to send. iov_base is not const, but sendmsg only reads. */
 static size_t gather(struct tcp_tx *tx, struct iovec *parts)
 {
     size_t count = 0, skip = tx->offset;
@@ -79,7 +79,7 @@ static void pop(struct tcp_link *tcp)
     kolo_link_frame_done(&tcp->base, &item->frame);
 }
 
-/** @p bytes more have gone. */
+/** @p bytes more bytes were sent. */
 static void advance(struct tcp_link *tcp, size_t bytes)
 {
     struct tcp_tx *tx = &tcp->tx;
@@ -104,7 +104,8 @@ void kolo_tcp_watch_room(struct tcp_link *tcp, bool watches_room)
                        watches_room ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
-/** Few bytes go as one piece: copying them costs less than to name the parts to the kernel. */
+/** Sends a few bytes as one piece: copying them costs less than passing their parts to the
+ *  kernel. */
 static ssize_t send_joined(int fd, const struct iovec *parts, size_t count)
 {
     uint8_t joined[JOINED_BYTES_MAX];
@@ -129,8 +130,8 @@ static ssize_t send_parts(int fd, struct iovec *parts, size_t count)
     return sendmsg(fd, &message, MSG_NOSIGNAL);
 }
 
-/** One call. False: the kernel takes no more now, or ever. A rank that is awake simply tries again
- * at its next look; the poller is asked for room only before a sleep. */
+/** Calls the kernel once. False: it takes no more now, or ever. A rank that is awake simply tries
+ *  again at its next look; the poller is asked to tell of room only before a sleep. */
 static bool send_some(struct tcp_link *tcp)
 {
     struct iovec parts[2 * TCP_TX_FRAMES];
@@ -164,13 +165,13 @@ bool kolo_tcp_push(struct kolo_link *base)
             break;
         moved = true;
     }
-    /* The peer's last words may still lie in the socket: an abort says more than a reset. */
+    /* The peer's last messages may still be in the socket: an abort says more than a reset. */
     if (tcp->tx.error != 0 && !tcp->rx.is_running)
         moved |= kolo_tcp_receive(tcp);
     return moved;
 }
 
-/** The first frame is half gone: the peer needs the rest, but its memory is no longer ours. */
+/** The first frame was sent in part: the peer needs the rest, but its memory is no longer ours. */
 static void keep_copy(struct tcp_link *tcp, struct tcp_tx_frame *item)
 {
     if (item->frame.bytes > 0) {
@@ -194,7 +195,7 @@ void kolo_tcp_withdraw(struct kolo_link *base, struct kolo_work *work)
     if (count > 0 && tx->offset > 0 && frame_at(tx, 0)->frame.work == work)
         keep_copy(tcp, frame_at(tx, 0));
     if (tx->count == 0)
-        return; /* out of memory: the link went down and dropped all */
+        return; /* out of memory: the link went down and dropped everything */
     for (size_t i = 0; i < count; i++)
         if (frame_at(tx, i)->frame.work != work) {
             if (kept != i)

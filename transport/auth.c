@@ -72,7 +72,7 @@ kolo_status kolo_secret_parse(const char *hex, struct kolo_secret *secret_out)
         int low = digit_value(hex[2 * i + 1]);
         if (high < 0 || low < 0)
             status = kolo_fail(KOLO_ERR_CONFIG,
-                               "KOLO_SECRET: holds a character that is no hexadecimal digit");
+                               "KOLO_SECRET contains a character that is not a hexadecimal digit");
         else
             secret.bytes[i] = (uint8_t)(high << 4 | low);
     }

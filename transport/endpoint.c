@@ -497,7 +497,8 @@ static kolo_status drain(struct kolo_endpoint *endpoint, kolo_deadline deadline)
         bool moved = false;
         if (kolo_deadline_passed(deadline)) {
             kolo_link_describe(busy, text, sizeof text);
-            return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d could not hand over all to rank %d: %s",
+            return kolo_fail(KOLO_ERR_TIMEOUT,
+                             "rank %d could not hand over everything to rank %d: %s",
                              endpoint->config.rank, busy->peer, text);
         }
         kolo_endpoint_arm(endpoint);

@@ -151,7 +151,7 @@ static kolo_status fail_grammar(const char *entry, size_t length)
 {
     return kolo_fail(
         KOLO_ERR_CONFIG,
-        "\"%.*s\" is no place: expected HOST:PORT or [IPV6]:PORT, PORT from 1 to 65535",
+        "\"%.*s\" is not an address: expected HOST:PORT or [IPV6]:PORT, PORT from 1 to 65535",
         (int)length, entry);
 }
 

@@ -229,10 +229,11 @@ static kolo_status parse_net(const char *entry, size_t length, struct net *out)
             return KOLO_OK;
         }
     }
-    return kolo_fail(KOLO_ERR_CONFIG,
-                     "KOLO_NET: \"%.*s\" is no interface name and no network: expected such as "
-                     "eth0, 10.0.0.0/8 or fd00::/8, or ^ and one of these to leave it out",
-                     (int)length, entry);
+    return kolo_fail(
+        KOLO_ERR_CONFIG,
+        "KOLO_NET: \"%.*s\" is neither an interface name nor a network: expected such as "
+        "eth0, 10.0.0.0/8 or fd00::/8, or ^ and one of these to leave it out",
+        (int)length, entry);
 }
 
 static void append_words(char *text, size_t capacity, const char *words, const char *more)

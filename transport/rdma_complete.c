@@ -237,7 +237,7 @@ static void complete(struct kolo_rdma_track *track, const struct ibv_wc *wc)
         fail_by_status(track, wc, request_at(track, number));
     else if (track->is_receive && number != track->first)
         fail(track, KOLO_ERR_INTERNAL, request_at(track, number),
-             "it was told before those that were posted before it");
+             "it was reported before those that were posted before it");
     else
         finish(track, number, wc);
 }
@@ -277,9 +277,10 @@ kolo_status kolo_rdma_completions_open(struct kolo_rdma_device *device, uint32_t
                                        struct kolo_rdma_completions **completions_out)
 {
     if (entries == 0 || entries > device->completions_max)
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "rdma %s: a completion queue of %u entries, it has at most %u",
-                         device->name, entries, device->completions_max);
+        return kolo_fail(
+            KOLO_ERR_UNSUPPORTED,
+            "rdma %s: a completion queue of %u entries is too large: the device has at most %u",
+            device->name, entries, device->completions_max);
     struct kolo_rdma_completions *completions = kolo_calloc(1, sizeof *completions);
     if (completions == NULL)
         return KOLO_ERR_NO_MEMORY;

@@ -177,7 +177,7 @@ kolo_status kolo_rdma_device_prepare(struct kolo_rdma_device *device)
     device->domain = device->verbs->alloc_pd(device->context);
     return device->domain != NULL
                ? KOLO_OK
-               : kolo_fail_errno(KOLO_ERR_UNSUPPORTED, errno, "it gives no protection domain");
+               : kolo_fail_errno(KOLO_ERR_UNSUPPORTED, errno, "it has no protection domain for us");
 }
 
 /* ---- all of them ---- */

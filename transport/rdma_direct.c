@@ -70,7 +70,7 @@ static uint8_t take_rails(struct kolo_rdma_direct *direct, const void *memory, s
             continue;
         }
         direct->rails_open &= (uint8_t) ~(1 << i);
-        KOLO_WARN("a rail carries no more long messages: %s", kolo_error_detail());
+        KOLO_WARN("a rail carries no long messages any more: %s", kolo_error_detail());
     }
     return taken;
 }
@@ -157,8 +157,9 @@ kolo_status kolo_rdma_direct_written(struct kolo_rdma_direct *direct, uint16_t m
     if (lent->region == NULL || lent->generation != (mark >> SLOT_BITS) % KOLO_RDMA_GENERATIONS ||
         (is_part ? lent->parts_there == KOLO_RDMA_RAILS_MAX - 1
                  : lent->has_mark || parts >= KOLO_RDMA_RAILS_MAX))
-        return kolo_fail(KOLO_ERR_PROTOCOL, "a message was written where nothing is offered (%04x)",
-                         mark);
+        return kolo_fail(
+            KOLO_ERR_PROTOCOL,
+            "the peer says that it wrote a message where nothing is offered (mark %04x)", mark);
     lent->has_mark |= !is_part;
     lent->parts_there += is_part;
     if (!is_part)

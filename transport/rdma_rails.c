@@ -108,13 +108,15 @@ static kolo_status check_received(const struct rdma_rail *rail)
 {
     const struct rdma_link *link = rail->link;
     if (rail->received > rail->queue->uses)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d has %llu requests of rail %d, of %llu",
-                         link->tcp.base.peer, (unsigned long long)rail->received, rail->number + 1,
-                         (unsigned long long)rail->queue->uses);
+        return kolo_fail(
+            KOLO_ERR_PROTOCOL,
+            "rank %d says that it has %llu requests of rail %d, of %llu that were sent",
+            link->tcp.base.peer, (unsigned long long)rail->received, rail->number + 1,
+            (unsigned long long)rail->queue->uses);
     if (rail->received < rail->arrived)
         return kolo_fail(KOLO_ERR_LINK,
-                         "rank %d on %.63s by rdma %s port %u: what rail %d had brought was lost "
-                         "there with its device",
+                         "rank %d on %.63s by rdma %s port %u: what had arrived by rail %d was "
+                         "lost there with its device",
                          link->tcp.base.peer, who(link)->host, rail->nic->device->name,
                          rail->nic->device->port, rail->number + 1);
     return KOLO_OK;
@@ -363,7 +365,8 @@ void kolo_rdma_rails_begin(struct rdma_link *link)
 
 static kolo_status nonsense(const struct rdma_link *link, int word, int number)
 {
-    return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d sent word %d about rail %d, which it cannot mean",
+    return kolo_fail(KOLO_ERR_PROTOCOL,
+                     "rank %d sent word %d about rail %d, which is impossible in its state",
                      link->tcp.base.peer, word, number);
 }
 
@@ -456,7 +459,7 @@ static void heard_over(struct rdma_rail *rail, uint64_t received)
     rail->heard_over = true;
     rail->received = received;
     if (rail->step < RAIL_STOPS) {
-        KOLO_INFO("rank %d on %.63s by rdma: rail %d is over there", rail->link->tcp.base.peer,
+        KOLO_INFO("rank %d on %.63s by rdma: rail %d has ended there", rail->link->tcp.base.peer,
                   who(rail->link)->host, rail->number + 1);
         stop_rail(rail);
     } else if (rail->step == RAIL_OVER && rail->queue != NULL) {

@@ -274,7 +274,7 @@ static kolo_status register_device(struct kolo_rdma_regions *regions,
     int fd = -1;
     if (device->verbs->reg_dmabuf_mr == NULL)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "libibverbs has no ibv_reg_dmabuf_mr: rdma-core 34 or newer has");
+                         "libibverbs has no ibv_reg_dmabuf_mr: install rdma-core 34 or newer");
     kolo_status status = kolo_pointer_share(pointer, extent, &fd);
     if (status != KOLO_OK)
         return status;

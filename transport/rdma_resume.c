@@ -119,7 +119,7 @@ static void say(struct rdma_link *link, bool is_joined)
     kolo_rdma_hello_pack(&mine, block);
     if (send(link->tcp.socket.watch.fd, block, sizeof block, MSG_NOSIGNAL | MSG_DONTWAIT) !=
         (ssize_t)sizeof block)
-        give_up(link, KOLO_ERR_LINK, "the connection to the peer does not take a word");
+        give_up(link, KOLO_ERR_LINK, "the connection to the peer takes no data");
 }
 
 static void offer(struct rdma_link *link)

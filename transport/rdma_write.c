@@ -27,11 +27,10 @@ static void tell_gone(void *context, uint64_t id)
 /** Device memory has no other pages: whatever may still touch it ends with the link. */
 static void end_access(struct kolo_link *base)
 {
-    kolo_link_set_down(base,
-                       kolo_fail(KOLO_ERR_ABORTED,
-                                 "a call on a device's memory was given up while it could still be "
-                                 "used for rank %d: the link by rdma ends",
-                                 base->peer));
+    kolo_link_set_down(base, kolo_fail(KOLO_ERR_ABORTED,
+                                       "a call on a device's memory was given up while RDMA with "
+                                       "rank %d could still use it: the link ends",
+                                       base->peer));
 }
 
 /** Replaces the pages that a device may still touch by fresh ones. If that is impossible, the link

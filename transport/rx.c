@@ -81,7 +81,7 @@ static kolo_status check_length(const struct kolo_channel *channel, const struct
     if (bytes <= left && !is_empty && bytes % step == 0 && (!is_remote || bytes == work->bytes))
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_PROTOCOL,
-                     "rank %d sent %zu bytes on channel %u where %zu of %zu were to come",
+                     "rank %d sent %zu bytes on channel %u, where %zu of %zu were still expected",
                      channel->link->peer, bytes, channel->id, left, work->bytes);
 }
 
@@ -261,8 +261,9 @@ static kolo_status heard_credit(struct kolo_link *link, struct kolo_reader *read
     if (channel == NULL && link->has_forgotten)
         return KOLO_OK;
     if (channel == NULL)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d returned credit on channel %u, never used",
-                         link->peer, id);
+        return kolo_fail(KOLO_ERR_PROTOCOL,
+                         "rank %d returned credit on channel %u, which was never used", link->peer,
+                         id);
     return kolo_channel_credit(channel, bytes);
 }
 
@@ -447,7 +448,8 @@ kolo_status kolo_link_rx_remote(struct kolo_link *link, const struct kolo_header
     struct kolo_work *work = NULL;
     kolo_status status = check_open(link);
     if (status == KOLO_OK && header->channel == KOLO_CHANNEL_CONTROL)
-        status = kolo_fail(KOLO_ERR_PROTOCOL, "rank %d sent a control frame by name", link->peer);
+        status = kolo_fail(KOLO_ERR_PROTOCOL,
+                           "rank %d sent a control frame as memory to read in place", link->peer);
     if (status == KOLO_OK)
         status = open_channel(link, header, 0, &channel);
     if (status == KOLO_OK && is_early(channel)) {

@@ -348,8 +348,8 @@ kolo_status kolo_shm_borrower_unmap(struct kolo_shm_borrower *borrower,
     if (message->fd_count != 0 || handle >= KOLO_SHM_SPANS || !is_there(&borrower->spans[handle]) ||
         borrower->spans[handle].generation != (uint32_t)(message->id >> 32) ||
         borrower->spans[handle].loans > 0)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "shm: span %u is gone that is not there, or is in use",
-                         handle);
+        return kolo_fail(KOLO_ERR_PROTOCOL,
+                         "shm: the peer gave up span %u, which is unknown or still in use", handle);
     struct kolo_shm_borrowed_span *span = &borrower->spans[handle];
     if (span->is_writable)
         make_grave(borrower, span);

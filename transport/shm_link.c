@@ -43,7 +43,7 @@ static const char *const state_names[KOLO_SHM_STATES] = {
     [KOLO_SHM_DIALING] = "dials",
     [KOLO_SHM_AWAIT_OFFER] = "awaits the peer's memory",
     [KOLO_SHM_AWAIT_ADOPT] = "awaits the peer's own dial",
-    [KOLO_SHM_AWAIT_ANSWER] = "awaits that the peer has mapped the memory",
+    [KOLO_SHM_AWAIT_ANSWER] = "awaits that the peer maps the memory",
     [KOLO_SHM_OPEN] = "open",
 };
 

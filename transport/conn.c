@@ -499,7 +499,8 @@ static void over(struct kolo_handshake *handshake, enum kolo_verdict verdict, in
     go_on(conn);
 }
 
-/** Handles an attempt that runs and has been silent for too long. */
+/** Decides about an attempt that runs and has been silent for too long: it gets more time, or is
+ *  dropped and tried again later. */
 static void review(struct attempt *attempt, kolo_deadline now)
 {
     bool is_asked = is_proving(attempt);

@@ -23,11 +23,12 @@
 // KOLO_CONTROL_TRANSPORT are the core's (credit, abort, finalized, loans, goodbye), the others the
 // transport's own.
 //
-// Both sides may dial at once; the dial of the lower rank stands. A dial that has proved itself is
-// therefore not up yet. The acceptor's transport sends something of its own at once (a byte, its
-// memfd); the dialler answers it and calls kolo_link_set_up(), and the acceptor does so when it has
-// the answer. If the dialler's connection ends before that, the other side's dial stands: the link
-// stays CONNECTING and waits for adopt(), until its deadline.
+// Both sides may dial at once. Then the dial of the lower rank stands: it becomes the link, and the
+// other one is dropped. A dial that has proved itself is therefore not up yet. The acceptor's
+// transport sends something of its own at once (a byte, its memfd); the dialler answers it and
+// calls kolo_link_set_up(), and the acceptor does so when it has the answer. If the dialler's
+// connection ends before that, the other side's dial stands: the link stays CONNECTING and waits
+// for adopt(), until its deadline.
 #ifndef KOLO_TRANSPORT_LINK_H
 #define KOLO_TRANSPORT_LINK_H
 
@@ -115,9 +116,9 @@ struct kolo_link {
     bool owes_goodbye, is_pushing;
     bool has_forgotten;    /* a channel was forgotten: credit for an unknown one is no offence */
     uint64_t credit_bytes; /* credit that the peer grants each channel */
-    uint64_t sends;        /* works posted and not finished */
-    uint64_t receives;     /* works posted and not finished */
-    uint64_t turns;        /* receives among them that have their turn */
+    uint64_t sends;        /* sends posted and not finished */
+    uint64_t receives;     /* receives posted and not finished */
+    uint64_t turns;        /* receives among them whose message has its turn */
     bool owes_left;        /* the peer has said goodbye, which counts once everything is there */
 };
 

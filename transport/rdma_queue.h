@@ -162,8 +162,8 @@ bool kolo_rdma_queue_stop(struct kolo_rdma_queue *queue);
 /** Breaks the pair, unless it is broken already: nothing goes in or out any more. The next polls
  *  deliver what has arrived. ERR_LINK: the device refuses. */
 kolo_status kolo_rdma_queue_cut(struct kolo_rdma_queue *queue) KOLO_NODISCARD;
-/** Whether everything that arrived before the cut was delivered. If so, the number of the next
- *  receive is how many requests of the peer's have arrived in total. */
+/** Whether everything that arrived before the cut was delivered. If so, kolo_rdma_queue_received()
+ *  says how many requests of the peer's have arrived in total. */
 bool kolo_rdma_queue_is_still(const struct kolo_rdma_queue *queue);
 uint64_t kolo_rdma_queue_received(const struct kolo_rdma_queue *queue);
 /** Replaces a pair that is still by a fresh one; sends wait. Must not be called from within a

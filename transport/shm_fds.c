@@ -202,7 +202,7 @@ static int reserve(int fd, size_t bytes)
     return 0;
 }
 
-/** Only those who have mapped it may write to it. False: an old kernel, which cannot enforce
+/** From now on only existing mappings may write to it. False: an old kernel, which cannot enforce
  *  that. */
 static bool seal_for_readers(int fd)
 {

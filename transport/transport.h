@@ -81,7 +81,8 @@ struct kolo_work {
     bool is_lent;       /* receive: the transport has lent its memory to the peer */
     bool has_landed;    /* receive: the message was written to action.landing, and dst is
                          * unchanged */
-    bool has_turn;      /* receive: the peer has announced its message, which is not complete yet */
+    bool has_turn;      /* receive: it has its turn (the peer has said, in the channel's order, that
+                         * it writes the message), but the message is not complete yet */
     uint32_t number;    /* number among the channel's sends, or receives, counted from 0 */
     int32_t frames_out; /* send: frames the transport still holds */
     struct kolo_link *link;

@@ -11,8 +11,7 @@
 static int64_t monotonic_ns(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail: the clock exists and the pointer is
-                                           * valid */
+    clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail: clock and pointer are valid */
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 

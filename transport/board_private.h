@@ -17,8 +17,7 @@ struct kolo_board_member {
     int rank;
     struct kolo_link *link; /* NULL: this rank itself */
     uint8_t *segment;       /* notes, then the stage; NULL: not there yet */
-    size_t other_bytes;     /* size of a segment that arrived with another size than ours; 0: none
-                             * did */
+    size_t other_bytes;     /* of a segment that arrived with another size than ours; 0: none */
 };
 
 /** The common part of a board; each transport's board struct begins with it. */

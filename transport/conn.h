@@ -67,8 +67,7 @@ struct kolo_race {
     const struct kolo_place *locals; /* this machine's addresses, with what is known of them */
     size_t local_count;
     int numa_node; /* the node that this rank is bound in; -1: several, or unknown */
-    unsigned turn; /* this rank's number on its host, by which ranks take turns among equal
-                    * interfaces */
+    unsigned turn; /* this rank's number on its host: ranks take turns among equal interfaces */
     /* ---- results ---- */
     size_t answered, tried;
     char text[96]; /* "eth0, 25000 Mbit/s, round trip 61 us" */
@@ -116,8 +115,7 @@ struct kolo_listener_config {
     const struct kolo_place *place;
     int handshake_ms; /* how long a peer may take to prove itself */
     const struct kolo_secret *secret;
-    const struct kolo_greeting *mine; /* our greeting: the answer to each peer, with its `from` as
-                                       * `to` */
+    const struct kolo_greeting *mine; /* our greeting, sent to each peer with its `from` as `to` */
     kolo_conn_done *accepted;
     void *context;
 };

@@ -367,8 +367,7 @@ static kolo_status bind_and_listen(struct kolo_listener *listener, const struct 
 {
     struct kolo_place at = *place;
     bool is_ip = kolo_place_is_ip(&at);
-    bool is_open = is_ip && kolo_place_port(&at) == 0; /* still to be chosen, here or by the
-                                                        * system */
+    bool is_open = is_ip && kolo_place_port(&at) == 0; /* not chosen yet, by us or the system */
     bool is_given = is_ip && (!is_open || at.ports.low != 0);
     unsigned first = kolo_ports_first(&at.ports);
     unsigned count = is_open ? kolo_ports_count(&at.ports) : 1, refused = 0;

@@ -67,8 +67,8 @@ kolo_deadline kolo_conn_expire(struct kolo_poller *poller)
 
     if (*list == NULL)
         return KOLO_NEVER;
-    if ((*list)->round % 2 == 0) { /* otherwise called from a timer that fires: it only asks for the
-                                    * next time */
+    if ((*list)->round % 2 == 0) { /* otherwise called from a timer that fires, for the next time
+                                    * only */
         now = kolo_now_ns();
         (*list)->round++; /* odd: keeps the list alive */
         while ((timer = find_due(*list, now)) != NULL) {

@@ -30,8 +30,8 @@ struct kolo_stash {
     size_t bytes;
     bool is_complete;
     bool is_remote;
-    struct kolo_work *turn_of; /* not a frame: the place in the order of a message that the peer
-                                * writes directly */
+    struct kolo_work *turn_of; /* not a frame: holds the place of a message that the peer writes
+                                * directly */
     const void *data;          /* if is_remote: the peer's memory */
     uint64_t cookie;
     uint8_t payload[];
@@ -47,8 +47,8 @@ struct kolo_channel {
     uint32_t id;
     bool is_ready, is_owing;
     uint32_t sends_posted, receives_posted; /* the nth send meets the peer's nth receive */
-    kolo_status tx_fault, rx_fault;         /* not OK: the channel cannot be used any more, and
-                                             * every new work gets this */
+    kolo_status tx_fault, rx_fault;         /* not OK: the channel is unusable, every new work gets
+                                             * this */
     bool is_cut; /* its first receive failed after its turn: the message will never be complete */
     struct kolo_work *send_first, *send_last, *send_next;
     struct kolo_work *recv_first, *recv_last;
@@ -72,8 +72,7 @@ struct kolo_endpoint {
     struct kolo_poller *poller;
     struct kolo_port *ports[KOLO_TRANSPORTS_MAX]; /* indexed as kolo_transports; NULL: not open */
     struct kolo_address addresses[KOLO_TRANSPORTS_MAX];
-    struct kolo_why left_out[KOLO_TRANSPORTS_MAX]; /* why a port is not open; "": it was not asked
-                                                    * for */
+    struct kolo_why left_out[KOLO_TRANSPORTS_MAX]; /* why a port is not open; "": not asked for */
     const struct kolo_peer *peers;
     struct kolo_map links;
     struct kolo_link *first_link;

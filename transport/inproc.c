@@ -26,8 +26,7 @@
 #include "transport/inproc_pair.h"
 
 enum {
-    COPIED_BYTES_MAX = 2048 /* up to this size a copy costs less than waiting for the other
-                             * thread */
+    COPIED_BYTES_MAX = 2048 /* up to this size a copy costs less than waiting for the other */
 };
 _Static_assert((int)COPIED_BYTES_MAX >= (int)KOLO_CONTROL_BYTES_MAX, "control frames are copied");
 

@@ -154,8 +154,7 @@ static void inproc_ring(struct kolo_board *base)
 static kolo_status inproc_reserve(struct kolo_board *base, size_t stage_bytes)
 {
     (void)base;
-    (void)stage_bytes; // anonymous memory: running out of it is handled by the system, as for
-                       // malloc
+    (void)stage_bytes; // anonymous memory: the system handles a lack of it, as for malloc
     return KOLO_OK;
 }
 

@@ -58,8 +58,7 @@ struct kolo_inproc_port {
     bool is_closed;                       /* protected by mutex */
     int event_fd;                         /* protected by mutex */
     struct kolo_inproc_pair *incoming;    /* protected by mutex */
-    struct kolo_inproc_segment *segments; /* protected by mutex: those of boards that are open
-                                           * here */
+    struct kolo_inproc_segment *segments; /* protected by mutex: of boards that are open here */
     struct kolo_inproc_pair *offered;     /* used by the owner only: what poll passes to connect */
 };
 

@@ -41,8 +41,7 @@ struct kolo_port;
 struct kolo_board_ops;
 
 enum {
-    KOLO_FRAME_COST_BYTES = 64,    /* what a frame costs of the credit, in addition to its
-                                    * payload */
+    KOLO_FRAME_COST_BYTES = 64,    /* what a frame costs of the credit beside its payload */
     KOLO_CONTROL_BYTES_MAX = 1024, /* the longest payload of a control frame */
     KOLO_CONTROL_TRANSPORT = 128,  /* the first type of control frame that is the transport's own */
     KOLO_CHANNELS_MAX = 65536      /* per link */
@@ -61,8 +60,7 @@ struct kolo_frame {
     struct kolo_header header; /* its `bytes` is the length of the payload, or 0 if is_remote */
     const uint8_t *payload;
     size_t bytes;                 /* length of the payload, or of the whole message if is_remote */
-    bool is_remote;               /* ops->is_remote() returned true for it: the peer delivers it by
-                                   * rx_remote */
+    bool is_remote;               /* ops->is_remote() was true: the peer delivers it by rx_remote */
     struct kolo_work *work;       /* NULL: a control frame */
     struct kolo_control *control; /* used by the core only */
 };
@@ -105,9 +103,8 @@ struct kolo_link {
     char *why_text;  /* the detail of `why`; NULL: none, or no memory for it */
     struct kolo_link *next;
     struct kolo_map channels;
-    struct kolo_channel *ready_first, *ready_last;     /* channels with a frame to send and credit
-                                                        * for it */
-    struct kolo_channel *owing_first, *owing_last;     /* channels that are to return credit */
+    struct kolo_channel *ready_first, *ready_last;     /* have a frame to send, and credit for it */
+    struct kolo_channel *owing_first, *owing_last;     /* are to return credit */
     struct kolo_control *control_first, *control_last; /* control frames to send */
     struct kolo_channel *rx_channel;
     struct kolo_header rx_header;

@@ -173,8 +173,7 @@ static kolo_status split(const char *entry, size_t length, struct host_port *out
         host++;
         host_length -= 2;
     } else if (memchr(host, ':', host_length)) {
-        return fail_grammar(entry, length); /* IPv6 without brackets: it is unclear where the port
-                                             * begins */
+        return fail_grammar(entry, length); /* IPv6 without brackets: where does the port begin? */
     }
     if (host_length == 0 || host_length >= sizeof out->host || port_length == 0 ||
         port_length >= sizeof out->port || colon[1] < '0' || colon[1] > '9')

@@ -23,8 +23,8 @@ struct kolo_place {
         bool is_hardware;    /* a card, a bond or a VLAN; not a bridge, tunnel or veth */
         uint32_t speed_mbit; /* 0: unknown */
         char interface[16];  /* on this machine; "": a place of another machine */
-        int numa_node;       /* of the interface (its number in /sys); -1: unknown, or another
-                              * machine's place */
+        int numa_node;       /* of the interface (its number in /sys); -1: unknown, or not of this
+                              * machine */
     } facts;
 };
 /** Formats a place for messages: "10.0.0.5:4711", "[::1]:80", "unix:@name". */

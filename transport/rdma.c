@@ -260,8 +260,7 @@ static void look(struct kolo_conn_timer *timer, kolo_deadline now)
 {
     struct rdma_port *port = ((struct rdma_timer *)timer)->port;
     timer->at = KOLO_NEVER;
-    (void)kolo_rdma_poll(&port->tcp.base); /* what arrived while we were elsewhere arrived in
-                                            * time */
+    (void)kolo_rdma_poll(&port->tcp.base); /* what arrived meanwhile arrived in time */
     for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next)
         kolo_rdma_look_at(port, kolo_rdma_watch_probe((struct rdma_link *)tcp, now));
     if (port->watches_at <= now)

@@ -88,8 +88,8 @@ struct rdma_link {
     bool has_sent, has_theirs; /* the blocks of this stage */
     bool is_by_rdma;           /* SETTLED: messages go by RDMA */
     bool has_probe;            /* the peer's first message has arrived */
-    kolo_deadline probe_until; /* by when our first message must have arrived; KOLO_NEVER: it is not
-                                * under way */
+    kolo_deadline probe_until; /* by when our first message must have arrived; KOLO_NEVER: none is
+                                * sent */
     char broke[KOLO_RDMA_REASON_BYTES]; /* how the queue broke before SETTLED; "": it did not */
     struct kolo_rdma_queue *queue;
     struct kolo_rdma_direct direct;

@@ -127,8 +127,7 @@ static void add_reason(struct search *search, const char *name, uint8_t number)
  *  hide it) only causes a warning. */
 static kolo_status find_near(const char *setting, char near[PATH_MAX])
 {
-    static atomic_flag has_warned = ATOMIC_FLAG_INIT; /* this function runs for each port that is
-                                                       * opened */
+    static atomic_flag has_warned = ATOMIC_FLAG_INIT; /* this runs for each port that is opened */
     near[0] = '\0';
     if (setting[0] == '\0')
         return KOLO_OK;

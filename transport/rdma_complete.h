@@ -47,8 +47,7 @@ struct kolo_rdma_track {
     struct kolo_rdma_completions *completions;
     uint32_t number;
     bool is_receive, has_failed;
-    bool is_survivable; /* has_failed: by something that peer and device may outlive, such as a
-                         * pulled cable */
+    bool is_survivable; /* has_failed: peer and device may outlive it (a pulled cable) */
     uint32_t capacity;
     struct kolo_rdma_request *requests; /* a ring, indexed by number */
     uint64_t first, next;               /* numbers first to next - 1 have not completed */

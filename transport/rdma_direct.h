@@ -58,11 +58,10 @@ enum { KOLO_RDMA_PROMISES = KOLO_RDMA_SLOTS / 2 };
 struct kolo_rdma_lent {
     struct kolo_work *work; /* NULL: given up if there is a region, otherwise the slot is free */
     struct kolo_rdma_region *region;
-    struct kolo_rdma_region *rails[KOLO_RDMA_RAILS_MAX]; /* the same memory on other rails; [0] is
-                                                          * not used */
+    struct kolo_rdma_region *rails[KOLO_RDMA_RAILS_MAX]; /* the same on other rails; [0] is not
+                                                          * used */
     uint8_t generation;
-    bool has_mark;              /* the first rail's mark has arrived, which said how many parts
-                                 * there are: */
+    bool has_mark;              /* of the first rail, which said how many parts there are: */
     uint8_t parts, parts_there; /* those that come by other rails */
 };
 /** Where the peer wants a message. bytes 0: the slot is free. */
@@ -88,8 +87,7 @@ struct kolo_rdma_row {
 /** One of our messages that goes into an offer: promised, then begun, until the device has read all
  *  of it. Or a frame that goes into an eager buffer of the peer's and is read in place. */
 struct kolo_rdma_writing {
-    const struct kolo_work *work; /* NULL: given up if there is a region, otherwise the entry is
-                                   * free */
+    const struct kolo_work *work; /* NULL: given up if there is a region, otherwise free */
     struct kolo_rdma_region *region;
     struct kolo_rdma_offer offer;
     struct kolo_frame frame;

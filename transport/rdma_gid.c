@@ -130,8 +130,7 @@ static int entry_of_interface(const char *net, const char *interface)
         return 0;
     if (entry_of_addresses(interface, interface) >= 0) /* it has addresses */
         return entry_of_addresses(net, interface);
-    return kolo_places_entry(net, interface, &place); /* it has no address, so only its name
-                                                       * decides */
+    return kolo_places_entry(net, interface, &place); /* it has none, so only its name decides */
 }
 
 static int entry_of_address(const char *net, const struct kolo_rdma_gid *gid)

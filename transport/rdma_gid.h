@@ -26,7 +26,7 @@ enum kolo_rdma_kind {
 enum { KOLO_RDMA_GID_BYTES = 16, KOLO_RDMA_GIDS_MAX = 16, KOLO_RDMA_GID_TEXT = 64 };
 struct kolo_rdma_gid {
     enum kolo_rdma_kind kind;
-    uint8_t index;               /* in the port's table: for its owner only, as are the next two
+    uint8_t index;               /* in the port's table: for its owner only, as the next two
                                   * fields */
     uint8_t entry;               /* the entry of KOLO_NET that allows it; 0 is the preferred one */
     char interface[IF_NAMESIZE]; /* that it belongs to; "": none, or not visible from here */

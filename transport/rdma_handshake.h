@@ -34,8 +34,7 @@ struct kolo_rdma_hello {
     uint16_t lid;             /* of InfiniBand */
     uint32_t buffers, buffer_bytes;
     char reason[KOLO_RDMA_REASON_BYTES]; /* why there is no offer */
-    uint32_t round;                      /* the round of replacing a broken pair; 0: the first
-                                          * pair */
+    uint32_t round;                      /* of replacing a broken pair; 0: the first pair */
     uint64_t received;                   /* by the previous pairs */
     bool is_joined;                      /* the pair is joined to the other's */
 };

@@ -12,8 +12,7 @@
 #include "base/log.h"
 
 enum {
-    PROBE_BYTES = 4096, /* the largest packet there is, so a path that drops large packets is
-                         * noticed */
+    PROBE_BYTES = 4096, /* the largest packet there is: reveals a path that drops such packets */
     TELL_US = 1000000 /* how long pairs that failed for one cause are counted before the warning */
 };
 
@@ -351,8 +350,7 @@ static bool take_block(struct rdma_link *link, struct kolo_rdma_hello *hello_out
 static void read_block(struct rdma_link *link)
 {
     uint8_t unused;
-    if (link->has_theirs) { /* what follows is the end, or belongs to a link that is up for the
-                             * peer */
+    if (link->has_theirs) { /* what follows is the end, or for a link that the peer has up */
         (void)read_some(link, &unused, sizeof unused, MSG_PEEK);
         return;
     }
@@ -515,8 +513,7 @@ void kolo_rdma_drop_leftover(struct rdma_link *link)
 void kolo_rdma_down(struct kolo_link *base)
 {
     struct rdma_link *link = link_of(base);
-    if (link->is_by_rdma) { /* works end with this, and from then on their memory is the
-                             * program's */
+    if (link->is_by_rdma) { /* works end with this: then their memory is the program's */
         bool has_ended = kolo_rdma_queue_stop(link->queue);
         if (!kolo_rdma_rails_stop(link) || !has_ended)
             kolo_rdma_cut_off_all(base);

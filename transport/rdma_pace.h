@@ -19,8 +19,7 @@ struct kolo_rdma_pace {
     /* the start of the time that is not counted yet: when the first of these was posted, or the
      * last one completed */
     int64_t since;
-    uint64_t bytes, ns; /* completed bytes and the time that they took; older ones have less
-                         * weight */
+    uint64_t bytes, ns; /* completed bytes and the time they took; older ones count less */
 };
 
 void kolo_rdma_pace_posted(struct kolo_rdma_pace *pace, size_t bytes, int64_t now);

@@ -88,8 +88,8 @@ struct kolo_rdma_queue {
     uint32_t packet;
     uint32_t credit;            /* messages for which the peer has a buffer */
     uint32_t credit_whole;      /* all that it ever gave */
-    uint32_t owed;              /* buffers on this side that are free again, of which the peer was
-                                 * not told */
+    uint32_t owed;              /* buffers here that are free again, of which the peer was not
+                                 * told */
     uint64_t watched;           /* the value of sends.first at the watch's last look */
     kolo_deadline silent_since; /* the look that first found that value; 0: nothing is under way */
     struct kolo_rdma_posted *posted; /* a ring, indexed by the number of the send */

@@ -12,8 +12,7 @@
 
 enum word { HAVE = 1, OFFER, ANSWER, READY, OVER };
 enum {
-    FIRST_BYTES = 4096, /* size of a first message and of a buffer: a whole packet of the largest
-                         * MTU */
+    FIRST_BYTES = 4096, /* of a first message and of a buffer: a whole packet of the largest MTU */
     GIDS_TOLD = 4       /* how many addresses of each port are told, best first */
 };
 

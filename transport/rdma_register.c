@@ -421,8 +421,7 @@ void kolo_rdma_regions_gone(struct kolo_rdma_regions *regions, uint64_t id)
         return;
     }
     kolo_map_remove(&regions->spans,
-                    (uint32_t)id); /* if it is pinned, its pages outlive the span for those that use
-                                    * it */
+                    (uint32_t)id); /* if pinned, its pages outlive the span for their users */
     region->is_gone = true;
 }
 

@@ -39,11 +39,10 @@ void kolo_rdma_unregister_refused(struct kolo_rdma_device *device);
 struct kolo_rdma_region {
     struct ibv_mr *handle;
     uint32_t local_key, remote_key;
-    uint64_t span;  /* 0: registered for one request */
-    uint32_t users; /* requests that use it */
-    bool is_gone;   /* its span, or allocation, no longer exists: the last user undoes the
-                     * registration */
-    bool is_device; /* device memory; without a handle: it cannot be registered */
+    uint64_t span;                 /* 0: registered for one request */
+    uint32_t users;                /* requests that use it */
+    bool is_gone;                  /* its span or allocation is gone: the last user undoes it */
+    bool is_device;                /* device memory; without a handle: it cannot be registered */
     struct kolo_extent extent;     /* if is_device: the allocation */
     struct kolo_rdma_region *next; /* if is_device: in the list */
     /* the pages of its span, even if others have replaced them; NULL: not of a span */

@@ -128,8 +128,7 @@ kolo_status kolo_verbs_load(const struct kolo_verbs **verbs_out)
         *verbs_out = replacement;
         return KOLO_OK;
     }
-    if (access(DEVICES, F_OK) != 0) /* on most machines, which should not pay for loading the
-                                     * library */
+    if (access(DEVICES, F_OK) != 0) /* most machines: they should not pay for loading the library */
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "no RDMA device on this host (there is no " DEVICES
                                                "); if it has a card, is the card's kernel module "
                                                "loaded?");

@@ -42,8 +42,8 @@ static void prepay(struct kolo_channel *channel, size_t left)
     if (channel->prepaid > 0 || left < kolo_link_settings(channel->link)->credit_bytes / 2)
         return;
     channel->prepaid = left;
-    channel->ahead += left; /* what is already here belongs to a message that arrived before it
-                             * could be told */
+    channel->ahead += left; /* what is here already is of a message that arrived before it could be
+                             * told */
     owe(channel);
 }
 
@@ -133,13 +133,12 @@ static void absorb_remote(struct kolo_channel *channel, struct kolo_work *work, 
 {
     struct kolo_link *link = channel->link;
     if (work != NULL && link->transport->claim != NULL && !link->transport->claim(link, cookie))
-        return; /* its sender gave it up; whoever waits for it is told elsewhere why */
+        return; /* its sender gave it up; its receiver is told elsewhere why */
     if (work != NULL)
         combine(work, data, bytes);
     if (link->transport->release(link, cookie) && work != NULL)
         finish(channel, work);
-    else if (work != NULL) /* what was read is worthless; whoever waits for it is told elsewhere
-                            * why */
+    else if (work != NULL) /* what was read is worthless; its receiver is told elsewhere why */
         work->bytes_done -= bytes;
 }
 

@@ -35,8 +35,7 @@ struct pin {
     size_t bytes;
     uint64_t offset; /* of base within the file */
     uint64_t span, last_use;
-    int16_t handles[KOLO_BOARD_MEMBERS_MAX]; /* on the link to each other member; -1: not pinned
-                                              * there */
+    int16_t handles[KOLO_BOARD_MEMBERS_MAX]; /* on the link to each other member; -1: not pinned */
 };
 
 /** A card in the notes, for members that want to read this process. */
@@ -295,8 +294,7 @@ static void take_back(struct shm_board *board, struct kolo_shm_link *link)
         return;
     kolo_status status = post(link, &message);
     if (status != KOLO_OK)
-        kolo_shm_end(link, status); // otherwise the peer would take this segment for that of the
-                                    // next board
+        kolo_shm_end(link, status); // otherwise it would be taken for a segment of the next board
 }
 
 static void shm_close(struct kolo_board *base)

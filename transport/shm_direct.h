@@ -46,8 +46,8 @@ enum {
 
 /** Kinds of message on the Unix socket; shm_link.c has the state table. */
 enum kolo_shm_message_kind {
-    KOLO_SHM_OFFER = 1,    /* from the acceptor: bytes = capacity of a ring; ring memory, bell page,
-                         * eventfd */
+    KOLO_SHM_OFFER = 1,    /* from the acceptor: bytes = capacity of a ring; memory, bell page,
+                            * eventfd */
     KOLO_SHM_ANSWER,       /* from the dialler: bell page, eventfd */
     KOLO_SHM_SPAN,         /* from either side: a span to map */
     KOLO_SHM_GONE,         /* from either side: a span to unmap */

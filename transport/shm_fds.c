@@ -147,8 +147,7 @@ static kolo_status fill(struct kolo_shm_inbox *inbox, int socket)
     if (header.msg_flags & MSG_CTRUNC)
         return kolo_fail(KOLO_ERR_SYSTEM,
                          "shm: the system dropped the descriptors that the peer passed: raise the "
-                         "limit of open files (ulimit -n)"); /* the text of the link's end adds
-                                                              * another step */
+                         "limit of open files (ulimit -n)"); /* the link's end adds a second way */
     inbox->have += (size_t)got;
     return KOLO_OK;
 }

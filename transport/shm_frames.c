@@ -155,11 +155,9 @@ static kolo_status receive_loan(struct kolo_shm_link *link, const struct kolo_he
     uint8_t descriptor[KOLO_SHM_DESCRIPTOR_BYTES];
     if (record->bytes != sizeof descriptor)
         return kolo_fail(KOLO_ERR_PROTOCOL, "a descriptor of %u bytes", record->bytes);
-    memcpy(descriptor, record->pieces[0].at, sizeof descriptor); // within one line, so it is one
-                                                                 // piece
+    memcpy(descriptor, record->pieces[0].at, sizeof descriptor); // within a line, so one piece
     kolo_status status = kolo_shm_borrower_take(&link->borrower, descriptor, &borrowed);
-    if (status == KOLO_AGAIN) { // the span was announced before the record, but the ring was read
-                                // before the socket
+    if (status == KOLO_AGAIN) { // announced before the record, but the ring was read first
         status = kolo_shm_read_socket(link);
         if (status != KOLO_OK && status != KOLO_ERR_LINK)
             return status;

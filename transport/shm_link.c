@@ -370,8 +370,7 @@ static kolo_status place_of(const struct kolo_link *base, struct kolo_place *pla
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     if (address == NULL || address->bytes == 0 || address->bytes >= sizeof name.sun_path)
         return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d published no usable name for shm", base->peer);
-    memcpy(name.sun_path + 1, address->data, address->bytes); // byte 0 stays 0, which makes the
-                                                              // name abstract
+    memcpy(name.sun_path + 1, address->data, address->bytes); // byte 0 stays 0: abstract
     *place_out = (struct kolo_place){0};
     memcpy(&place_out->addr, &name, sizeof name);
     place_out->bytes =

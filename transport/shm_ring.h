@@ -49,7 +49,7 @@ enum {
 
 /** The shared fields. Both sides touch no others. */
 struct kolo_shm_control {
-    _Alignas(KOLO_SHM_LINE) _Atomic uint64_t tail; /* written by the reader: everything before it is
+    _Alignas(KOLO_SHM_LINE) _Atomic uint64_t tail;    /* written by the reader: all before it is
                                                     * free */
     _Alignas(KOLO_SHM_LINE) _Atomic uint64_t wake_at; /* the tail that the writer waits for, or
                                                        * NONE */

@@ -28,8 +28,7 @@
 #include "base/log.h"
 
 enum {
-    DRAIN_US = 500, /* the kernel does not tell when the last byte is acknowledged, so look again
-                     * after this time */
+    DRAIN_US = 500, /* no event tells that the last byte is acknowledged: look again after this */
     WELCOME = 'k',
     STANDS = 's'
 };
@@ -212,8 +211,7 @@ static kolo_status welcome(struct tcp_link *tcp, int fd)
 
     tcp->is_ours = tcp->is_joined = false;
     if (status == KOLO_OK)
-        (void)say(fd, WELCOME); /* if the dialler has left, the end of the stream says so, now as
-                                 * later */
+        (void)say(fd, WELCOME); /* a dialler that has left is told by the end of the stream */
     return status;
 }
 
@@ -432,8 +430,7 @@ kolo_status kolo_tcp_connect(struct kolo_port *base, int peer, int fd, kolo_dead
     status = kolo_link_init(&tcp->base, base, peer);
     tcp->dial_by = deadline;
     if (fd >= 0)
-        tcp->deadline.timer.at = deadline; /* dial() sets its own deadline once it has a place to
-                                            * name */
+        tcp->deadline.timer.at = deadline; /* dial() sets its own once it has a place to name */
     tcp->next = port->first;
     port->first = tcp;
     if (status == KOLO_OK)

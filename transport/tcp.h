@@ -37,8 +37,7 @@ struct tcp_tx {
 struct tcp_rx {
     uint8_t *buf;
     size_t head, tail;
-    int held; /* for how many looks the early frame whose header is in buf has waited; 0: there is
-               * none */
+    int held; /* for how many looks the early frame with its header in buf has waited; 0: none */
     bool is_in_frame;
     bool is_running;
 };
@@ -52,8 +51,7 @@ struct tcp_link {
     struct tcp_deadline {
         struct kolo_conn_timer timer; /* must be first: fire gets this pointer */
         struct tcp_link *link;
-    } deadline;             /* for CONNECTING; for a dial, first the time at which it is worth a
-                             * warning */
+    } deadline;             /* of CONNECTING; of a dial, at first when to warn */
     kolo_deadline dial_by;  /* the deadline, also of each dial of ours */
     struct kolo_conn *dial; /* the one under way */
     struct kolo_race race;
@@ -66,8 +64,7 @@ struct tcp_link {
     bool is_joined; /* it stands, and both sides know it; anything more is for its rider to do */
     struct tcp_tx tx;
     struct tcp_rx rx;
-    kolo_deadline stuck_since; /* since when bytes are unacknowledged and nothing has come back; 0:
-                                * not stuck */
+    kolo_deadline stuck_since; /* bytes are unacknowledged and nothing came back since; 0: not so */
     struct tcp_link *next;     /* in the port's list */
     char place[64];            /* "10.0.0.5:4711" */
 };

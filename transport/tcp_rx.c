@@ -20,8 +20,7 @@
 
 enum {
     BUFFER_BYTES = 64 << 10,
-    DIRECT_BYTES = 4 << 10, /* from this size on a copy in user space costs more than a second
-                             * iovec */
+    DIRECT_BYTES = 4 << 10, /* from here on a copy in user space costs more than a second iovec */
     /* how much to read where a header is next: small messages completely, little of long ones */
     START_BYTES = 8 << 10,
     HELD_BYTES_MIN = 16 << 10, /* a smaller early frame is copied to the stash at once */
@@ -91,8 +90,8 @@ static bool parse(struct tcp_link *tcp)
         if (sink->left == 0 && !end_frame(tcp))
             return false;
     }
-    memmove(rx->buf, rx->buf + rx->head, rx->tail - rx->head); /* what is left is a part of a header
-                                                                * or element */
+    memmove(rx->buf, rx->buf + rx->head, rx->tail - rx->head); /* a part of a header or of an
+                                                                * element */
     rx->tail -= rx->head;
     rx->head = 0;
     return true;

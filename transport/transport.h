@@ -52,8 +52,7 @@ struct kolo_action {
     kolo_redop op;
     const void *local;
     bool incoming_first;
-    const struct kolo_operator *own; /* if not NULL, used instead of op; the size of its elements
-                                      * divides 16 */
+    const struct kolo_operator *own; /* if not NULL, instead of op; its elements' size divides 16 */
     /** COPY only: device memory as long as dst, which the endpoint knows (kolo_endpoint_know). The
      *  message may be written there instead of to dst; has_landed then says so. NULL: none. */
     void *landing;
@@ -74,13 +73,11 @@ struct kolo_work {
     struct kolo_action action;
     struct kolo_desc desc;
     uint32_t channel;
-    bool is_taken; /* send: the last frame was handed over (even a message of 0 bytes has one
-                    * frame) */
+    bool is_taken; /* send: the last frame was handed over (0 bytes have one frame too) */
     bool is_cancelled;
     bool is_remote;     /* send: goes as one frame of any length, which bypasses the peer's sink */
     bool is_lent;       /* receive: the transport has lent its memory to the peer */
-    bool has_landed;    /* receive: the message was written to action.landing, and dst is
-                         * unchanged */
+    bool has_landed;    /* receive: the message is in action.landing; dst is unchanged */
     bool has_turn;      /* receive: it has its turn (the peer has said, in the channel's order, that
                          * it writes the message), but the message is not complete yet */
     uint32_t number;    /* number among the channel's sends, or receives, counted from 0 */

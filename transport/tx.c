@@ -100,8 +100,7 @@ kolo_status kolo_channel_credit(struct kolo_channel *channel, uint64_t bytes)
 {
     const struct kolo_work *work = channel->send_next;
     uint64_t limit = channel->link->credit_bytes;
-    if (channel->tx_fault != KOLO_OK) /* the credit may be for what was cancelled, and nothing is
-                                       * sent */
+    if (channel->tx_fault != KOLO_OK) /* may be for what was cancelled; nothing is sent */
         return KOLO_OK;
     if (work != NULL && work->bytes_taken > 0)
         limit += work->bytes - work->bytes_taken; /* the peer has room for all of that */

@@ -5,9 +5,9 @@
 //
 // Sleep: arm sets the doorbell word of every port, and the caller then runs progress once more. A
 // peer that publishes something after arm reads the word and writes to our eventfd; what it
-// published before, that progress finds. For this a peer stores and reads the word with seq_cst, and
-// arm has a fence after its store: progress loads from ports, links and boards with acquire or less,
-// and Arm may perform such a load before an earlier seq_cst store.
+// published before, that progress finds. For this a peer stores and reads the word with seq_cst,
+// and arm has a fence after its store: progress loads from ports, links and boards with acquire or
+// less, and Arm may perform such a load before an earlier seq_cst store.
 //
 // Dials that arrive before the runtime has set the table of peers are parked until then.
 #include <errno.h>

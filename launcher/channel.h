@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames over a pair of pipes on a libuv loop, with a heartbeat both ways. Used by kolorun (one per
-// host) and by the agent. The channel is its owner's memory until the loop has closed its handles.
+// Frames over a pair of pipes on a libuv loop, with a heartbeat in both directions. Used by kolorun
+// (one channel per host) and by the agent. The owner of the channel provides its memory, and must
+// keep it until the loop has closed the channel's handles.
 #ifndef KOLO_LAUNCHER_CHANNEL_H
 #define KOLO_LAUNCHER_CHANNEL_H
 
@@ -13,42 +14,46 @@ struct kolo_channel {
     uv_timer_t beat;
     struct kolo_frames frames;
     kolo_frame_fn *frame;
-    /* Once: ERR_LINK (the other end closed or broke), ERR_TIMEOUT (silent), ERR_PROTOCOL. */
+    /* Called once: ERR_LINK (the other end closed or broke), ERR_TIMEOUT (it was silent),
+     * ERR_PROTOCOL. */
     void (*ended)(void *context, kolo_status why);
-    void (*drained)(void *context); /* may be NULL: all that was queued is written */
+    void (*drained)(void *context); /* all that was queued has been written; may be NULL */
     void *context;
-    int64_t silence_ms; /* 0: any silence is fine (until the agent is ready) */
+    int64_t silence_ms; /* 0: silence has no limit (until the agent is ready) */
     int64_t heard_ns;
-    int64_t looked_ns, look_ns; /* the latest look at the silence, and the time between two */
+    int64_t looked_ns, look_ns; /* last check of the silence, and the interval of checks */
     unsigned looks;
     bool is_open, has_ended;
 };
 
-/** A loop for channels; ERR_SYSTEM says what it lacks, and what helps. */
+/** Opens a loop for channels; ERR_SYSTEM says what is missing, and what helps. */
 kolo_status kolo_loop_open(uv_loop_t *loop) KOLO_NODISCARD;
 
-/** Takes both descriptors (they may be the same socket, then fd_out is a duplicate) in every case.
+/** Takes ownership of both descriptors, also on failure. They may be the same socket; then fd_out
+ * is a duplicate.
  */
 kolo_status kolo_channel_open(struct kolo_channel *channel, uv_loop_t *loop, int fd_in, int fd_out,
                               bool wants_preamble) KOLO_NODISCARD;
-/** From here on the other end must be heard at least every @p silence_ms. */
+/** From now on, ends the channel if nothing is heard from the other end for @p silence_ms. */
 void kolo_channel_watch(struct kolo_channel *channel, int64_t silence_ms);
-/** Neither expects nor sends a heartbeat until it is resumed. The end of the channel is still seen.
+/** Stops sending and expecting heartbeats until the channel is resumed. The end of the channel is
+ * still noticed.
  */
 void kolo_channel_rest(struct kolo_channel *channel);
-/** Watches again, if it did before, from now on. */
+/** Sends and expects heartbeats again from now on, if the channel did so before. */
 void kolo_channel_resume(struct kolo_channel *channel);
-/** Queues a frame; nothing if the channel ended. A failure ends the channel. */
+/** Queues a frame; does nothing if the channel has ended. A failure ends the channel. */
 void kolo_channel_send(struct kolo_channel *channel, enum kolo_frame_type type, const void *body,
                        size_t bytes);
-/** As above with the body in two parts. */
+/** The same, with the body in two parts. */
 void kolo_channel_send_two(struct kolo_channel *channel, enum kolo_frame_type type,
                            const void *first, size_t first_bytes, const void *second,
                            size_t second_bytes);
 void kolo_channel_send_u32(struct kolo_channel *channel, enum kolo_frame_type type, uint32_t value);
-/** Bytes (such as the preamble) as they are. */
+/** Queues bytes as they are, such as the preamble. */
 void kolo_channel_send_raw(struct kolo_channel *channel, const void *data, size_t bytes);
-/** Closes both pipes; the memory is free once the loop ran. No callback comes afterwards. */
+/** Closes both pipes. No callback is called afterwards; the memory may be freed once the loop has
+ * run. */
 void kolo_channel_close(struct kolo_channel *channel);
 
 #endif

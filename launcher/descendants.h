@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes of a list descend from one of them.
+// Determines which processes of a list descend from a given one.
 #ifndef KOLO_LAUNCHER_DESCENDANTS_H
 #define KOLO_LAUNCHER_DESCENDANTS_H
 
@@ -11,12 +11,12 @@ struct kolo_process {
     pid_t pid, parent;
     char name[32], state; /* as in proc(5) */
     bool is_dead, is_ours;
-    struct kolo_process *next; /* while they are marked: whose children are to be looked for */
+    struct kolo_process *next; /* during marking: list of those whose children are to be found */
 };
 
-/** Says of each whether it is ours: a child of @p root, or of one that is ours; never @p root
- * itself. Afterwards they are in the order of their pids.
- * @return how many of them it looked at, each as often as it did. */
+/** Marks each process that is a descendant of @p root; never @p root itself. Sorts the list by
+ * process id.
+ *  @return how many processes were looked at, counting repetitions. */
 size_t kolo_descendants_mark(struct kolo_process *processes, size_t count, pid_t root);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kolorun doctor`: looks at the hosts of a job and at the network between them before the job is
+// `kolorun doctor`: examines the hosts of a job and the network between them before the job is
 // started.
 #ifndef KOLO_LAUNCHER_DOCTOR_H
 #define KOLO_LAUNCHER_DOCTOR_H
@@ -10,20 +10,20 @@
 #include "launcher/hosts.h"
 #include "launcher/options.h"
 
-/** @return the exit status: 0 nothing to mend, 1 something is, 2 it was asked wrongly. */
+/** @return the exit status: 0 if there is nothing to mend, 1 if there is, 2 for wrong options. */
 int kolo_doctor_run(const struct kolo_options *options, const struct kolo_hosts *hosts, int size);
 
-/** What is told in the end. */
+/** The result, as it is reported. */
 struct kolo_diagnosis {
     const struct kolo_checkup *hosts;
     size_t count;
-    int size; /* ranks */
+    int size; /* number of ranks */
     const struct kolo_paths *paths;
     const struct kolo_findings *findings; /* sorted */
     double seconds;
 };
 void kolo_diagnosis_print(const struct kolo_diagnosis *diagnosis, FILE *out);
-/** One JSON object. ERR_SYSTEM: it could not be written. */
+/** Writes one JSON object. ERR_SYSTEM: it could not be written. */
 kolo_status kolo_diagnosis_write(const struct kolo_diagnosis *diagnosis, FILE *out) KOLO_NODISCARD;
 
 #endif

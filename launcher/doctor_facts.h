@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `kolorun doctor` knows of a host: facts, said by the examiner there (examine.h) in lines of
-// fields with tabs between, and the paths that were tried from host to host. Pure: text to
-// structures and back.
+// What `kolorun doctor` knows about a host: facts that the examiner there (examine.h) prints, one
+// per line, in fields separated by tabs; and the paths from host to host that were tried. Pure:
+// converts text to structures and back.
 //
 //   number <name> <integer>          text <name> <words>
 //   backend <kind> <name> <works> <why>
@@ -18,36 +18,36 @@
 
 #include "base/status.h"
 
-/* -1: not known, or there is no limit. */
+/* Numbers; -1: not known, or no limit. */
 #define KOLO_FACT_NUMBERS(X)                                                                       \
     X(cpus)               /* hardware threads that a process there may use */                      \
-    X(cores)              /* of those */                                                           \
-    X(numa_nodes)         /* of the machine */                                                     \
-    X(quota_milli)        /* processors that its cgroup gives, in thousandths */                   \
-    X(load_milli)         /* of the last minute, in thousandths */                                 \
-    X(memory_bytes)       /* of the machine */                                                     \
-    X(available_bytes)    /* of the machine, now */                                                \
-    X(memory_limit_bytes) /* of its cgroup */                                                      \
-    X(memory_room_bytes)  /* left below that */                                                    \
+    X(cores)              /* cores among these */                                                  \
+    X(numa_nodes)         /* NUMA nodes of the machine */                                          \
+    X(quota_milli)        /* processor limit of its cgroup, in thousandths of a processor */       \
+    X(load_milli)         /* load average of the last minute, in thousandths */                    \
+    X(memory_bytes)       /* memory of the machine */                                              \
+    X(available_bytes)    /* available memory of the machine */                                    \
+    X(memory_limit_bytes) /* memory limit of its cgroup */                                         \
+    X(memory_room_bytes)  /* what is left below that limit */                                      \
     X(open_files)         /* ulimit -n, soft */                                                    \
     X(open_files_most)    /* ulimit -n, hard */                                                    \
     X(file_bytes)         /* ulimit -f */                                                          \
     X(locked_bytes)       /* ulimit -l */                                                          \
-    X(may_lock)           /* CAP_IPC_LOCK: the limit before does not count */                      \
-    X(memfd_works)        /* memory that processes share */                                        \
-    X(gpus)               /* that NVIDIA's driver names */                                         \
-    X(ports_free)         /* of KOLO_PORTS */
+    X(may_lock)           /* has CAP_IPC_LOCK: ulimit -l does not apply */                         \
+    X(memfd_works)        /* memory can be shared between processes */                             \
+    X(gpus)               /* devices that NVIDIA's driver lists */                                 \
+    X(ports_free)         /* free ports among KOLO_PORTS */
 
 #define KOLO_FACT_TEXTS(X)                                                                         \
-    X(host)         /* its name for itself */                                                      \
+    X(host)         /* its own host name */                                                        \
     X(kernel)       /* "Linux 6.1.0-18-amd64" */                                                   \
     X(machine)      /* "x86_64" */                                                                 \
-    X(build)        /* a hash of the file kolorun there */                                         \
-    X(identity)     /* equal means one host */                                                     \
+    X(build)        /* a hash of its kolorun executable */                                         \
+    X(identity)     /* hosts with the same identity are one host */                                \
     X(net_error)    /* why there are no places */                                                  \
-    X(net_unnamed)  /* entries of KOLO_NET that name nothing there */                              \
-    X(listen_error) /* why nothing listens there */                                                \
-    X(survey_error) /* how asking for devices ended, if it did not end well */
+    X(net_unnamed)  /* entries of KOLO_NET that match nothing there */                             \
+    X(listen_error) /* why it does not listen */                                                   \
+    X(survey_error) /* how the survey of devices ended, if it failed */
 
 enum kolo_fact_number {
 #define KOLO_FACT_ENUM(name) KOLO_FACT_##name,
@@ -59,13 +59,13 @@ enum kolo_fact_text { KOLO_FACT_TEXTS(KOLO_FACT_ENUM) KOLO_FACT_TEXTS_COUNT };
 enum {
     KOLO_FACT_TEXT_MAX = 320,
     KOLO_FACT_NAME_MAX = 48,
-    KOLO_FACT_LINE_MAX = 1024, /* a line; less than PIPE_BUF, so that two writers do not mix */
+    KOLO_FACT_LINE_MAX = 1024, /* less than PIPE_BUF, so that lines of two writers do not mix */
     KOLO_FACT_BACKENDS_MAX = 64,
-    KOLO_FACT_PLACES_MAX = 16, /* as many as a rank offers others */
+    KOLO_FACT_PLACES_MAX = 16, /* as many as a rank offers to others */
     KOLO_FACT_OTHERS_MAX = 64
 };
 
-/** A transport, a kind of memory, a device, or what a build left out. */
+/** A transport, a kind of memory, a device, or something that the build left out. */
 struct kolo_fact_backend {
     char kind[16], name[KOLO_FACT_NAME_MAX];
     bool works;
@@ -73,7 +73,7 @@ struct kolo_fact_backend {
 };
 /** An address at which ranks there would listen. */
 struct kolo_fact_place {
-    char address[KOLO_FACT_NAME_MAX + 16]; /* with the port where the examiner listens */
+    char address[KOLO_FACT_NAME_MAX + 16]; /* with the port at which the examiner listens */
     char interface[16];
     bool is_hardware;
     int64_t speed_mbit, mtu; /* 0: not known */
@@ -86,16 +86,16 @@ struct kolo_fact_other {
 };
 enum kolo_path_end {
     KOLO_PATH_FINE,
-    KOLO_PATH_LONG_LOST, /* short messages get through, a long one does not */
+    KOLO_PATH_LONG_LOST, /* short messages arrive, a long one does not */
     KOLO_PATH_REFUSED,
     KOLO_PATH_SILENT,
     KOLO_PATH_NO_ROUTE,
-    KOLO_PATH_OTHER_HOST, /* this job's, but not that host: `words` */
-    KOLO_PATH_STRANGER,   /* does not know the secret */
-    KOLO_PATH_FAILED,     /* otherwise */
+    KOLO_PATH_OTHER_HOST, /* an examiner of this job, but of another host: see `words` */
+    KOLO_PATH_STRANGER,   /* a process that does not know the secret */
+    KOLO_PATH_FAILED,     /* any other failure */
     KOLO_PATH_ENDS
 };
-/** From a host to one place of another. */
+/** A path from one host to one place of another. */
 struct kolo_path {
     int from, to, place;
     enum kolo_path_end end;
@@ -114,45 +114,45 @@ struct kolo_facts {
     struct kolo_fact_place places[KOLO_FACT_PLACES_MAX];
     struct kolo_fact_other others[KOLO_FACT_OTHERS_MAX];
     size_t backend_count, place_count, other_count;
-    char step[KOLO_FACT_NAME_MAX]; /* the last that began */
+    char step[KOLO_FACT_NAME_MAX]; /* the last step that was begun */
 };
 
-/** A host of the job, and what became of looking at it. */
+/** A host of the job, and the results of examining it. */
 struct kolo_checkup {
     const char *name;
     int ranks;
-    bool is_here;         /* no ssh */
-    bool is_launcher;     /* takes no ranks: the machine of kolorun, where ranks call */
-    char unreached[1024]; /* why nothing is known of it; "": it was reached */
+    bool is_here;     /* this machine, no ssh */
+    bool is_launcher; /* the machine of kolorun, with which all ranks connect; it has no ranks */
+    char unreached[1024]; /* why nothing is known about it; "": it was reached */
     char refused[1024];   /* why its agent would not start the job; "": it would */
-    char unfinished[256]; /* what of it took too long; "": nothing */
-    char gone[1024];      /* why it was lost meanwhile; "": it was not */
+    char unfinished[256]; /* what took too long on it; "": nothing */
+    char gone[1024];      /* why it was lost during the examination; "": it was not */
     double reach_ms;
-    size_t noise_bytes; /* on standard output, before the agent was heard */
-    char noise[256];    /* the beginning of what came on standard error */
+    size_t noise_bytes; /* what was on standard output before the agent's preamble */
+    char noise[256];    /* the beginning of what was on standard error */
     bool has_clock, has_facts, has_survey, has_paths;
-    int64_t clock_offset_ns, clock_doubt_ns; /* its clock less this one's */
+    int64_t clock_offset_ns, clock_doubt_ns; /* its clock minus this one's; the error's bound */
     struct kolo_facts facts;
 };
 
 void kolo_facts_init(struct kolo_facts *facts);
 
 enum kolo_fact_line { KOLO_LINE_FACT, KOLO_LINE_PATH, KOLO_LINE_CLOCK, KOLO_LINE_END };
-/** What a line was, beside the facts that it went into. */
+/** What a line contained, besides the facts that it changed. */
 struct kolo_fact_news {
     enum kolo_fact_line kind;
-    struct kolo_path path; /* from is 0 */
+    struct kolo_path path; /* its `from` is 0 */
     int64_t clock_ns;
-    char step[KOLO_FACT_NAME_MAX]; /* that ended */
+    char step[KOLO_FACT_NAME_MAX]; /* the step that ended */
 };
-/** Takes the NUL-terminated @p line, which is another host's word. More entries of a list than
- * there is room for are left out.
- *  @return ERR_PROTOCOL names what makes no sense. */
+/** Parses the NUL-terminated @p line, which comes from another host and is not trusted. Entries for
+ * which a list has no room are dropped.
+ *  @return ERR_PROTOCOL names what is malformed. */
 kolo_status kolo_facts_take(struct kolo_facts *facts, char *line,
                             struct kolo_fact_news *news_out) KOLO_NODISCARD;
 
-/** Writes "word field field...\n" for the NULL-terminated list of fields, control characters as
- * '?', fields cut where the line would be too long. @return its length. */
+/** Writes "word field field...\n" for the NULL-terminated list of fields. Control characters become
+ * '?', and fields are cut if the line would be too long. @return the line's length. */
 size_t kolo_fact_line(char line[KOLO_FACT_LINE_MAX], const char *const *fields);
 
 const char *kolo_fact_number_name(enum kolo_fact_number number);

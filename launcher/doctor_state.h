@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of an examination, shared by its files: doctor.c (its beginning, its end, and what is
-// told), doctor_phases.c (its course), doctor_visit.c (one host).
+// The internal state of an examination, shared by doctor.c (its beginning, its end and the report),
+// doctor_phases.c (its course) and doctor_visit.c (one host).
 #ifndef KOLO_LAUNCHER_DOCTOR_STATE_H
 #define KOLO_LAUNCHER_DOCTOR_STATE_H
 
@@ -19,20 +19,20 @@ enum kolo_doctor_phase {
     DOCTOR_OVER
 };
 enum {
-    DOCTOR_REACH_MORE_MS = 1000, /* so that ssh, which has the same time, can say why */
-    DOCTOR_WHOLE_MAX = 64        /* hosts of which every pair is tried; of more each tries some */
+    DOCTOR_REACH_MORE_MS = 1000, /* ssh has the same limit: time for it to say why it failed */
+    DOCTOR_WHOLE_MAX = 64        /* with more hosts, each tries only some of the others */
 };
 
-/* One host: its checkup, and how far it is. */
+/* One host: its checkup, and how far it has come. */
 struct kolo_visit {
     struct kolo_remote remote;
     struct kolo_host host;
     struct kolo_checkup *checkup;
     struct kolo_doctor *doctor;
-    char *text; /* of the examiner, not taken yet */
+    char *text; /* the examiner's output that has not been parsed yet */
     size_t used, capacity;
-    int64_t asked_ns;     /* wall clock, when its clock was asked for */
-    size_t paths_pending; /* that it was asked for */
+    int64_t asked_ns;     /* wall clock when its clock was asked for */
+    size_t paths_pending; /* paths asked for whose results are missing */
     bool has_greeted, has_started, is_lost, is_given_up;
 };
 
@@ -62,13 +62,13 @@ struct kolo_doctor {
 
 /* doctor_phases.c */
 void kolo_doctor_enter(struct kolo_doctor *doctor, enum kolo_doctor_phase phase, int64_t limit_ms);
-/** As many phases as are over. */
+/** Advances through all phases that are over. */
 void kolo_doctor_advance(struct kolo_doctor *doctor);
 
 /* doctor_visit.c */
-/** Calls as many hosts of those that were not called yet as may be called at a time. */
+/** Calls as many of the remaining hosts as may be called at a time. */
 void kolo_doctor_call_hosts(struct kolo_doctor *doctor);
-/** Lets it try its paths; returns how many. */
+/** Asks the host to try its paths; returns their number. */
 size_t kolo_visit_ask_paths(struct kolo_visit *visit);
 struct kolo_remote_events kolo_doctor_events(struct kolo_doctor *doctor);
 

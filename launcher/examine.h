@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The examiner: a process that `kolorun doctor` lets the agent of each host start. It says what it
-// finds in lines (doctor_facts.h) on standard output, and does what it is told in lines on standard
-// input:
+// The examiner: a process that the agent of each host starts for `kolorun doctor`. It prints facts
+// in lines (doctor_facts.h) on standard output, and takes requests in lines on standard input:
 //
 //   examiner                                     doctor
 //   begin start ------------------------------>
@@ -21,32 +20,32 @@
 #include "base/settings.h"
 #include "launcher/doctor_facts.h"
 
-#define KOLO_EXAMINER_NAME "kolo-examiner" /* of the process */
-/** How long one path may take, and how many are tried at once. */
+#define KOLO_EXAMINER_NAME "kolo-examiner" /* the process's name */
+/** Time limits for one path, and how many are tried at once. */
 enum { KOLO_PATH_DIAL_MS = 4000, KOLO_PATH_LONG_MS = 3000, KOLO_PATHS_AT_ONCE = 64 };
 
 /** kolorun --examine. @return the exit status. */
 int kolo_examine_main(void);
 
-/** Writes one line of facts to standard output, whole. */
+/** Writes one line of facts to standard output, in one piece. */
 void kolo_say(const char *word, ...) __attribute__((sentinel));
 void kolo_say_number(enum kolo_fact_number number, int64_t value);
 void kolo_say_text(enum kolo_fact_text text, const char *value);
 
-/** Processors, memory, limits, names: nothing that could block. */
+/** Reports processors, memory, limits and names: nothing that could block. */
 void kolo_examine_machine(const struct kolo_settings *settings);
-/** Processes of other jobs. */
+/** Reports processes of other jobs. */
 void kolo_examine_others(void);
-/** Transports, kinds of memory, devices: asks drivers. */
+/** Reports transports, kinds of memory and devices; asks drivers, which may hang. */
 void kolo_examine_backends(const struct kolo_settings *settings);
 
-/** What the cgroup of this process, and those around it, allow: -1 where there is no limit. @p root
- * comes before /proc and /sys ("" but in tests). */
+/** The limits of this process's cgroup and of the cgroups around it; -1: no limit. @p root is put
+ * before /proc and /sys ("" except in tests). */
 struct kolo_cgroup {
     int64_t quota_milli, memory_limit_bytes, memory_room_bytes;
 };
 void kolo_cgroup_read(const char *root, struct kolo_cgroup *cgroup_out);
-/** A hash of the file that this process runs, as 16 digits; "": it cannot be read. */
+/** Writes a hash of this process's executable, as 16 digits; "" if it cannot be read. */
 void kolo_build_hash(char text[17]);
 
 #endif

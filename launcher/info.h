@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kolorun info`: what this machine and this build can do.
+// `kolorun info`: shows what this machine and this build can do.
 #ifndef KOLO_LAUNCHER_INFO_H
 #define KOLO_LAUNCHER_INFO_H
 
@@ -8,8 +8,8 @@
 #include "base/settings.h"
 #include "memory/memory.h"
 
-/** Whether ranks of this user here may read each other's memory: a child tries with this
- * process. */
+/** Checks whether ranks of this user can read each other's memory here: a child process tries to
+ * read this one's. */
 kolo_status kolo_info_try_reading(struct kolo_why *why_out) KOLO_NODISCARD;
 void kolo_info_print(const struct kolo_settings *settings, FILE *out);
 

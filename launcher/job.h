@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One job, from kolorun's side: hosts, rendezvous, output, and how it ends.
+// One job, on kolorun's side: its hosts, rendezvous and output, and how it ends.
 #ifndef KOLO_LAUNCHER_JOB_H
 #define KOLO_LAUNCHER_JOB_H
 
@@ -9,7 +9,7 @@
 /** Runs the job to its end, prints the verdict, and returns kolorun's exit status. */
 int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *hosts, int size);
 
-/** --dry-run: who would start where. */
+/** --dry-run: prints which ranks would start where. */
 void kolo_job_print(const struct kolo_options *options, const struct kolo_hosts *hosts, int size);
 
 enum { KOLO_EXIT_USAGE = 2, KOLO_EXIT_TIMEOUT = 124, KOLO_EXIT_HOST = 255, KOLO_EXIT_SIGNAL = 128 };

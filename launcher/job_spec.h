@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each host is told of the job: the command, and the environment its ranks get.
+// What each host is told about the job: the command, and the environment of its ranks.
 #ifndef KOLO_LAUNCHER_JOB_SPEC_H
 #define KOLO_LAUNCHER_JOB_SPEC_H
 
@@ -12,11 +12,10 @@ struct kolo_job_facts {
     const struct kolo_host *host, *first_host;
     int size;
     const struct kolo_meeting
-        *meeting; /* NULL: the job is looked at, not started; then a program is
-                                           not needed either */
+        *meeting; /* NULL: the job is examined, not started; no program is needed either */
 };
 
-/** The body of the JOB frame for facts->host (kolo_free_memory; it holds the secret). */
+/** Packs the body of the JOB frame for facts->host (kolo_free_memory; it contains the secret). */
 kolo_status kolo_job_spec_pack(const struct kolo_job_facts *facts, uint8_t **data_out,
                                size_t *bytes_out) KOLO_NODISCARD;
 

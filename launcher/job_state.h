@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of a job, shared by its files: job.c (its beginning and its end, streams, time and
-// signals), job_phases.c (the state machine), job_hosts.c (what becomes of hosts), job_ranks.c
-// (what is heard of ranks, from their agents and from the store).
+// The internal state of a job, shared by job.c (its beginning and end, streams, timers and
+// signals), job_phases.c (the state machine), job_hosts.c (what happens to hosts) and job_ranks.c
+// (what agents and the store report about ranks).
 #ifndef KOLO_LAUNCHER_JOB_STATE_H
 #define KOLO_LAUNCHER_JOB_STATE_H
 
@@ -29,7 +29,7 @@ enum kolo_job_phase {
     JOB_LEAVING,
     JOB_PHASES
 };
-enum { JOB_OUT, JOB_ERR, JOB_COLLECT_MS = 2000 /* between two pieces of timelines */ };
+enum { JOB_OUT, JOB_ERR, JOB_COLLECT_MS = 2000 /* longest time between two pieces of timelines */ };
 
 struct kolo_job {
     uv_loop_t loop;
@@ -45,7 +45,7 @@ struct kolo_job {
     size_t called, calling, prepared, gone;
     struct kolo_meeting *meeting;
     struct kolo_verdict *verdict;
-    struct kolo_output *streams[2]; /* JOB_OUT, JOB_ERR */
+    struct kolo_output *streams[2]; /* indexed by JOB_OUT, JOB_ERR */
     struct kolo_input *input;
     struct kolo_gather *gather; /* NULL: no timeline */
     char verdict_line[2 * KOLO_DETAIL_MAX];
@@ -54,7 +54,7 @@ struct kolo_job {
     bool has_started, is_joined, is_quiet, said_verdict, said_stray;
 };
 
-/** Says a line where --verbose is given. */
+/** Prints a line if --verbose is given. */
 #define JOB_SAY(job, ...)                                                                          \
     do {                                                                                           \
         if ((job)->options->verbose)                                                               \
@@ -67,33 +67,34 @@ static inline double kolo_job_age_s(const struct kolo_job *job)
 }
 
 /* job_phases.c */
-/** The only function that changes the phase, for @p limit_ms (-1: until something happens). False:
- * it may not follow. */
+/** The only function that changes the phase. It lasts @p limit_ms at most (-1: until something
+ * happens). Returns false if the phase may not follow the current one. */
 bool kolo_job_enter(struct kolo_job *job, enum kolo_job_phase phase, int64_t limit_ms);
-/** Shall the others go on without a rank that was lost? Not before all have met: nobody could. */
+/** Should the others continue without a rank that was lost? Not before all have met: until then
+ * none of them can continue. */
 bool kolo_job_keeps_going(const struct kolo_job *job);
-/** Something failed: the others may speak, then they are ended. */
+/** Something failed: gives the ranks time to report their errors, then ends them. */
 void kolo_job_begin_end(struct kolo_job *job);
 void kolo_job_kill(struct kolo_job *job);
-/** For all ranks that run. */
+/** Sends a signal to all running ranks. */
 void kolo_job_signal(struct kolo_job *job, int number);
-/** Once everything is gone and written: the verdict, then the end of the loop. */
+/** If everything has ended and all output is written: prints the verdict and ends the loop. */
 void kolo_job_leave(struct kolo_job *job);
 void kolo_job_leave_if_gone(struct kolo_job *job);
 void kolo_job_phase_ended(uv_timer_t *timer);
 
 /* job_hosts.c */
-/** Calls as many of those that were not called yet as may be called at a time. */
+/** Calls as many of the remaining hosts as may be called at a time. */
 void kolo_job_call_hosts(struct kolo_job *job);
 struct kolo_remote_events kolo_job_host_events(struct kolo_job *job);
 
 /* job_ranks.c */
-/** A frame of a host's agent: @p context is the remote. */
+/** Handles a frame from a host's agent; @p context is the remote. */
 kolo_status kolo_job_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body);
 struct kolo_store_server_events kolo_job_store_events(struct kolo_job *job);
 
 /* job.c */
-/** Standard input for rank 0: @p context is the job. */
+/** Passes standard input on to rank 0; @p context is the job. */
 void kolo_job_input(void *context, const void *data, size_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One output stream of one rank: read as it comes, sent as whole lines while there is credit, not
-// read while there is none, so that a slow reader slows the rank down and nothing is lost.
+// One output stream of one rank. It is sent as whole lines while there is credit, and not read
+// while there is none, so that a slow reader slows the rank down and nothing is lost.
 #ifndef KOLO_LAUNCHER_LINES_H
 #define KOLO_LAUNCHER_LINES_H
 
@@ -14,7 +14,7 @@ struct kolo_lines_shared {
     int64_t credit; /* bytes that may be sent; the last frame may exceed it */
     int64_t heard_ns;
     int open;
-    bool is_mute; /* nobody reads: throw away */
+    bool is_mute; /* nobody reads: discard */
 };
 
 struct kolo_lines {
@@ -27,10 +27,10 @@ struct kolo_lines {
     bool is_open, is_reading, at_end;
 };
 
-/** Takes @p fd on success. */
+/** Takes ownership of @p fd on success. */
 kolo_status kolo_lines_open(struct kolo_lines *lines, struct kolo_lines_shared *shared,
                             uv_loop_t *loop, int fd, uint32_t rank, int stream) KOLO_NODISCARD;
-/** Credit came: sends what waits, reads on. */
+/** There is new credit: sends what waits, and reads on. */
 void kolo_lines_resume(struct kolo_lines *lines);
 void kolo_lines_close(struct kolo_lines *lines);
 

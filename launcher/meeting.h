@@ -10,27 +10,27 @@
 
 struct kolo_meeting;
 
-/** Listens on loopback (@p is_local) or on every address, at a free port. Events come from the
- * loop, or from within _died and _abort. */
+/** Listens at a free port, on loopback (@p is_local) or on every address. Events are called from
+ * the loop, or from within _died and _abort. */
 kolo_status kolo_meeting_create(uv_loop_t *loop, int size, bool is_local,
                                 const struct kolo_settings *settings,
                                 const struct kolo_store_server_events *events,
                                 struct kolo_meeting **meeting_out) KOLO_NODISCARD;
-/** "tcp://HOST:PORT,...", and the secret as 64 digits. */
+/** "tcp://HOST:PORT,..."; and the secret as 64 digits. */
 const char *kolo_meeting_place(const struct kolo_meeting *meeting);
 const char *kolo_meeting_secret(const struct kolo_meeting *meeting);
-/** The first address of this machine among the places, without its port. */
+/** Writes the first of the places that is an address of this machine, without its port. */
 void kolo_meeting_address(const struct kolo_meeting *meeting, char *text, size_t capacity);
 void kolo_meeting_died(struct kolo_meeting *meeting, int rank, const char *how);
 void kolo_meeting_abort(struct kolo_meeting *meeting, kolo_status why, const char *text);
 int kolo_meeting_connected(const struct kolo_meeting *meeting);
-/** Whether @p rank has joined, and its connection stands. */
+/** Whether @p rank has joined and is still connected. */
 bool kolo_meeting_is_here(const struct kolo_meeting *meeting, int rank);
-/** Whether @p rank has ever called kolo_init; false once it is closed. */
+/** Whether @p rank has ever called kolo_init; false once the meeting is closed. */
 bool kolo_meeting_has_come(const struct kolo_meeting *meeting, int rank);
 /** Closes the server and the handles. */
 void kolo_meeting_close(struct kolo_meeting *meeting);
-/** After the loop ran. */
+/** To be called after the loop has run. */
 void kolo_meeting_destroy(struct kolo_meeting *meeting);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolorun's command line. One table makes the parser and the help.
+// kolorun's command line. One table defines both the parser and the help.
 #ifndef KOLO_LAUNCHER_OPTIONS_H
 #define KOLO_LAUNCHER_OPTIONS_H
 
@@ -12,7 +12,7 @@
 /** What the command line asks for. */
 enum kolo_task {
     KOLO_TASK_RUN,
-    KOLO_TASK_DOCTOR, /* as for a run; a program is not needed */
+    KOLO_TASK_DOCTOR, /* options as for a run, but a program is not needed */
     KOLO_TASK_HELP,
     KOLO_TASK_VERSION,
     KOLO_TASK_HELP_SETTINGS,
@@ -24,29 +24,30 @@ struct kolo_options {
     int np;            /* 0: not given */
     const char *hosts; /* -H */
     const char *hostfile;
-    const char *agent; /* kolorun on the other hosts */
+    const char *agent; /* path of kolorun on the other hosts */
     const char *chdir;
-    const char *json;          /* of the doctor */
-    const char *timeline;      /* the file of the trace */
+    const char *json;          /* file of the doctor's report */
+    const char *timeline;      /* file of the trace */
     struct kolo_texts forward; /* -x: NAME=VALUE */
     enum kolo_bind bind;
-    int gpus; /* that each rank sees; 0: not given */
+    int gpus; /* devices that each rank sees; 0: not given */
     bool oversubscribe, no_prefix, no_input, keep_going, verbose, dry_run;
     char *const *program; /* argv of the program, NULL-terminated */
     struct kolo_settings settings;
 };
 
-/** Reads @p argv (without the program's own name; "doctor" first asks for that) and the KOLO_* of
- * @p environ (NULL: this process's). @p unknown is told KOLO_* variables that are no setting.
+/** Reads @p argv (without the program's own name; "doctor" as the first word asks for that) and the
+ * KOLO_* variables of @p environ (NULL: this process's environment). @p unknown is called for
+ * KOLO_* variables that are not settings.
  *  @return KOLO_OK; ERR_INVALID, ERR_CONFIG or ERR_NOT_FOUND with one line that says what is wrong
  * and what to do. *options_out must be finished in every case. */
 kolo_status kolo_options_parse(char *const *argv, char *const *environ,
                                void (*unknown)(void *context, const char *name,
                                                const char *nearest),
                                struct kolo_options *options_out) KOLO_NODISCARD;
-/** Is this setting what kolorun gives each rank itself? */
+/** Is this a setting that kolorun itself sets for each rank? */
 bool kolo_options_is_own(enum kolo_setting_index index);
-/** How many calls each of @p size ranks keeps; 0: no timeline is asked for. */
+/** How many calls each of @p size ranks keeps; 0: no timeline was asked for. */
 uint32_t kolo_options_timeline_calls(const struct kolo_options *options, int size);
 void kolo_options_fini(struct kolo_options *options);
 void kolo_options_help(FILE *out);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctrl-Z: the whole job pauses with kolorun, and goes on with it.
+// Ctrl-Z: the whole job stops with kolorun, and continues with it.
 //
 //   OFF --allow--> READY --SIGTSTP--> ASKING --all hosts answered, or a second--> (stopped)
 //   --SIGCONT--> READY
 //                                       `--cancel, SIGCONT--> READY
 //
-// Hosts stop their ranks' process groups and from then on expect no heartbeat, nor send one; that
-// kolorun died they still see by the end of their channel. Only then kolorun stops itself. A
-// SIGTSTP while OFF is remembered.
+// Hosts stop the process groups of their ranks, and from then on neither expect nor send a
+// heartbeat. If kolorun dies, they still notice the end of their channel. Only then does kolorun
+// stop itself. A SIGTSTP while OFF is remembered.
 #ifndef KOLO_LAUNCHER_PAUSE_H
 #define KOLO_LAUNCHER_PAUSE_H
 
@@ -21,8 +21,8 @@ struct kolo_pause {
     uv_signal_t stop, go_on;
     uv_timer_t timer;
     struct kolo_remote *remotes;
-    size_t count, missing; /* missing: answers */
-    uint32_t round;        /* an answer to an earlier one does not count */
+    size_t count, missing; /* missing: number of answers still to come */
+    uint32_t round;        /* answers to an earlier round do not count */
     enum kolo_pause_state state;
     bool is_wanted;
 };
@@ -31,11 +31,11 @@ struct kolo_pause {
  * handles are closed with the loop. */
 void kolo_pause_init(struct kolo_pause *pause, uv_loop_t *loop, struct kolo_remote *remotes,
                      size_t count);
-/** The ranks were started: from here on the job can pause. */
+/** The ranks have been started: from now on the job can be stopped. */
 void kolo_pause_allow(struct kolo_pause *pause);
 /** @p remote has stopped its ranks. */
 void kolo_pause_answered(struct kolo_pause *pause, struct kolo_remote *remote, uint32_t round);
-/** The job is about to end: what was stopped goes on, and later SIGTSTPs do nothing. */
+/** The job is about to end: ranks that were stopped continue, and later SIGTSTPs have no effect. */
 void kolo_pause_forbid(struct kolo_pause *pause);
 
 #endif

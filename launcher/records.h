@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timeline of one rank, seen by its agent: memory that the rank writes and that outlives it.
+// The timeline of one rank, as seen by its agent: memory that the rank writes and that outlives the
+// rank.
 #ifndef KOLO_LAUNCHER_RECORDS_H
 #define KOLO_LAUNCHER_RECORDS_H
 
@@ -11,17 +12,19 @@
 
 struct kolo_records {
     int fd;           /* 0: none */
-    uint64_t at, end; /* what has been sent, and how much there is; end 0: not looked at yet */
+    uint64_t at, end; /* bytes sent so far, and in total; end 0: not read yet */
 };
 
 enum { KOLO_RECORDS_PIECE_BYTES = 64 << 10 };
 
-/** Makes one for rank @p rank of @p size, for @p calls calls (kolo_timeline_calls). */
+/** Creates the memory for rank @p rank of @p size, with room for @p calls calls
+ * (kolo_timeline_calls). */
 kolo_status kolo_records_open(struct kolo_records *records, int rank, int size,
                               uint32_t calls) KOLO_NODISCARD;
-/** The rank has ended, with @p wait_status. */
+/** The rank has ended with @p wait_status. */
 void kolo_records_ended(struct kolo_records *records, int wait_status);
-/** The next bytes of what it has left, at most KOLO_RECORDS_PIECE_BYTES; 0: that was all. */
+/** Copies the next bytes of the timeline, at most KOLO_RECORDS_PIECE_BYTES; returns their number, 0
+ * at the end. */
 size_t kolo_records_next(struct kolo_records *records, void *data);
 void kolo_records_close(struct kolo_records *records);
 

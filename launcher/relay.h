@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's side of an examination: starts the examiner (examine.h) in the environment of the
-// ranks, and passes bytes on between it and kolorun: EXAMINE frames to its standard input, what it
-// says as FACTS.
+// ranks, and relays between it and kolorun: EXAMINE frames go to its standard input, its output
+// becomes FACTS frames.
 #ifndef KOLO_LAUNCHER_RELAY_H
 #define KOLO_LAUNCHER_RELAY_H
 
@@ -11,12 +11,13 @@
 
 struct kolo_relay;
 
-/** @p channel outlives it. The process is the agent's child, to be reaped and killed like any. */
+/** @p channel must outlive the relay. The process is a child of the agent, and is reaped and killed
+ * like any other. */
 kolo_status kolo_relay_start(uv_loop_t *loop, struct kolo_channel *channel,
                              const struct kolo_spec *spec,
                              struct kolo_relay **relay_out) KOLO_NODISCARD;
 void kolo_relay_tell(struct kolo_relay *relay, const void *data, size_t bytes);
-/** Closes the handles; the memory is freed by kolo_relay_destroy after the loop ran. */
+/** Closes the handles; kolo_relay_destroy, after the loop has run, frees the memory. */
 void kolo_relay_close(struct kolo_relay *relay);
 void kolo_relay_destroy(struct kolo_relay *relay);
 

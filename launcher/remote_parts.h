@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of a host that is reached, shared by its files: remote.c (its life), remote_command.c
-// (how it is called), remote_words.c (what is said of its end).
+// The internals of a remote host, shared by remote.c (its life), remote_command.c (how it is
+// called) and remote_words.c (how its end is described).
 #ifndef KOLO_LAUNCHER_REMOTE_PARTS_H
 #define KOLO_LAUNCHER_REMOTE_PARTS_H
 
 #include "launcher/remote.h"
 
-enum { REMOTE_SSH_FAILED = 255 /* ssh's status where it failed itself */ };
+enum { REMOTE_SSH_FAILED = 255 /* ssh's exit status when ssh itself failed */ };
 
 /* remote_command.c */
 kolo_status kolo_remote_make_command(const struct kolo_remote_config *config,
@@ -14,11 +14,11 @@ kolo_status kolo_remote_make_command(const struct kolo_remote_config *config,
                                      struct kolo_texts *argv) KOLO_NODISCARD;
 
 /* remote_words.c */
-/** Before the agent was heard. */
+/** Describes an end before the agent was heard. */
 void kolo_remote_describe_call(const struct kolo_remote *remote, char *text, size_t capacity);
-/** After the agent was heard. */
+/** Describes an end after the agent was heard. */
 void kolo_remote_describe_loss(const struct kolo_remote *remote, char *text, size_t capacity);
-/** sshd turned us away because many came at once: worth another try. */
+/** sshd refused because too many connections came at once: worth another attempt. */
 bool kolo_remote_is_refused_by_load(const struct kolo_remote *remote);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks that have ended left in the background: by /proc, on their host.
+// Processes that ranks have left in the background after they ended, found in /proc on their host.
 #ifndef KOLO_LAUNCHER_STRAYS_H
 #define KOLO_LAUNCHER_STRAYS_H
 
@@ -10,20 +10,20 @@
 #include "base/status.h"
 #include "base/wire.h"
 
-enum { KOLO_STRAY_NAME_MAX = 32, KOLO_STRAY_BYTES = 64 /* at most, of a frame */ };
+enum { KOLO_STRAY_NAME_MAX = 32, KOLO_STRAY_BYTES = 64 /* upper bound of a frame's body */ };
 
-/** One process of @p rank's, which itself has ended. */
+/** One process of @p rank, which has itself ended. */
 struct kolo_stray {
     uint32_t rank, pid;
-    bool is_of_kolo; /* it has libkolo.so in its memory */
+    bool is_of_kolo; /* it has mapped libkolo.so */
     char name[KOLO_STRAY_NAME_MAX];
 };
 
-/** Of each of the @p ranks ranks from @p first_rank on one descendant of @p root that lives, rather
- * one of kolo; pid 0: there is none. */
+/** For each of the @p ranks ranks from @p first_rank on, finds one living descendant of @p root,
+ * preferably one that uses kolo; pid 0: there is none. */
 void kolo_strays_find(pid_t root, uint32_t first_rank, uint32_t ranks, struct kolo_stray *strays);
 void kolo_stray_write(struct kolo_writer *writer, const struct kolo_stray *stray);
-/** ERR_PROTOCOL: it is none. */
+/** ERR_PROTOCOL: the bytes are not a stray. */
 kolo_status kolo_stray_read(struct kolo_reader *reader, struct kolo_stray *stray_out);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a program ends, by one rule for all: 0; 2 where what it was told (options, settings, what
-// they name) is refused, as the parsers of command lines do; 1 where anything else failed.
+// The exit statuses of all programs: 0 for success; 2 if options, settings or what they name are
+// refused, as usual for parsers of command lines; 1 for any other failure.
 #ifndef KOLO_TOOLS_EXIT_STATUS_H
 #define KOLO_TOOLS_EXIT_STATUS_H
 

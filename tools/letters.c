@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Letters of UTF-8, see letters.h: neither longer than they need be, nor surrogates, nor beyond
-// U+10FFFF.
+// Letters of UTF-8, see letters.h. Overlong forms, surrogates and code points beyond U+10FFFF are
+// not accepted.
 #include "tools/letters.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ void letters_repair(char *text, size_t length)
     }
 }
 
-/* How many bytes of a control character @p text begins with. */
+/* Length in bytes of the control character that @p text begins with; 0: none. */
 static size_t control_at(const char *text)
 {
     const unsigned char first = (unsigned char)text[0], second = first ? (unsigned char)text[1] : 0;

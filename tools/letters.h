@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text that may be any bytes, as what stands in files and in names of files is.
+// Makes text of unknown origin, such as file contents and file names, safe to show: it may be any
+// bytes.
 #ifndef KOLO_TOOLS_LETTERS_H
 #define KOLO_TOOLS_LETTERS_H
 
 #include <stddef.h>
 
-/** Bytes of the UTF-8 letter that begins at @p text, which ends with 0; 0: none does. */
+/** Length in bytes of the UTF-8 letter at the beginning of @p text, which is NUL-terminated; 0: it
+ * begins with none. */
 size_t letters_first(const char *text);
-/** Makes '?' of each byte that is of no letter of UTF-8, and of 0. @p text has an end mark behind
- *  @p length bytes. */
+/** Replaces each byte that does not belong to a UTF-8 letter, and each 0, by '?'. @p text is
+ * terminated behind @p length bytes. */
 void letters_repair(char *text, size_t length);
-/** Makes '?' of each byte of a control character in @p text, which ends with 0: those of ASCII, and
- *  those that UTF-8 has beside them (C1), which terminals may obey as well. For what another
- *  program has said and a terminal shows. */
+/** Replaces each byte of a control character in the NUL-terminated @p text by '?': those of ASCII
+ * and the additional ones of Unicode (C1), which terminals may obey too. For output of other
+ * programs that is shown on a terminal. */
 void letters_disarm(char *text);
 
 #endif

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are whole or not there, see outfile.h. Opened before anything is measured, so that an
-// unwritable place costs no measurement. A device, a pipe or what standard output goes to is
-// written in place: renaming something onto it would put a file where /dev/null was.
+// Files that are either complete or absent, see outfile.h. A file is opened before anything is
+// measured, so that an unwritable place costs no measurement. A device, a pipe or the file behind
+// standard output is written in place: renaming something onto it would replace /dev/null by a
+// file.
 //
-// Until it is whole a file has no name (O_TMPFILE), so that nothing stays of a process that is
-// killed. Only a name that is taken needs one beside it, for the moment of the renaming, because no
-// system call puts a file without a name into the place of another. Where the file system has no
-// files without a name (NFS), or /proc is not mounted, by which they get one, the file is beside
-// its name from the beginning, and a signal that would end the process takes it away; kill -9
-// leaves it there.
+// Until it is complete, a file has no name (O_TMPFILE), so nothing stays behind if the process is
+// killed. Only if the name is taken, the new file gets a temporary name beside it for the moment of
+// the renaming, because no system call can replace a file by one without a name. If the file system
+// has no files without names (NFS), or /proc, which is needed to name them, is not mounted, the
+// file has a temporary name from the beginning; a signal that would end the process removes it, but
+// kill -9 leaves it there.
 //
-// To who looks at the name it is as if the file had been written over: a link leads to it as
-// before, it has the mode it had, and what may not be written is not replaced either. It is another
-// file, though: further names of the old one (hard links) keep that, and its folder must be
-// writable.
+// To a reader it looks as if the file had been overwritten: a link still leads to it, it keeps its
+// mode, and a file that is not writable is not replaced. But it is another file: other hard links
+// of the old one keep the old contents, and its folder must be writable.
 #include "tools/outfile.h"
 
 #include <errno.h>
@@ -30,9 +30,9 @@
 enum {
     NAMES = 100,
     MODE = 0666,
-    KEPT_MODE = 0777, /* of a file that is there: what it may do by itself (setuid) is not kept */
+    KEPT_MODE = 0777, /* bits kept of an existing file's mode: not those like setuid */
     PROC_MAX = 64,
-    LINKS_MAX = 40, /* as the kernel's */
+    LINKS_MAX = 40, /* as in the kernel */
     PATH_BYTES = sizeof((struct outfile *)NULL)->beside
 };
 
@@ -40,17 +40,18 @@ bool outfile_has_names_only;
 
 /* ---- names beside, and signals ---- */
 
-/* Files that have, or are about to have, a name beside theirs. A signal may come at any time. */
+/* Files that have, or are about to have, a temporary name. A signal handler may read the list at
+ * any time. */
 static struct outfile *_Atomic named;
 
 static void remove_named(int number)
 {
     for (const struct outfile *file = named; file; file = file->next)
         unlink(file->beside);
-    raise(number); /* it is blocked until this has returned, and then ends the process */
+    raise(number); /* it is blocked until the handler returns, then ends the process */
 }
 
-/** A signal that would end the process at once takes the files away before. */
+/** Makes signals that would end the process remove the temporary files first. */
 static void watch_signals(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
@@ -70,8 +71,8 @@ static void forget_name(struct outfile *file)
     file->is_named = false;
 }
 
-/** Its name with something behind it that no other process takes, also on another host. False: that
- * is too long. */
+/** Builds the temporary name: the file's name and a suffix that no other process uses, on any host.
+ * Returns false if it is too long. */
 static bool make_name(struct outfile *file)
 {
     int length = snprintf(file->beside, sizeof file->beside, "%s.tmp-%ld-%llu", file->target,
@@ -82,7 +83,8 @@ static bool make_name(struct outfile *file)
     return false;
 }
 
-/** @p give makes a file of the name file->beside: 0, or -1 and errno. False: errno. */
+/** @p give creates a file of the name file->beside, and returns 0, or -1 and errno. Returns false
+ * on failure, with errno. */
 static bool take_name(struct outfile *file, int (*give)(struct outfile *file))
 {
     int given = -1;
@@ -91,7 +93,7 @@ static bool take_name(struct outfile *file, int (*give)(struct outfile *file))
     for (int i = 0; i < NAMES && given != 0 && errno == EEXIST && make_name(file); i++) {
         file->next = named;
         file->is_named = true;
-        named = file; /* before it is there: between the two a signal would leave it */
+        named = file; /* first, since a signal may come in between */
         given = give(file);
         int cause = errno;
         if (given != 0)
@@ -103,8 +105,7 @@ static bool take_name(struct outfile *file, int (*give)(struct outfile *file))
 
 /* ---- opening ---- */
 
-/** The folder of @p path, in @p text, which is as long as it needs to be; "." where it names
- * none. */
+/** Writes the folder of @p path into @p text, which must have room for it; "." if it names none. */
 static const char *folder_of(const char *path, char *text)
 {
     const char *slash = strrchr(path, '/'); /* "/x" is in "/" */
@@ -115,8 +116,8 @@ static const char *folder_of(const char *path, char *text)
     return text;
 }
 
-/** Is @p link, which is one, a link of /proc? What it leads to is a descriptor's, whatever its name
- * is. */
+/** Whether the link @p link is in /proc. Such a link leads to a file descriptor's file, whatever
+ * name that has. */
 static bool is_descriptor(const char *link)
 {
     char folder[PATH_BYTES];
@@ -124,14 +125,15 @@ static bool is_descriptor(const char *link)
     return statfs(folder_of(link, folder), &facts) == 0 && facts.f_type == PROC_SUPER_MAGIC;
 }
 
-/** What @p path stands for: "-" is standard output, as elsewhere. */
+/** The path that is meant: "-" stands for standard output. */
 static const char *meant_by(const char *path)
 {
     return strcmp(path, "-") == 0 ? "/dev/stdout" : path;
 }
 
-/** Where writing to @p path would write, in @p target: the end of a chain of links, be it there or
- * not, or a link that leads to a descriptor. False: errno. */
+/** Writes into @p target the path that writing to @p path would write to: the end of a chain of
+ * links, whether or not it exists, or a link that leads to a descriptor. Returns false on failure,
+ * with errno. */
 static bool follow(const char *path, char target[PATH_BYTES])
 {
     char link[PATH_BYTES], folder[PATH_BYTES];
@@ -139,7 +141,7 @@ static bool follow(const char *path, char target[PATH_BYTES])
     for (int i = 0; fits; i++) {
         ssize_t bytes = readlink(target, link, sizeof link);
         if (bytes < 0 || is_descriptor(target))
-            return true; /* no link, or whoever opens it says what is wrong */
+            return true; /* not a link; if something else is wrong, opening it will say so */
         fits = (size_t)bytes < sizeof link;
         if (!fits)
             break;
@@ -167,7 +169,7 @@ static bool is_one(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/** Both name one file, be it there or not. */
+/** Whether both paths name the same file, whether or not it exists. */
 static bool are_same(const char *first, const char *second)
 {
     char a[PATH_BYTES], b[PATH_BYTES], folder[PATH_BYTES];
@@ -205,8 +207,9 @@ kolo_status outfile_spares(const char *option, const char *path, const char *con
     return KOLO_OK;
 }
 
-/** What is at the place of @p file, and has @p facts, is no file that another may take the place
- * of: it is none, or is written to meanwhile, or is a descriptor's (/dev/fd/3). */
+/** Whether what is at the place of @p file, with the attributes @p facts, must not be replaced: it
+ * is not a regular file, or other output goes to it, or it is the file of a descriptor
+ * (/dev/fd/3). */
 static bool must_stay(const struct outfile *file, const struct stat *facts)
 {
     struct stat other;
@@ -218,15 +221,15 @@ static bool must_stay(const struct outfile *file, const struct stat *facts)
     return lstat(file->target, &other) != 0 || !is_one(&other, facts);
 }
 
-/** The name by which a file without one can be given one. */
+/** The path by which a file without a name can be linked to one. */
 static const char *by_descriptor(int fd, char text[PROC_MAX])
 {
     snprintf(text, PROC_MAX, "/proc/self/fd/%d", fd);
     return text;
 }
 
-/** A file without a name in the folder of its path, whose name it can take later; -1 where that is
- * not possible, for whatever reason. */
+/** Opens a file without a name in the folder of its path, to be named later; -1 if that is not
+ * possible, for whatever reason. */
 static int open_nameless(struct outfile *file)
 {
     char proc[PROC_MAX];
@@ -248,8 +251,8 @@ static int create_beside(struct outfile *file)
     return file->stream ? 0 : -1;
 }
 
-/** A file that takes the place of another is of its owner and group, as far as that may be, and has
- * its mode; another group than its own may do no more than anybody. */
+/** Gives a new file the owner, the group and the mode of the one that it replaces, as far as
+ * permitted. If it cannot have that group, its group gets no more rights than others. */
 static void inherit(const struct outfile *file, const struct stat *old)
 {
     const mode_t group = 070;
@@ -281,7 +284,7 @@ kolo_status outfile_open(struct outfile *file, const char *option, const char *p
     if (path[0] == '\0')
         return kolo_fail(KOLO_ERR_CONFIG, "%s '': give the name of a file", option);
     bool is_there = stat(path, &old) == 0;
-    if (!is_there && errno != ENOENT) /* of a link that the system will not follow, say */
+    if (!is_there && errno != ENOENT) /* for example, a link that the system refuses to follow */
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", option, path);
     errno = 0;
     if (is_there && S_ISREG(old.st_mode) && eaccess(path, W_OK) != 0)
@@ -310,7 +313,7 @@ static int link_beside(struct outfile *file)
                   AT_SYMLINK_FOLLOW);
 }
 
-/** Gives a file that is whole its name. False: errno. */
+/** Gives a complete file its name. Returns false on failure, with errno. */
 static bool take_place(struct outfile *file)
 {
     char proc[PROC_MAX];
@@ -324,7 +327,7 @@ static bool take_place(struct outfile *file)
     return rename(file->beside, file->target) == 0;
 }
 
-/** Has what was written left the buffer? False: errno. */
+/** Flushes the buffer; returns false on failure, with errno. */
 static bool is_written(const struct outfile *file)
 {
     errno = 0;
@@ -337,7 +340,7 @@ kolo_status outfile_close(struct outfile *file, bool keep)
         return KOLO_OK;
     bool ok = keep && is_written(file);
     if (ok) {
-        file->fd = dup(fileno(file->stream)); /* closing it may yet say that it is not whole */
+        file->fd = dup(fileno(file->stream)); /* closing may still report that it is not complete */
         ok = file->fd >= 0;
     }
     bool has_fd = ok;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is whole under its name or not there, also where the process is killed meanwhile. A
-// device or a pipe ("-" is /dev/stdout) is written in place; a link stays one, and what it leads to
-// is replaced. For one thread of a program at a time.
+// A file that is either complete under its name or absent, also if the process is killed meanwhile.
+// A device or a pipe ("-" is /dev/stdout) is written in place; a link stays a link, and the file it
+// leads to is replaced. To be used by one thread of a program at a time.
 #ifndef KOLO_TOOLS_OUTFILE_H
 #define KOLO_TOOLS_OUTFILE_H
 
@@ -13,13 +13,13 @@
 struct outfile {
     FILE *stream; /* NULL: not open */
     const char *option, *path;
-    bool is_in_place, is_named; /* named: there is, or may be, a file of the name `beside` */
+    bool is_in_place, is_named; /* is_named: there is, or may be, a file of the name `beside` */
     int fd;                     /* while it is closed */
     struct outfile *_Atomic next;
     char target[4096], beside[4096]; /* target: path, with links followed */
 };
 
-/** For tests: as where the file system has no files without a name. */
+/** For tests: act as if the file system had no files without names. */
 extern bool outfile_has_names_only;
 
 /** An option and the file that it names; path NULL: it was not given. */
@@ -27,22 +27,22 @@ struct outfile_place {
     const char *option, *path;
 };
 
-/** Refuses two places that are one file, whatever their names; a device (/dev/null) takes
- * several. */
+/** Refuses two places that are the same file, whatever their names; a device (/dev/null) may be
+ * given several times. */
 kolo_status outfile_distinct(const struct outfile_place *places, size_t count) KOLO_NODISCARD;
-/** Refuses @p path where it is one of the @p count files that are read; one that is not there is
- * for whoever reads it to name. */
+/** Refuses @p path if it is one of the @p count files that are read. A file that does not exist is
+ * left to its reader to report. */
 kolo_status outfile_spares(const char *option, const char *path, const char *const *read,
                            size_t count) KOLO_NODISCARD;
-/** @p option is named in messages: "--json". It and @p path stay where they are, and live, as
- * long as the file is open. */
+/** @p option is how messages name it: "--json". It and @p path must stay valid as long as the file
+ * is open. */
 kolo_status outfile_open(struct outfile *file, const char *option, const char *path) KOLO_NODISCARD;
-/** Whether it could be opened: before hours of work for it. Changes nothing. */
+/** Checks whether it could be opened, so that hours of work are not lost. Changes nothing. */
 kolo_status outfile_probe(const char *option, const char *path) KOLO_NODISCARD;
-/** Moves it to its name; with @p keep false, or where that fails, leaves nothing. A file that is
- * not open is fine. */
+/** Moves the file to its name. With @p keep false, or on failure, leaves nothing behind. A file
+ * that is not open is allowed. */
 kolo_status outfile_close(struct outfile *file, bool keep);
-/** Closes several, so that none has its name where one of them could not be written; the first
+/** Closes several files. If one of them could not be written, none gets its name, and the first
  * failure is named. */
 kolo_status outfile_close_all(struct outfile *const *files, size_t count, bool keep);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The standard streams, see streams.h. What was closed becomes /dev/null; standard output becomes
-// one that cannot be written, so that what is lost is a failure as it is on a full disk. So is a
-// limit on the size of files: its signal, which would end the program without a word, is ignored.
+// The standard streams, see streams.h. A closed stream becomes /dev/null; a closed standard output
+// becomes a descriptor that cannot be written, so that losing output is a failure, as on a full
+// disk. So is reaching the limit on the size of files: its signal, which would end the program
+// without a message, is ignored.
 #include "tools/streams.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ kolo_status streams_secure(void)
     (void)signal(SIGXFSZ, SIG_IGN);
     do {
         fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (fd == STDOUT_FILENO) { /* the lowest that is free: what is opened now is 1 again */
+        if (fd == STDOUT_FILENO) { /* the lowest free number: what is opened now becomes 1 again */
             close(fd);
             fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         }
@@ -42,7 +43,7 @@ kolo_status streams_flush(void)
     if (fflush(stdout) == 0 && !ferror(stdout))
         return KOLO_OK;
     is_told = true;
-    return errno == 0 ? kolo_fail(KOLO_ERR_SYSTEM, "%s", what) /* what was said before, and lost */
+    return errno == 0 ? kolo_fail(KOLO_ERR_SYSTEM, "%s", what) /* earlier output, lost */
                       : kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s", what);
 }
 

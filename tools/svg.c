@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SVG, see svg.h. Fonts are the reader's, so widths are estimates on the safe side.
+// Writes SVG, see svg.h. The reader's fonts are not known, so widths are estimates on the safe
+// side.
 #include "tools/svg.h"
 
 #include <stdbool.h>
@@ -65,7 +66,7 @@ void svg_dot(FILE *out, double x, double y, double radius, const char *colour)
             colour);
 }
 
-/* U+FFFE and U+FFFF, which XML has not. */
+/* U+FFFE and U+FFFF, which XML does not allow. */
 static bool is_no_character(const char *text)
 {
     return memcmp(text, "\xef\xbf\xbe", 3) == 0 || memcmp(text, "\xef\xbf\xbf", 3) == 0;
@@ -107,7 +108,7 @@ void svg_text(FILE *out, double x, double y, double size, enum svg_anchor anchor
 double svg_text_width(double size, const char *text)
 {
     double width = 0;
-    for (; *text; text++) /* bytes behind the first of a letter take no room */
+    for (; *text; text++) /* only the first byte of a letter takes space */
         width += ((unsigned char)*text & 0xc0) == 0x80 ? 0 : 0.58;
     return width * size;
 }

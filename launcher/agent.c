@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guardian. No libuv, no threads, nothing that can fail late: it waits for signals.
+// The guardian: waits for signals. Uses neither libuv nor threads, so that nothing can fail late.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,14 +17,15 @@
 
 enum {
     STATUS_TROUBLE = 1,
-    HANGUP_GRACE_MS = 2000, /* after the launcher hung up, the worker has this long */
-    KILL_MS = 5000,         /* a process in uninterruptible sleep is given up after this */
+    HANGUP_GRACE_MS = 2000, /* time for the worker after the launcher disconnected */
+    KILL_MS = 5000,         /* then a process in uninterruptible sleep is given up */
     LOOK_MS = 10
 };
 
 static const int forwarded[] = {SIGTERM, SIGINT, SIGHUP};
 
-/* Kills and reaps until there is no child left: as a subreaper it inherits every orphan. */
+/* Kills and reaps until there is no child left. As a subreaper the guardian inherits every
+ * orphan. */
 static void kill_all(void)
 {
     kolo_deadline deadline = kolo_deadline_in_ms(KILL_MS);
@@ -40,7 +41,7 @@ static void kill_all(void)
     }
 }
 
-/* Reaps what ended; true when the worker is among it. */
+/* Reaps the processes that ended; returns true if the worker is one of them. */
 static bool reap(pid_t worker, int *exit_status)
 {
     int wait_status;
@@ -63,7 +64,7 @@ static void forward(int signals_fd, pid_t worker)
             (void)kill(worker, SIGTERM);
 }
 
-/* Until the worker ended. A worker that lives on after the launcher hung up is killed. */
+/* Waits until the worker has ended. Kills a worker that goes on after the launcher disconnected. */
 static int guard(pid_t worker, int signals_fd)
 {
     kolo_deadline hangup = KOLO_NEVER;
@@ -129,8 +130,7 @@ int kolo_agent_main(void)
         close(signals_fd);
         return become_worker(guardian, &before);
     }
-    int null =
-        open("/dev/null", O_RDWR | O_CLOEXEC); /* the end of the worker is the end of output */
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC); /* output ends when the worker does */
     if (null >= 0) {
         (void)dup2(null, STDOUT_FILENO);
         close(null);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns what Slurm's variables say of a job's hosts. Must never: ask Slurm, or take a host that is
-// not in its list.
+// Reads the hosts of a job from Slurm's variables. Must never ask Slurm, or take a host that is not
+// in its list.
 //
-// salloc and sbatch set SLURM_JOB_NODELIST ("n[01-04,7],gpu1") and, in the same order, counts as
-// "2(x3),1". SLURM_TASKS_PER_NODE is the job's there, but a step's within a step (srun --pty
-// inside salloc): where it is for another number of hosts, the processors of each host count.
+// salloc and sbatch set SLURM_JOB_NODELIST ("n[01-04,7],gpu1") and the tasks per host in the same
+// order, as "2(x3),1". SLURM_TASKS_PER_NODE describes the job there, but a step within a step (srun
+// --pty inside salloc): if its number of hosts differs, the processors of each host count instead.
 #include "launcher/allocation.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define NEXT_STEP "give the hosts by -H, or -H localhost for this machine alone"
 
 struct list {
-    const char *text; /* the whole of it, for messages */
+    const char *text; /* the whole list, for messages */
     struct kolo_hosts *hosts;
 };
 
@@ -45,8 +45,8 @@ static kolo_status add_host(const struct list *list, const char *name)
     return status != KOLO_OK && list->hosts->count == KOLO_HOSTS_MAX ? refuse_number(list) : status;
 }
 
-/* Of "01-04": @p name with each number behind its first @p used letters, and what @p rest makes of
- * it. @p end is behind the range. */
+/* Expands a range such as "01-04": for each number, @p name's first @p used letters, the number and
+ * what @p rest expands to. @p end is behind the range. */
 static kolo_status expand_range(const struct list *list, const char *name, size_t used,
                                 const char *range, const char *end, const char *rest)
 {
@@ -70,7 +70,7 @@ static kolo_status expand_range(const struct list *list, const char *name, size_
     return KOLO_OK;
 }
 
-/* Adds what @p rest, a part of the list up to a comma outside brackets, makes of @p name. */
+/* Adds the hosts that @p rest, up to the next comma outside brackets, expands to after @p name. */
 static kolo_status expand(const struct list *list, const char *name, size_t used, const char *rest)
 {
     char longer[KOLO_HOST_MAX];
@@ -112,12 +112,12 @@ static kolo_status add_hosts(const struct list *list)
 
 /* ---- slots ---- */
 
-/* Of "2(x3),1" each host's, divided by @p share. False, and nothing is set: it is for another
- * number of hosts. */
+/* Sets the slots of each host from a list such as "2(x3),1", divided by @p share. Returns false and
+ * sets nothing if the list is for another number of hosts. */
 static bool set_slots(struct kolo_hosts *hosts, const char *counts, long share)
 {
     size_t at = 0;
-    for (int is_set = 0; is_set < 2; is_set++) { /* first it is only looked at */
+    for (int is_set = 0; is_set < 2; is_set++) { /* the first pass only checks */
         const char *text = counts;
         for (at = 0; *text != '\0' && at < hosts->count;) {
             char *end;
@@ -167,7 +167,7 @@ static bool is_rank_of_several(void)
     return tasks && strcmp(tasks, "1") != 0 && !kolo_environment("SLURM_PTY_PORT");
 }
 
-/* Slurm's name of a host need not be the one that the host has for itself. */
+/* Slurm's name of a host can differ from the host's own name. */
 static void find_here(struct kolo_hosts *hosts)
 {
     const char *here = kolo_environment("SLURMD_NODENAME");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binding by hwloc. Only processors of this process's own affinity are given out, so that a batch
-// system's limits hold.
+// Binds by means of hwloc. Only processors of this process's own affinity are given out, so that
+// the limits of a batch system hold.
 #include <errno.h>
 #include <hwloc.h>
 #include <hwloc/glibc-sched.h>
@@ -41,7 +41,8 @@ static bool add_object(hwloc_topology_t topology, hwloc_obj_t object, cpu_set_t 
     return true;
 }
 
-/* Block i of @p ranks among @p objects: at least one object, shared when there are fewer. */
+/* The block of rank @p rank, one of @p ranks, among @p objects: at least one object, shared if
+ * there are fewer than ranks. */
 static bool fill_set(hwloc_topology_t topology, hwloc_obj_type_t type, int objects, int ranks,
                      int rank, cpu_set_t *set)
 {
@@ -85,7 +86,7 @@ kolo_status kolo_bind_plan(enum kolo_bind bind, int ranks, cpu_set_t **sets_out)
         return KOLO_OK;
     if (bind == KOLO_BIND_AUTO &&
         (sched_getaffinity(0, sizeof mine, &mine) != 0 || CPU_COUNT(&mine) < ranks))
-        return KOLO_OK; /* without the cost of hwloc */
+        return KOLO_OK; /* saves the cost of hwloc */
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0)
         return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, errno, "hwloc");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The libuv side of frames.h. Writes are queued without bound here: whoever sends much (output,
-// input) does so under credit.
+// The libuv side of frames.h. Writes are queued here without a bound, so whoever sends much
+// (output, input) must do so under credit.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 enum {
     READ_BYTES = 64 << 10,
     BEAT_MS = 500,
-    BEATS = 4, /* in the time that counts as silence, at least */
-    LOOKS = 5  /* at the silence, from one beat to the next */
+    BEATS = 4, /* at least, in the time that counts as silence */
+    LOOKS = 5  /* checks of the silence between two beats */
 };
 
 struct write {
@@ -24,7 +24,8 @@ struct write {
     uint8_t data[];
 };
 
-/* Where libuv, which has an epoll by then, gets no pipe for its signals, it aborts. */
+/* Checks first that a loop has enough descriptors: libuv aborts if it has an epoll but cannot get a
+ * pipe for its signals. */
 static int try_descriptors(void)
 {
     int ends[2];
@@ -87,8 +88,8 @@ static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
         end(channel, status);
 }
 
-/* Time in which this process did not run (it was stopped, or others had the processor, or it was
- * busy) is nobody's silence: what came meanwhile has not been read yet. */
+/* Time in which this process did not run (it was stopped, waited for a processor, or was busy) does
+ * not count as silence: what came meanwhile has not been read yet. */
 static void forgive(struct kolo_channel *channel, int64_t now_ns)
 {
     int64_t late_ns = now_ns - channel->looked_ns - channel->look_ns;
@@ -171,7 +172,8 @@ static void written(uv_write_t *request, int error)
         (write->data[4] == KOLO_FRAME_JOB || write->data[4] == KOLO_FRAME_EXAMINE))
         explicit_bzero(write->data, write->bytes); /* it holds the secret */
     kolo_free_memory(write);
-    /* EPIPE: it has ended, or closed its input; what it had sent is read first, then its end. */
+    /* EPIPE: the other end has ended, or closed its input. What it had sent is read first, then its
+     * end. */
     if (error && error != UV_ECANCELED && error != UV_EPIPE) {
         (void)kolo_fail(KOLO_ERR_LINK, "%s", uv_strerror(error));
         end(channel, KOLO_ERR_LINK);
@@ -212,7 +214,7 @@ static void queue(struct kolo_channel *channel, const uv_buf_t parts[3])
 static uv_buf_t part(const void *data, size_t bytes)
 {
     uv_buf_t buf = {.base = NULL, .len = bytes};
-    memcpy(&buf.base, &data, sizeof data); /* libuv's buffers are not const; ours is only read */
+    memcpy(&buf.base, &data, sizeof data); /* not const in libuv, but only read */
     return buf;
 }
 

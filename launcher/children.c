@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as processes. What a rank writes is gathered in lines.c; here it is started and reaped.
+// The ranks of a host as processes: starts and reaps them. lines.c handles their output.
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -26,11 +26,11 @@ struct child {
     pid_t pid;
     int64_t started_ns;
     bool is_running;
-    struct kolo_records records; /* of its calls */
+    struct kolo_records records; /* the timeline */
     struct kolo_lines streams[2];
 };
 
-/* A write of standard input on its way to rank 0. */
+/* A write of standard input to rank 0 in progress. */
 struct input {
     uv_write_t request;
     struct kolo_children *children;
@@ -48,12 +48,12 @@ struct kolo_children {
     uv_pipe_t input;
     bool has_input;
     char program[PATH_MAX];
-    uint64_t kills_before; /* of the out-of-memory killer */
-    cpu_set_t *cpus;       /* each rank's; NULL: the agent's */
+    uint64_t kills_before; /* out-of-memory kills before */
+    cpu_set_t *cpus;       /* one set per rank; NULL: the agent's */
     struct kolo_gpu_shares gpus;
 };
 
-/* How often the kernel's out-of-memory killer has struck on this machine; 0 if it does not say. */
+/* How often the kernel's out-of-memory killer has acted on this machine; 0 if it does not say. */
 static uint64_t memory_kills(void)
 {
     FILE *file = fopen("/proc/vmstat", "re");
@@ -76,7 +76,7 @@ static const char *value_in(char *const *entries, const char *name)
     return NULL;
 }
 
-/* Of a variable, as a rank finds it; NULL: not set. */
+/* The value of a variable as a rank will see it; NULL: not set. */
 static const char *value_of(const struct kolo_spec *spec, const char *name)
 {
     const char *value = value_in(spec->env.at, name);
@@ -89,7 +89,7 @@ static const char *search_path(const struct kolo_spec *spec)
     return path ? path : "/usr/local/bin:/usr/bin:/bin";
 }
 
-/* Devices for each rank, or none where the job does not ask for it. */
+/* Assigns devices to each rank; none if the job does not ask for it. */
 static kolo_status plan_gpus(const struct kolo_spec *spec, const cpu_set_t *sets,
                              struct kolo_gpu_shares *shares)
 {
@@ -114,7 +114,7 @@ out:
     return status;
 }
 
-/* Processors and devices of each rank. */
+/* Assigns processors and devices to each rank. */
 static kolo_status plan_shares(struct kolo_children *children)
 {
     const struct kolo_spec *spec = children->spec;
@@ -162,8 +162,8 @@ out:
     return status;
 }
 
-/* The variables of a rank that sees some devices alone. Where its network card should be is its
- * first one's word, unless the user has said so. */
+/* Sets the variables of a rank that sees only some devices. Its network card should be near its
+ * first device, unless the user has said otherwise. */
 static kolo_status add_gpus(const struct kolo_spec *spec, const struct kolo_gpu_shares *gpus,
                             uint32_t local, struct kolo_texts *env)
 {
@@ -177,7 +177,7 @@ out:
     return status;
 }
 
-/* Memory for the timeline of a rank, if the job has one, and where the rank finds it. */
+/* Creates the memory for a rank's timeline if the job has one, and tells the rank where it is. */
 static kolo_status add_records(const struct kolo_children *children, uint32_t local,
                                struct kolo_texts *env)
 {
@@ -192,7 +192,7 @@ static kolo_status add_records(const struct kolo_children *children, uint32_t lo
     return status == KOLO_OK ? kolo_texts_define(env, "KOLO_TIMELINE", value) : status;
 }
 
-/* The variables that every rank has of its own. */
+/* Sets the variables that differ between ranks. */
 static kolo_status make_env(const struct kolo_children *children, uint32_t local,
                             struct kolo_texts *env)
 {
@@ -218,7 +218,7 @@ out:
     return status;
 }
 
-/* Pipes for the streams: theirs[] go to the rank, ours[] stay. -1: /dev/null. */
+/* Creates pipes for the streams: theirs[] go to the rank, ours[] stay. -1: /dev/null. */
 static kolo_status make_pipes(bool with_input, int theirs[3], int ours[3])
 {
     kolo_status status = KOLO_OK;
@@ -317,9 +317,9 @@ static double seconds_of(const struct rusage *usage)
            (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1e6;
 }
 
-/* The system sends SIGXCPU at the soft limit of processor time and SIGKILL at the hard one. It
- * counts for that by ticks, which on a virtual machine that waits for a processor are more than
- * what it reports as used: 3.05 s were seen at a limit of 4 s. */
+/* The system sends SIGXCPU at the soft limit of processor time and SIGKILL at the hard limit. For
+ * this it counts ticks, which on a virtual machine that waits for a processor exceed the time that
+ * it reports as used: 3.05 s were seen at a limit of 4 s. */
 static bool has_run_out_of_time(int number, const struct rusage *usage)
 {
     struct rlimit limit;
@@ -391,7 +391,7 @@ void kolo_children_signal(struct kolo_children *children, int number)
 
 static void input_written(uv_write_t *request, int error)
 {
-    (void)error; /* rank 0 closed its standard input: what is left for it is swallowed */
+    (void)error; /* rank 0 closed its standard input: the rest is discarded */
     struct input *input = request->data;
     kolo_channel_send_u32(input->children->channel, KOLO_FRAME_WANTED, input->bytes);
     kolo_free_memory(input);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes of a list descend from one of them. A machine may have tens of thousands, and an
-// agent that ends its ranks looks again and again: each is looked for once, among all in the order
-// of their parents. Must never go round: what was read of processes one after the other, while some
-// ended and others took their numbers, need not be a tree.
+// Determines which processes of a list descend from one of them. A machine may have tens of
+// thousands of processes, and an agent that ends its ranks asks again and again; so the list is
+// sorted by parent, and each process is searched for once. Must never loop: the processes were read
+// one after the other, while some ended and others reused their numbers, so they need not form a
+// tree.
 #include "launcher/descendants.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static int by_pid(const void *a, const void *b)
     return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-/** The processes, and those that are ours whose children are yet to be marked. */
+/** The processes, and the descendants whose children are still to be marked. */
 struct search {
     struct kolo_process *at;
     size_t count, looks;
@@ -27,7 +28,7 @@ struct search {
     pid_t root;
 };
 
-/** Where the children of @p parent begin, if there are any. */
+/** The index of the first child of @p parent, if there is one. */
 static size_t first_child(struct search *search, pid_t parent)
 {
     size_t low = 0, high = search->count;

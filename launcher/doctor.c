@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the beginning and the end of an examination, and how what was seen is judged and told. Its
-// course is in doctor_phases.c, what hosts say in doctor_visit.c.
+// The beginning and the end of an examination, and its report. doctor_phases.c has its course,
+// doctor_visit.c what hosts say.
 #include "launcher/doctor.h"
 
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "tools/exit_status.h"
 #include "tools/outfile.h"
 
-enum { REACH_MS = 15000 /* unless --start-timeout says another time */ };
+enum { REACH_MS = 15000 /* unless --start-timeout is given */ };
 
 /* ---- its life ---- */
 
@@ -32,7 +32,7 @@ static void on_child(uv_signal_t *handle, int number)
                 break;
 }
 
-/* kolorun's own machine takes part where it is none of the hosts: ranks call it. */
+/* kolorun's own machine is examined even if it is not one of the hosts: ranks connect with it. */
 static bool needs_launcher(const struct kolo_hosts *hosts)
 {
     for (size_t i = 0; i < hosts->count; i++)
@@ -185,7 +185,7 @@ static int report(const struct kolo_doctor *doctor)
     return exit_status;
 }
 
-/* The trace is the job's, which would be refused for its place as well. */
+/* The job would refuse a place where the trace cannot be written, so the doctor checks that too. */
 static kolo_status probe_places(const struct kolo_options *options)
 {
     kolo_status status = KOLO_OK;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the lines that doctor_facts.h shows. Trusts none: names must be known, numbers whole, lists
-// are bounded, and what is kept for people to read has no control characters.
+// Parses and writes the lines that doctor_facts.h shows. Trusts none of them: names must be known,
+// numbers whole, lists are bounded, and text kept for people has no control characters.
 #include "launcher/doctor_facts.h"
 
 #include <errno.h>
@@ -212,7 +212,7 @@ static bool take_end(struct kolo_facts *facts, char *const *fields, struct kolo_
 
 static const struct {
     const char *word;
-    size_t fields; /* behind it */
+    size_t fields; /* fields after the word */
     take_fn *take;
 } table[] = {{"number", 2, take_number}, {"text", 2, take_text},   {"backend", 4, take_backend},
              {"place", 5, take_place},   {"other", 4, take_other}, {"path", 5, take_path},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of findings. Hosts of whom the same is found stand in one: a cluster of a hundred hosts
-// with one fault gives one line. Some of the words are what a host, or ssh, has said.
+// The list of findings. Hosts with the same finding are combined: a cluster of a hundred hosts with
+// one fault gives one line. Some of the text comes from a host, or from ssh.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static struct kolo_finding *add(struct kolo_findings *findings)
     return &findings->at[findings->count++];
 }
 
-/* There is room. In the order of their numbers, each once. */
+/* Inserts a host, for which there is room, in the order of numbers unless it is there already. */
 static void add_host(struct kolo_finding *finding, int host)
 {
     size_t to = finding->host_count;

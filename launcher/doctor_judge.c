@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each host by itself, then against the others. A text does not name its host: what is true of many
-// hosts becomes one finding (doctor_findings.c).
+// Judges each host by itself, then against the others. A text does not name its host, so that the
+// same finding on several hosts can be combined (doctor_findings.c).
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,10 +15,12 @@
 enum {
     MIB = 1 << 20,
     REACH_SLOW_MS = 5000,
-    /* Where times of different hosts are put side by side (logs, make) a second is seen. */
+    /* A difference of a second is noticed where times of several hosts are compared (logs,
+     * make). */
     CLOCK_MAX_S = 1,
-    /* Measured on one host: a rank has 9 + 2 a peer, an agent 12 + 2 a rank, kolorun 18 + 1 a rank
-     * and 3 a host; tests/launcher/doctor.sh holds these against ranks. */
+    /* Measured on one host: a rank has 9 descriptors and 2 per peer, an agent 12 and 2 per rank,
+     * kolorun 18, 1 per rank and 3 per host. tests/launcher/doctor.sh compares these numbers with
+     * real ranks. */
     FILES_OF_RANK = 32,
     FILES_OF_PEER = 2,
     FILES_OF_CHILD = 3
@@ -36,7 +38,7 @@ static const char *text(const struct kolo_checkup *host, enum kolo_fact_text whi
 
 /* ---- reaching ---- */
 
-/* What ssh says, and what helps. */
+/* What ssh says, and the step that helps. */
 static const char *ssh_advice(const char *words)
 {
     static const struct {
@@ -50,7 +52,7 @@ static const char *ssh_advice(const char *words)
         {"Connection refused", "start sshd there, or give its port: --ssh 'ssh -p PORT'"},
         {"No route to host", "see that it is up and on this network"},
         {"timed out", "see that it is up, and that no firewall drops port 22"},
-        {"install", ""}, /* the words give a step already */
+        {"install", ""}, /* its message already gives a step */
         {"give --", ""},
         {"--start-timeout", ""},
         {"raise ", ""},
@@ -61,7 +63,7 @@ static const char *ssh_advice(const char *words)
     return "try ssh HOST true by hand";
 }
 
-/* kolo_remote_*'s words begin with the host, which stands before each finding anyway. */
+/* Messages of kolo_remote_* begin with the host, which stands before each finding anyway. */
 static const char *without_host(const char *words, const char *name)
 {
     size_t length = strlen(name);
@@ -149,7 +151,7 @@ static void judge_processors(const struct kolo_checkup *host, int self,
 
 static void judge_memory(const struct kolo_checkup *host, int self, struct kolo_findings *findings)
 {
-    /* What a rank takes before the program's own buffers. */
+    /* What the ranks take before the program's own buffers. */
     const int64_t needed = (int64_t)host->ranks * 32 * MIB;
     int64_t available = number(host, KOLO_FACT_available_bytes);
     int64_t room = number(host, KOLO_FACT_memory_room_bytes);
@@ -250,7 +252,7 @@ static void judge_devices(const struct kolo_checkup *host, int self,
 static void judge_other(const struct kolo_fact_other *other, int self,
                         struct kolo_findings *findings)
 {
-    char age[40] = "", step[48] = "its container"; /* the first process of one cannot be killed */
+    char age[40] = "", step[48] = "its container"; /* its first process cannot be killed */
     if (other->age_s >= 0)
         snprintf(age, sizeof age,
                  other->has_launcher ? " for %" PRId64 " s" : ", %" PRId64 " s old", other->age_s);
@@ -319,7 +321,7 @@ static void judge_twins(const struct kolo_checkup *hosts, size_t count, int self
         }
 }
 
-/* What works on some host and not on this one makes all links to it slower. */
+/* A backend that works on some host but not on this one makes all links to this one slower. */
 static void judge_lack(const struct kolo_checkup *hosts, size_t count, int self,
                        struct kolo_findings *findings)
 {
@@ -346,7 +348,7 @@ static const struct kolo_fact_backend *first_of(const struct kolo_checkup *host,
     return NULL;
 }
 
-/* Has each of the lists, with "; " between, an entry of the other? */
+/* Whether the two lists, separated by "; ", have an entry in common. */
 static bool have_common(const char *one, const char *other)
 {
     for (const char *at = one; *at;) {
@@ -362,7 +364,7 @@ static bool have_common(const char *one, const char *other)
     return false;
 }
 
-/* Ports that cannot be joined, with the first host before it that this is so of. */
+/* Ports that cannot be connected, and the first earlier host with which that is so. */
 static void judge_ports(const struct kolo_checkup *hosts, int self, struct kolo_findings *findings)
 {
     const struct kolo_fact_backend *mine = first_of(&hosts[self], "network");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network between hosts, judged by what its paths did. A pair of ranks needs one direction:
-// both dial, and one connection serves both ways. kolorun is dialled by all ranks, so it needs that
-// direction.
+// Judges the network between hosts by what happened on its paths. A pair of ranks needs one
+// direction: both dial, and one connection serves both ways. All ranks dial kolorun, so the
+// direction to it is needed.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,16 +10,16 @@
 #include "launcher/doctor_judge.h"
 
 enum {
-    ROUND_TRIP_TIMES = 10,    /* the median of all */
-    ROUND_TRIP_MIN_US = 1000, /* below it nothing is called slow */
+    ROUND_TRIP_TIMES = 10,    /* times the median of all */
+    ROUND_TRIP_MIN_US = 1000, /* no round trip below this is called slow */
     FAR_US = 5000
 };
 
-/* What is known of one direction between two hosts. */
+/* What is known about one direction between two hosts. */
 struct way {
     const struct kolo_path *first;
     size_t count;
-    const struct kolo_path *best; /* that is fine; NULL: none is */
+    const struct kolo_path *best; /* best of the paths that work; NULL: none does */
 };
 
 struct network {
@@ -27,7 +27,7 @@ struct network {
     size_t count;
     const struct kolo_prognosis *job;
     struct kolo_path *sorted;
-    struct way *ways; /* from * count + to */
+    struct way *ways; /* index: from * count + to */
     struct kolo_findings *findings;
 };
 
@@ -99,8 +99,8 @@ static bool has_end(const struct way *way, enum kolo_path_end end)
     return false;
 }
 
-/* Why nothing of a way is fine: each place and what it did. Where messages get lost, those places
- * alone: ranks would take one of them. */
+/* Says why no place of a way works: each place and what happened there. If long messages get lost
+ * at some, names only those: ranks would take one of them. */
 static void describe_way(const struct network *network, const struct way *way, char *text,
                          size_t capacity)
 {
@@ -156,7 +156,8 @@ static bool is_launcher(const struct kolo_checkup *host)
     return host->is_launcher || host->is_here;
 }
 
-/* From one host to another nothing is fine. Lost long messages are lost whoever dialled. */
+/* No path from one host to another works. If long messages are lost, it does not matter who
+ * dialled. */
 static void judge_broken_way(const struct network *network, int from, int to)
 {
     const struct kolo_checkup *there = &network->hosts[to];
@@ -185,7 +186,7 @@ static void judge_broken_way(const struct network *network, int from, int to)
             there->name, how, there->name, what);
 }
 
-/* The one thing to be said of a host that gets through to nobody. */
+/* The single finding for a host that reaches no other host. */
 static bool judge_isolated(const struct network *network, int from)
 {
     size_t tried = 0;
@@ -209,7 +210,7 @@ static bool judge_isolated(const struct network *network, int from)
     return true;
 }
 
-/* One place of a way that is fine by another one. */
+/* One place that does not work, of a way that works by another place. */
 static void judge_place(const struct network *network, const struct kolo_path *path)
 {
     const struct way *way = way_of(network, path->from, path->to);
@@ -245,7 +246,7 @@ static int by_number(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* @return 0 where nothing is fine. */
+/* @return 0 if nothing works. */
 static int64_t median_us(const struct network *network, size_t *pairs_out)
 {
     size_t count = 0;
@@ -294,7 +295,7 @@ static void judge_from(const struct network *network, int from)
         const struct way *way = way_of(network, from, to);
         if (to == from || !network->hosts[to].has_facts)
             continue;
-        if (!way->best && way->count > 0) /* who offers no address has said why */
+        if (!way->best && way->count > 0) /* a host that offers no address has reported why */
             judge_broken_way(network, from, to);
         for (size_t i = 0; way->best && i < way->count; i++)
             if (way->first[i].end != KOLO_PATH_FINE)

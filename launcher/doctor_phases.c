@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the course of an examination. Hosts go on side by side; what one of them takes too long for
-// is noted, and the rest goes on without it.
+// The course of an examination. Hosts progress side by side; if one of them takes too long, that is
+// noted, and the others continue without it.
 //
 //   REACHING --all have greeted, are lost, or are late--> LOOKING --all have said their facts, are
 //     lost, or are late--> TRYING (the paths between those that said them)
@@ -13,8 +13,8 @@
 
 enum {
     FACTS_MS = 20000,  /* from the last greeting */
-    SURVEY_MS = 30000, /* from its begin: a driver of many devices takes seconds */
-    MARGIN_MS = 5000,  /* for what is on its way */
+    SURVEY_MS = 30000, /* from its beginning: a driver with many devices takes seconds */
+    MARGIN_MS = 5000,  /* for messages still on their way */
     END_MS = 5000
 };
 
@@ -100,7 +100,7 @@ static void leave_if_gone(struct kolo_doctor *doctor)
 
 void kolo_doctor_advance(struct kolo_doctor *doctor)
 {
-    if (doctor->is_advancing) /* from within an event of what it does */
+    if (doctor->is_advancing) /* called from an event that it caused itself */
         return;
     doctor->is_advancing = true;
     if (doctor->phase == DOCTOR_REACHING && all_done(doctor))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table, the findings, and both as JSON.
+// Prints the table and the findings, and writes both as JSON.
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -39,7 +39,7 @@ static void print_clock(const struct kolo_checkup *host, char *text, size_t capa
         snprintf(text, capacity, "%+.1f s", ms / 1000);
 }
 
-/* What is there, as far as anybody asks: "shm tcp rdma cuda". */
+/* The backends that work, as far as users care: "shm tcp rdma cuda". */
 static void print_backends(const struct kolo_checkup *host, char *text, size_t capacity)
 {
     size_t used = 0;
@@ -100,14 +100,14 @@ static void print_table(const struct kolo_diagnosis *diagnosis, FILE *out)
                 HOSTS_SHOWN, diagnosis->count);
 }
 
-/* The transport, or that it is left out of the host's build. */
+/* Whether this is the transport rdma, or that the host's build left it out. */
 static bool is_rdma(const struct kolo_fact_backend *backend)
 {
     return strcmp(backend->name, "rdma") == 0 &&
            (strcmp(backend->kind, "transport") == 0 || strcmp(backend->kind, "left") == 0);
 }
 
-/* "b: mlx5_0:1 (RoCE v2 10.0.0.2), mlx5_1:1 (...)", or why there is none. */
+/* Prints "b: mlx5_0:1 (RoCE v2 10.0.0.2), mlx5_1:1 (...)", or why there is none. */
 static void print_ports_of(const struct kolo_checkup *host, FILE *out)
 {
     const char *separator = "";
@@ -125,7 +125,7 @@ static void print_ports_of(const struct kolo_checkup *host, FILE *out)
     fprintf(out, "\n");
 }
 
-/* What ranks would take, where any host has such a port. */
+/* Prints the RDMA ports that ranks would take, if any host has one. */
 static void print_ports(const struct kolo_diagnosis *diagnosis, FILE *out)
 {
     bool has_any = false;
@@ -204,8 +204,8 @@ void kolo_diagnosis_print(const struct kolo_diagnosis *diagnosis, FILE *out)
 
 /* ---- JSON ---- */
 
-/* Another host's words may be no UTF-8, which JSON must be: byte for byte then, above ASCII as
- * '?'. */
+/* Text from another host may be invalid UTF-8, which JSON does not allow: then each byte outside
+ * ASCII becomes '?'. */
 static json_t *words(const char *text)
 {
     json_t *value = json_string(text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns what is said to the examiner of one host and what it says, which goes into its checkup. Must
-// never believe more than it asked for: another host could fill this one's memory.
+// Talks with the examiner of one host, and puts what it says into the host's checkup. Must never
+// accept more than it asked for: otherwise another host could fill this one's memory.
 #include "launcher/doctor_state.h"
 
 #include <stdarg.h>
@@ -45,9 +45,9 @@ static void ask_facts(struct kolo_visit *visit)
     explicit_bzero(secret, sizeof secret);
 }
 
-/* Of many hosts each tries those at distances of powers of two, in both directions: so all are
- * joined by few steps, whatever fails of one is seen by several, and the paths of a host are few.
- * And all try kolorun. */
+/* With many hosts, each tries those at distances of powers of two, in both directions. Thus few
+ * steps connect any two of them, several hosts see the failure of one, and each host has few paths.
+ * All of them also try kolorun. */
 static bool is_tried(const struct kolo_doctor *doctor, size_t from, size_t to)
 {
     const struct kolo_checkup *there = &doctor->checkups[to];
@@ -143,7 +143,7 @@ static void on_joined(void *context, struct kolo_remote *remote)
 static void begin_examination(struct kolo_visit *visit)
 {
     visit->has_started = true;
-    if (!visit->host.is_here) /* what was written before the greeting has come by now */
+    if (!visit->host.is_here) /* what it printed before the greeting has arrived by now */
         keep_noise(visit);
     kolo_channel_send(&visit->remote.channel, KOLO_FRAME_EXAMINE, NULL, 0);
 }
@@ -159,9 +159,9 @@ static void on_refused(void *context, struct kolo_remote *remote, int exit_statu
     struct kolo_visit *visit = visit_of(remote);
     struct kolo_checkup *checkup = visit->checkup;
     (void)exit_status;
-    if (visit->has_started) /* the job was not refused: its agent was killed, say */
+    if (visit->has_started) /* it had accepted the job: for example, its agent was killed */
         snprintf(checkup->gone, sizeof checkup->gone, "%s", why);
-    else if (!checkup->is_launcher) /* it need not have the directory, or devices */
+    else if (!checkup->is_launcher) /* this machine needs neither the directory nor devices */
         snprintf(checkup->refused, sizeof checkup->refused, "%s", why);
     if (!visit->has_started) {
         begin_examination(visit);
@@ -180,7 +180,7 @@ static void take_clock(struct kolo_visit *visit, int64_t theirs_ns)
     visit->checkup->has_clock = true;
 }
 
-/* One that it was asked for: else a host could fill this one's memory. */
+/* Accepts only a path that was asked for: otherwise a host could fill this one's memory. */
 static kolo_status take_path(struct kolo_visit *visit, struct kolo_path *path)
 {
     struct kolo_doctor *doctor = visit->doctor;
@@ -210,7 +210,7 @@ static kolo_status take_news(struct kolo_visit *visit, struct kolo_fact_news *ne
     return KOLO_OK;
 }
 
-/* The whole lines among what has come. */
+/* Parses the complete lines received so far. */
 static kolo_status take_lines(struct kolo_visit *visit)
 {
     kolo_status status = KOLO_OK;
@@ -260,15 +260,15 @@ static void on_failed(void *context, struct kolo_remote *remote, const char *why
     struct kolo_checkup *checkup = visit->checkup;
     if (!visit->has_greeted)
         doctor->calling--;
-    /* what the channel ended with says more than that the connection broke, but for its plain
-     * end */
+    /* the reason why the channel ended says more than that the connection broke, except if it
+     * simply closed */
     if (visit->has_greeted && !visit->is_given_up)
         snprintf(checkup->gone, sizeof checkup->gone, "%s",
                  remote->broken[0] && strcmp(remote->broken, "closed") != 0 ? remote->broken : why);
     else if (!visit->is_given_up)
         snprintf(checkup->unreached, sizeof checkup->unreached, "%s", why);
     visit->is_lost = true;
-    if (doctor->phase < DOCTOR_TRYING) /* nobody is to try it */
+    if (doctor->phase < DOCTOR_TRYING) /* so that no host tries it */
         checkup->has_facts = false;
     kolo_doctor_call_hosts(doctor);
     kolo_doctor_advance(doctor);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The examiner's loop: one thread, one poller. What asks drivers is a child of its own, which
-// writes whole lines to the same standard output; where it ends otherwise than it should, that is
-// said instead.
+// The examiner's loop: one thread, one poller. Drivers are asked by a child process, which writes
+// whole lines to the same standard output; if the child fails, the examiner reports how it ended.
 #include "launcher/examine.h"
 
 #include <errno.h>
@@ -31,7 +30,7 @@ struct examiner {
     bool has_secret, has_ended;
     kolo_status status; /* why it has ended */
     pid_t surveyor;
-    char *text; /* of standard input, not taken yet */
+    char *text; /* of standard input, not parsed yet */
     size_t used, capacity;
 };
 
@@ -48,7 +47,7 @@ void kolo_say(const char *word, ...)
         fields[count++] = field;
     va_end(list);
     size_t bytes = kolo_fact_line(line, fields);
-    while (write(STDOUT_FILENO, line, bytes) < 0 && errno == EINTR) /* whole: see PIPE_BUF */
+    while (write(STDOUT_FILENO, line, bytes) < 0 && errno == EINTR) /* atomic: see PIPE_BUF */
         ;
 }
 
@@ -111,7 +110,7 @@ static void on_path(void *context, const struct kolo_path *path)
 static void on_all(void *context)
 {
     (void)context;
-    kolo_examine_others(); /* now, that the examiners of all hosts are there to be told apart */
+    kolo_examine_others(); /* now that all hosts have examiners that can be recognised */
     kolo_say("end", "paths", NULL);
 }
 
@@ -179,7 +178,7 @@ static kolo_status take_dial(struct examiner *examiner, char *const *fields)
 
 static const struct {
     const char *word;
-    size_t fields; /* behind it */
+    size_t fields; /* fields after the word */
     kolo_status (*take)(struct examiner *examiner, char *const *fields);
 } orders[] = {{"self", 2, take_self},
               {"secret", 1, take_secret},
@@ -199,7 +198,7 @@ static kolo_status take_order(struct examiner *examiner, char *line)
     return kolo_fail(KOLO_ERR_PROTOCOL, "no such order");
 }
 
-/* The whole lines among what has come. */
+/* Parses the complete lines received so far. */
 static kolo_status take_orders(struct examiner *examiner)
 {
     kolo_status status = KOLO_OK;
@@ -255,7 +254,7 @@ static void start_surveyor(struct examiner *examiner)
     _exit(0);
 }
 
-/* @return when to look again. */
+/* @return when to check again. */
 static kolo_deadline watch_surveyor(struct examiner *examiner)
 {
     int status = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the backends of the build say of this host, as `kolorun info` shows it, in lines. Loads
-// drivers, so it may take long, hang or crash: for a process of its own.
+// Reports what the backends of the build find on this host, as lines of facts; `kolorun info` shows
+// the same. Loads drivers, so it may take long, hang or crash: it must run in a process of its own.
 #include <string.h>
 
 #include "base/build.h"
@@ -21,7 +21,8 @@ static void say_device(void *context, const char *name, const char *text)
     say_backend("device", name, true, text);
 }
 
-/* Ports that ranks here would take, and what two hosts must have in common to be joined by them. */
+/* Reports the ports that ranks here would take, and what two hosts need in common to connect
+ * them. */
 static void say_choice(void *context, const char *name, const char *addresses, const char *networks)
 {
     (void)context;

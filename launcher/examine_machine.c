@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine gives to a process of kolo: processors, memory, limits, by /proc, /sys and the C
-// library. Says -1 rather than guess.
+// Reports what the machine gives to a process: processors, memory and limits, from /proc, /sys and
+// the C library. Reports -1 rather than guess.
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@ enum { PATH_BYTES = 4096, CAP_IPC_LOCK_BIT = 14 };
 
 /* ---- cgroups ---- */
 
-/* The first words of a file; false if it is not there. */
+/* Reads the beginning of a file; false if there is no such file. */
 static bool read_file(const char *path, char *text, size_t capacity)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -45,7 +45,7 @@ static int64_t read_limit(const char *root, const char *mount, const char *group
     int len = snprintf(path, sizeof path, "%s%s%s/%s", root, mount, group, name);
     if (len < 0 || (size_t)len >= sizeof path || !read_file(path, text, sizeof text))
         return -1;
-    long long value = strtoll(text, &end, 10); /* "max" is no number */
+    long long value = strtoll(text, &end, 10); /* "max" is not a number */
     return end == text || value < 0 || value >= INT64_MAX / 2 ? -1 : value;
 }
 
@@ -71,7 +71,7 @@ static void take_quota(int64_t quota, int64_t period, struct kolo_cgroup *cgroup
         cgroup->quota_milli = lesser(cgroup->quota_milli, quota * 1000 / period);
 }
 
-/* Of version 2: "QUOTA PERIOD", or "max PERIOD". */
+/* Version 2: "QUOTA PERIOD", or "max PERIOD". */
 static void read_unified(const char *root, const char *group, struct kolo_cgroup *cgroup)
 {
     static const char mount[] = "/sys/fs/cgroup";
@@ -107,8 +107,8 @@ static bool has_controller(const char *list, const char *name)
     return false;
 }
 
-/* This group and all around it: each may have a limit. In a container the path may be that of the
- * host, which is not to be seen; then what is mounted at the top is the group's own. */
+/* Reads this group and all around it, since each may have a limit. In a container the path may be
+ * the host's, which is not visible there; then the group is what is mounted at the top. */
 static void climb(const char *root, char *group,
                   void (*look)(const char *root, const char *group, struct kolo_cgroup *cgroup),
                   struct kolo_cgroup *cgroup)
@@ -214,7 +214,7 @@ static void say_memory(void)
         kolo_say_number(KOLO_FACT_available_bytes, strtoll(line + 14, NULL, 10) * 1024);
     int fd = memfd_create("kolo-doctor", MFD_CLOEXEC);
     bool works = fd >= 0 && ftruncate(fd, sysconf(_SC_PAGESIZE)) == 0;
-    if (works || errno != EFBIG) /* which say_limits tells of */
+    if (works || errno != EFBIG) /* say_limits reports EFBIG */
         kolo_say_number(KOLO_FACT_memfd_works, works);
     if (fd >= 0)
         close(fd);
@@ -269,7 +269,7 @@ static bool can_listen(uint16_t port)
     return can;
 }
 
-/* How many ranks may still listen here, where they are bound to certain ports. */
+/* How many ranks can still listen here, if they are bound to certain ports. */
 static void say_ports(const struct kolo_settings *settings)
 {
     struct kolo_ports ports;

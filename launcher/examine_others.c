@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of other jobs of kolo on this host: agents of kolorun, by their name, and ranks, by
-// their environment, which is to be read of this user's processes alone. Those that this process
-// comes of, and came of them, are none.
+// Finds processes of other jobs of kolo on this host: agents of kolorun by their name, and ranks by
+// their environment, which can be read only for this user's processes. Ancestors and descendants of
+// this process do not count.
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -40,7 +40,7 @@ static ssize_t read_of(pid_t pid, const char *name, char *data, size_t capacity)
     return (ssize_t)used;
 }
 
-/* A rank's environment: its number, and that kolorun gave it. */
+/* Whether this is the environment of a rank that kolorun started. */
 static bool is_rank(const char *data, size_t bytes)
 {
     bool has_rank = false, has_launcher = false;
@@ -61,7 +61,7 @@ static int64_t seconds_up(void)
     return is_read ? strtoll(text, NULL, 10) : -1;
 }
 
-/* "PID (NAME) S PARENT ...": the name may have anything in it. */
+/* "PID (NAME) S PARENT ...": the name may contain anything. */
 static bool read_process(pid_t pid, int64_t up_s, char *data, size_t capacity,
                          struct process *process_out)
 {
@@ -120,8 +120,8 @@ static const struct process *find(const struct table *table, pid_t pid)
     return NULL;
 }
 
-/* Is @p process below an agent, or @p ancestor? Bounded: the table may show a loop of parents that
- * never was, since it is not read at one moment. */
+/* Whether @p process is below an agent, or below @p ancestor. The search is bounded: the table is
+ * not read at one moment, so it may show a loop of parents that never existed. */
 static bool is_below(const struct table *table, const struct process *process, pid_t ancestor)
 {
     for (size_t steps = 0; process && steps < table->count; steps++) {
@@ -132,7 +132,7 @@ static bool is_below(const struct table *table, const struct process *process, p
     return false;
 }
 
-/* The agent that watches the examiner itself: the outermost one above it. */
+/* The agent that watches this examiner: the outermost one above it. */
 static pid_t own_agent(const struct table *table)
 {
     pid_t found = 0;
@@ -145,7 +145,8 @@ static pid_t own_agent(const struct table *table)
     return found;
 }
 
-/* An agent that another doctor has started, or this one under another name of this host. */
+/* Whether another doctor has started this agent, or this doctor has under another name of the
+ * host. */
 static bool has_examiner(const struct table *table, const struct process *agent)
 {
     for (size_t i = 0; i < table->count; i++)
@@ -155,7 +156,7 @@ static bool has_examiner(const struct table *table, const struct process *agent)
     return false;
 }
 
-/* One line for a job: that of its guardian, or of each rank that has none. */
+/* One line per job: the guardian, or each rank that has none. */
 static bool is_worth_a_line(const struct table *table, const struct process *process)
 {
     const struct process *parent = find(table, process->parent);

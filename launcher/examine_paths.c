@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the listeners and the dials of the examiner. Must never wait: all moves by the poller and by
-// turn().
+// The listeners and the dials of the examiner. Must never wait: everything is driven by the poller
+// and by turn().
 //
-// A path is dialled; once proved, a message of LONG_BYTES goes that way, and the other side answers
-// it with one byte. So what lets short segments through and loses long ones (an MTU that is too
-// small somewhere) is told from what lets nothing through. KOLO_PATHS_AT_ONCE paths are tried at
+// A path is dialled; once both sides have proved the secret, a message of LONG_BYTES is sent, and
+// the other side answers it with one byte. This distinguishes a path that loses long segments (some
+// MTU on it is too small) from one that lets nothing through. KOLO_PATHS_AT_ONCE paths are tried at
 // once, each with its deadlines.
 #include "launcher/examine_paths.h"
 
@@ -29,12 +29,12 @@ struct test {
     struct kolo_place place;
     struct kolo_path path;
     enum state state;
-    struct kolo_conn *conn; /* DIALLING */
+    struct kolo_conn *conn; /* while DIALLING */
     size_t sent;
-    kolo_deadline deadline; /* SENDING */
+    kolo_deadline deadline; /* while SENDING */
 };
 
-/* Somebody who sends a long message. */
+/* A peer that sends a long message. */
 struct guest {
     struct kolo_watch watch; /* first: ready() gets this */
     struct kolo_path_tests *tests;
@@ -125,7 +125,7 @@ static void end(struct test *test, enum kolo_path_end how, const char *words)
     tests->events.path(tests->events.context, &test->path);
 }
 
-/* The message goes out, then the answer is awaited. */
+/* Sends the message, then waits for the answer. */
 static void send_long(struct kolo_watch *watch, uint32_t events)
 {
     struct test *test = (struct test *)watch;
@@ -154,7 +154,8 @@ static void send_long(struct kolo_watch *watch, uint32_t events)
         end(test, KOLO_PATH_LONG_LOST, got == 0 ? "closed" : strerrordesc_np(errno));
 }
 
-/* What conn.h says of a place that could not be had, behind its address. */
+/* Derives the end from what conn.h says, after the address, about a place that it could not
+ * connect. */
 static enum kolo_path_end classify(kolo_status status, const char *words)
 {
     static const struct {
@@ -229,7 +230,7 @@ kolo_status kolo_path_tests_add(struct kolo_path_tests *tests, int to, int place
     struct kolo_place target;
     size_t count = 0;
     void *at = tests->at;
-    /* numbers alone: no name is looked up for another host's word */
+    /* numbers only: no name from another host is looked up */
     if (address[strspn(address, "0123456789abcdefABCDEF.:[]")] != '\0' ||
         kolo_places_resolve(address, &target, 1, &count) != KOLO_OK || count != 1)
         return kolo_fail(KOLO_ERR_INVALID, "'%s' is no address", address);
@@ -265,7 +266,8 @@ static kolo_deadline expire_long(struct kolo_path_tests *tests)
     return next;
 }
 
-/* An end makes room for another path, whose end may come at once: until nothing changes. */
+/* Each path that ends makes room for another, which may end at once: repeats until nothing
+ * changes. */
 kolo_deadline kolo_path_tests_turn(struct kolo_path_tests *tests)
 {
     kolo_deadline next;
@@ -294,7 +296,7 @@ static uint16_t port_of(const struct kolo_listener *listener)
     return kolo_place_port(&bound);
 }
 
-/* At all addresses of a family; @p port 0: where KOLO_PORTS allows. */
+/* Listens at all addresses of a family; @p port 0: at a port that KOLO_PORTS allows. */
 static kolo_status listen_to(struct kolo_path_tests *tests, sa_family_t family, uint16_t port,
                              const struct kolo_ports *ports, int hosts)
 {
@@ -353,7 +355,7 @@ kolo_status kolo_path_tests_create(struct kolo_poller *poller, const struct kolo
     tests->mine = (struct kolo_greeting){
         .protocol = KOLO_PROTOCOL_VERSION, .purpose = PURPOSE, .from = self, .to = -1};
     kolo_status status = listen_everywhere(tests, settings, hosts);
-    *tests_out = tests; /* also where nothing listens: it may still reach others */
+    *tests_out = tests; /* also if nothing listens: it may still reach others */
     return status;
 }
 

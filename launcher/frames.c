@@ -50,7 +50,8 @@ static void drop_front(struct kolo_frames *frames, size_t bytes)
         memmove(frames->data, frames->data + bytes, frames->used);
 }
 
-/* Puts @p bytes behind the @p used of @p kept, of which the newest stay; returns how many. */
+/* Appends @p bytes bytes to the @p used bytes in @p kept, of which the newest stay; returns how
+ * many. */
 static size_t keep_end(char kept[KOLO_NOISE_KEPT], size_t used, const uint8_t *data, size_t bytes)
 {
     if (bytes > KOLO_NOISE_KEPT) {
@@ -77,7 +78,7 @@ size_t kolo_frames_noise(const struct kolo_frames *frames, char text_out[KOLO_NO
                : used;
 }
 
-/* Skips up to and including the preamble. */
+/* Skips everything up to and including the preamble. */
 static kolo_status find_preamble(struct kolo_frames *frames)
 {
     const uint8_t *at = memmem(frames->data, frames->used, kolo_preamble, KOLO_PREAMBLE_BYTES);
@@ -97,7 +98,7 @@ static kolo_status find_preamble(struct kolo_frames *frames)
     return KOLO_OK;
 }
 
-/* The frame at @p offset: its length with head, 0 while it is not complete. */
+/* The length of the frame at @p offset with its head; 0 if it is not complete. */
 static kolo_status frame_at(const struct kolo_frames *frames, size_t offset, size_t *bytes_out,
                             enum kolo_frame_type *type_out)
 {

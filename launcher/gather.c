@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns what agents have sent of their ranks' timelines, and the file that becomes the trace. The
-// file has no name until it is whole. What was sent is not looked at before the job has ended; a
-// rank has no more bytes than a timeline of the job's length, whatever its agent sends.
+// Holds the timelines that agents have sent, and the file that becomes the trace. The file has no
+// name until it is complete. Timelines are not read before the job has ended. A rank's bytes are
+// bounded by the length of a timeline of this job, whatever its agent sends.
 #include "launcher/gather.h"
 
 #include <errno.h>
@@ -21,12 +21,12 @@ struct kolo_gather {
     struct outfile file;
     const char *path;
     int size;
-    size_t bytes_max; /* of a rank */
+    size_t bytes_max; /* per rank */
     struct part *parts;
     int silent; /* ranks that recorded nothing */
 };
 
-/** What a trace begins with: it fills a block, so that a full disk is seen now. */
+/** Writes the beginning of the trace: it fills a block, so that a full disk is noticed now. */
 static kolo_status begin_file(struct kolo_gather *gather)
 {
     fprintf(gather->file.stream, "{\"displayTimeUnit\":\"ns\",%4096s\n", "");
@@ -86,7 +86,7 @@ static void say(void *context, const char *line)
     fprintf(stderr, "kolorun: %s\n", line);
 }
 
-/** Did anybody write it? */
+/** Whether the rank has written to its timeline. */
 static bool is_used(const struct part *part)
 {
     const struct kolo_timeline_head *head = (const void *)part->data;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads what the NVIDIA driver says in /proc: the agent must never load CUDA, which takes seconds
-// and memory of each device. Must never give out what CUDA_VISIBLE_DEVICES, a batch system's word,
-// leaves out.
+// and memory on each device. Must never give out a device that CUDA_VISIBLE_DEVICES, which a batch
+// system may have set, leaves out.
 #include "launcher/gpus.h"
 
 #include <ctype.h>
@@ -38,7 +38,7 @@ static kolo_status add(struct kolo_gpus *gpus, const char *name, size_t length,
 
 /* ---- what the driver says ---- */
 
-/** The word behind "GPU UUID:" in the file @p path; "": there is none. */
+/** Reads the word after "GPU UUID:" in the file @p path; "": there is none. */
 static void read_uuid(const char *path, char uuid[KOLO_GPU_NAME_MAX])
 {
     char line[256];
@@ -52,7 +52,7 @@ static void read_uuid(const char *path, char uuid[KOLO_GPU_NAME_MAX])
 
 static const struct kolo_gpu nowhere = {.node = -1, .last = -1};
 
-/** Where the device at a PCI address is, which /sys has in small letters. */
+/** Where the device at a PCI address is; /sys writes the address in lower case. */
 static struct kolo_gpu place_of(const char *root, const char *address)
 {
     struct kolo_gpu gpu = nowhere;
@@ -73,13 +73,13 @@ static int is_device(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/** The same in every locale. */
+/** The same order in every locale. */
 static int by_address(const struct dirent **a, const struct dirent **b)
 {
     return strcasecmp((*a)->d_name, (*b)->d_name);
 }
 
-/** All of the host; none where there is no driver. */
+/** All devices of the host; none if there is no driver. */
 static kolo_status read_all(const char *root, struct kolo_gpus *gpus)
 {
     char path[PATH_MAX], uuid[KOLO_GPU_NAME_MAX];
@@ -104,13 +104,13 @@ static kolo_status read_all(const char *root, struct kolo_gpus *gpus)
 
 /* ---- CUDA_VISIBLE_DEVICES ---- */
 
-/** A beginning of its UUID may stand for a device, or its number, whose order CUDA may choose by
- * itself. */
+/** A device may be given by the beginning of its UUID, or by its number, whose order CUDA may
+ * choose by itself. */
 static const struct kolo_gpu *place_by_name(const struct kolo_gpus *known, bool is_by_bus,
                                             const char *name, size_t length)
 {
     if (is_by_bus && strspn(name, "0123456789") >= length) {
-        const unsigned long number = strtoul(name, NULL, 10); /* ULONG_MAX: too large for it */
+        const unsigned long number = strtoul(name, NULL, 10); /* ULONG_MAX: out of range */
         return number < known->count ? &known->all[number] : &nowhere;
     }
     for (size_t i = 0; length > 4 && i < known->count; i++)
@@ -126,7 +126,7 @@ static kolo_status add_visible(const struct kolo_gpus *known, const char *visibl
     for (const char *at = visible; status == KOLO_OK;) {
         at += strspn(at, " ");
         size_t length = strcspn(at, ", ");
-        if (length == 0 || at[0] == '-') /* as CUDA reads it: what follows is not seen */
+        if (length == 0 || at[0] == '-') /* as CUDA does: it ignores what follows */
             break;
         status = add(gpus, at, length, place_by_name(known, is_by_bus, at, length));
         at += length;
@@ -160,8 +160,8 @@ void kolo_gpus_fini(struct kolo_gpus *gpus)
 
 /* ---- dealing ---- */
 
-/** The device with the fewest ranks, less than @p most, at @p node (-1: anywhere) that @p rank has
- * not yet; NULL: none. */
+/** The device with the fewest ranks, fewer than @p most, at @p node (-1: anywhere) that @p rank
+ * does not have yet; NULL: none. */
 static struct kolo_gpu *least_used(struct kolo_gpus *gpus, int node, int most, int rank)
 {
     struct kolo_gpu *best = NULL;
@@ -187,7 +187,7 @@ static kolo_status deal_one(struct kolo_gpus *gpus, int each, int node, int most
         struct kolo_gpu *gpu = node < 0 ? NULL : least_used(gpus, node, most, rank);
         if (gpu == NULL)
             gpu = least_used(gpus, -1, INT_MAX, rank);
-        if (gpu == NULL) /* never: each <= count */
+        if (gpu == NULL) /* cannot happen: each <= count */
             break;
         address = i == 0 ? gpu->address : address;
         gpu->ranks++;

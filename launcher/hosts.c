@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host lists and slots. A host name is checked strictly, because it becomes an argument of ssh: no
-// blanks, no leading dash. Whether a name is in the list already a hash table answers, at most half
-// full, until ranks are dealt out: a list may have as many hosts as there are. A list
-// is read until its end or a deadline, whatever it comes from.
+// blanks, no leading dash. Until ranks are assigned, a hash table, at most half full, finds names
+// that are in the list already, because a list may be long. A list is read until its end or a
+// deadline, whatever kind of file it is.
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static bool is_this_machine(const char *name)
         return false;
     if (strcmp(name, here) == 0)
         return true;
-    size_t len = strcspn(here, "."); /* its short form */
+    size_t len = strcspn(here, "."); /* up to the first dot */
     return strlen(name) == len && strncmp(name, here, len) == 0;
 }
 
@@ -62,7 +62,7 @@ static kolo_status parse_slots(const char *text, int *slots_out)
     return KOLO_OK;
 }
 
-/* Where @p name stands in the table, or the empty place for it. */
+/* The entry of @p name in the table, or the free one for it. */
 static uint32_t *find_place(const struct kolo_hosts *hosts, const char *name)
 {
     const size_t mask = hosts->places_count - 1;
@@ -76,7 +76,7 @@ static uint32_t *find_place(const struct kolo_hosts *hosts, const char *name)
     }
 }
 
-/* Room for one host more, in the list and in the table. */
+/* Makes room for one more host, in the list and in the table. */
 static kolo_status reserve_one(struct kolo_hosts *hosts)
 {
     void *at = hosts->at;
@@ -135,8 +135,8 @@ kolo_status kolo_hosts_add(struct kolo_hosts *hosts, const char *name, int slots
     return KOLO_OK;
 }
 
-/* Cuts "[USER@][ADDRESS]REST": the colons of an IPv6 address are kept together. Writes the name
- * without brackets, and returns REST; NULL: there is no bracket, or no end of it. */
+/* Cuts "[USER@][ADDRESS]REST", so that the colons of an IPv6 address stay together. Writes the name
+ * without brackets, and returns REST; NULL: there is no bracket, or no closing one. */
 static char *cut_brackets(char *text)
 {
     char *user = strchr(text, '@');
@@ -149,7 +149,7 @@ static char *cut_brackets(char *text)
     return close + 1;
 }
 
-/* One HOST[:SLOTS] of @p len bytes. */
+/* Parses one HOST[:SLOTS] of @p len bytes. */
 static kolo_status parse_host(struct kolo_hosts *hosts, const char *item, size_t len)
 {
     char text[KOLO_HOST_MAX + 16];
@@ -178,7 +178,7 @@ static kolo_status parse_host(struct kolo_hosts *hosts, const char *item, size_t
     return kolo_hosts_add(hosts, text, slots, !slots_text);
 }
 
-/* "HOST slots=N": the address may have brackets, and may do without. */
+/* Adds "HOST slots=N". The brackets of an IPv6 address are optional here. */
 static kolo_status add_line(struct kolo_hosts *hosts, char *name, const char *slots_text)
 {
     int slots = 0;
@@ -205,11 +205,11 @@ kolo_status kolo_hosts_parse(struct kolo_hosts *hosts, const char *list)
     }
 }
 
-/* A line of @p bytes without its comment: "host[:slots] [slots=N]". */
+/* Parses a line of @p bytes bytes, from which the comment was removed: "host[:slots] [slots=N]". */
 static kolo_status read_line(struct kolo_hosts *hosts, char *line, size_t bytes)
 {
     static const char blanks[] = " \t\r\n";
-    if (strlen(line) < bytes) /* what is behind would be left out unseen */
+    if (strlen(line) < bytes) /* what follows the 0 would be dropped silently */
         return kolo_fail(KOLO_ERR_INVALID,
                          "it has a byte of 0 (UTF-16, or no text); save it as UTF-8");
     line[strcspn(line, "#")] = '\0';
@@ -227,7 +227,7 @@ static kolo_status read_line(struct kolo_hosts *hosts, char *line, size_t bytes)
     return add_line(hosts, host, more + 6);
 }
 
-/* Until there is more of it to read, or its end: who writes into a pipe may never come. */
+/* Waits until there is more to read, or the end: the writer of a pipe may never come. */
 static kolo_status await_more(int fd, const char *path, int64_t timeout_ms, kolo_deadline deadline)
 {
     struct pollfd more = {.fd = fd, .events = POLLIN};
@@ -245,7 +245,7 @@ static kolo_status await_more(int fd, const char *path, int64_t timeout_ms, kolo
     return KOLO_OK;
 }
 
-/* What @p fd has, with a 0 behind it; no more than FILE_MAX bytes: what never ends is no list. */
+/* Reads @p fd and appends a 0. At most FILE_MAX bytes: more cannot be a list. */
 static kolo_status read_whole(int fd, const char *path, int64_t timeout_ms, char **text_out,
                               size_t *bytes_out)
 {
@@ -278,7 +278,7 @@ out:
 
 static kolo_status read_lines(struct kolo_hosts *hosts, const char *path, char *text, size_t bytes)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* that editors put before UTF-8: nobody sees it */
+    static const char mark[] = "\xef\xbb\xbf"; /* editors put it before UTF-8, invisibly */
     char *end = text + bytes;
     if (strncmp(text, mark, sizeof mark - 1) == 0)
         text += sizeof mark - 1;
@@ -299,8 +299,8 @@ static kolo_status read_lines(struct kolo_hosts *hosts, const char *path, char *
     return KOLO_OK;
 }
 
-/* A pipe or a terminal may be the list; a disk or /dev/zero is a slip. Not to block: a pipe is open
- * at once, whether anybody writes it or not. */
+/* Allows a pipe or a terminal; a disk or /dev/zero must be a mistake. Opened non-blocking, so that
+ * a pipe opens at once, whether or not anybody writes to it. */
 static kolo_status open_list(const char *path, int *fd_out)
 {
     struct stat facts;
@@ -334,7 +334,8 @@ kolo_status kolo_hosts_here(struct kolo_hosts *hosts, int slots)
     return kolo_hosts_add(hosts, "localhost", slots, true);
 }
 
-/* Deals @p ranks out in proportion to the slots of the hosts that take part, the first ones more.
+/* Distributes @p ranks in proportion to the slots of the hosts that take part; the first hosts get
+ * the remainder.
  */
 static void deal(struct kolo_hosts *hosts, int ranks, bool open_only)
 {
@@ -353,7 +354,7 @@ static void deal(struct kolo_hosts *hosts, int ranks, bool open_only)
     }
 }
 
-/* No more ranks than slots: the hosts fill up one after the other. */
+/* Fills one host after the other; there are no more ranks than slots. */
 static void fill(struct kolo_hosts *hosts, int ranks)
 {
     for (size_t i = 0; i < hosts->count; i++) {
@@ -375,7 +376,7 @@ static void number_ranks(struct kolo_hosts *hosts)
         first += hosts->at[kept++].ranks;
     }
     hosts->count = kept;
-    drop_places(hosts); /* they do not know who was dropped */
+    drop_places(hosts); /* the table still has the hosts that were dropped */
 }
 
 kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe, int *size_out)

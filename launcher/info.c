@@ -41,7 +41,7 @@ static void print_machine(FILE *out)
             (long long)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / (1 << 20));
 }
 
-/** What this host offers to others under KOLO_NET, the preferred first. */
+/** Prints the addresses that this host offers to others under KOLO_NET, the preferred one first. */
 static void print_network(const struct kolo_settings *settings, FILE *out)
 {
     enum { SHOWN_MAX = 32 };
@@ -55,7 +55,7 @@ static void print_network(const struct kolo_settings *settings, FILE *out)
     for (size_t i = 0; i < count; i++) {
         char speed[32] = "";
         kolo_place_format(&places[i], address, sizeof address);
-        *strrchr(address, ':') = '\0'; /* the port is each rank's own */
+        *strrchr(address, ':') = '\0'; /* each rank has its own port */
         if (places[i].facts.speed_mbit > 0)
             snprintf(speed, sizeof speed, ", %u Mbit/s", (unsigned int)places[i].facts.speed_mbit);
         fprintf(out, "network    %-8s %s%s%s\n", places[i].facts.interface, address,
@@ -71,7 +71,7 @@ static void print_device(void *context, const char *name, const char *text)
     fprintf(context, "device     %-8s %s\n", name, text);
 }
 
-/** What backends find of devices. */
+/** Prints the devices that backends find. */
 static void print_devices(FILE *out)
 {
     for (size_t i = 0; kolo_device_reports[i]; i++)
@@ -86,7 +86,7 @@ kolo_status kolo_info_try_reading(struct kolo_why *why_out)
         .pid = (int32_t)getpid(), .word_at = (uint64_t)(uintptr_t)&word, .word = word};
     uint64_t seen;
     int result = 0;
-    fflush(NULL); /* a child that exits at once writes nothing, but let it have nothing to write */
+    fflush(NULL); /* _exit in the child writes nothing; nothing may be buffered all the same */
     pid_t child = fork();
     if (child == 0)
         _exit(kolo_peer_memory_read(&self, self.word_at, &seen, sizeof seen) != KOLO_OK);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread, because a read of a terminal or a file cannot be waited for without changing the mode
-// of a descriptor that others share. A job in the background reads an error (SIGTTIN is ignored)
-// and takes it for the end.
+// Reads standard input in a thread: one cannot wait for a terminal or a file without changing the
+// mode of a descriptor that others share. In a background job the read fails (SIGTTIN is ignored),
+// which is treated as the end.
 //
 // Threads: `lock` guards window, ready and is_closed.
 #include <errno.h>
@@ -70,7 +70,7 @@ static void fetch(uv_async_t *async)
     uv_mutex_unlock(&input->lock);
     if (ready < 0 || input->is_closed)
         return;
-    input->read(input->context, input->data, (size_t)ready); /* the thread waits for `ready` */
+    input->read(input->context, input->data, (size_t)ready); /* the thread waits for this */
     uv_mutex_lock(&input->lock);
     input->ready = -1;
     uv_cond_signal(&input->more);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the beginning and the end of a job, its streams, its clocks and the signals of its user.
-// Must never take part in what its hosts and ranks do (job_hosts.c, job_ranks.c). Every host is
-// called (a bounded number at a time), told the job, and looks whether it can start it; only when
-// all can is anything started.
+// The beginning and the end of a job, its streams, its timers and the user's signals. Must not
+// handle the events of hosts and ranks (job_hosts.c, job_ranks.c). Every host is called (a bounded
+// number at a time), told the job, and checks whether it can start it; nothing is started until all
+// of them can.
 #include "launcher/job.h"
 
 #include <signal.h>
@@ -54,7 +54,7 @@ static void on_stdout_broken(void *context, int error)
     struct kolo_job *job = context;
     char words[96];
     if (error == EPIPE) {
-        job->is_quiet = true; /* as a program that SIGPIPE ends: `kolorun ... | head` */
+        job->is_quiet = true; /* as if SIGPIPE had ended it: `kolorun ... | head` */
         kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_SIGNAL + SIGPIPE,
                              "nobody reads the output");
     } else {
@@ -67,7 +67,7 @@ static void on_stdout_broken(void *context, int error)
 
 static void on_stderr_broken(void *context, int error)
 {
-    (void)context; /* nobody to tell; the job goes on */
+    (void)context; /* nobody to tell; the job continues */
     (void)error;
 }
 
@@ -123,8 +123,7 @@ static void on_signal(uv_signal_t *handle, int number)
     kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_SIGNAL + number,
                          "stopped by signal %d (SIG%s); the job was ended", number,
                          sigabbrev_np(number));
-    if (job->phase ==
-        JOB_LEAVING) { /* nobody reads what is left, and the user does not want to wait */
+    if (job->phase == JOB_LEAVING) { /* nobody reads the rest, and the user does not want to wait */
         job->exit_status = KOLO_EXIT_SIGNAL + number;
         uv_stop(&job->loop);
     } else if (job->phase == JOB_RUNNING) {
@@ -261,8 +260,8 @@ static void close_job(struct kolo_job *job)
     kolo_verdict_destroy(job->verdict);
 }
 
-/* The exit status once the trace, if there is to be one, is written. Of a job that was refused
- * there is none, and one that is there stays. */
+/* The exit status after writing the trace, if there is to be one. A job that was refused has no
+ * trace, and an existing file stays. */
 static int end_timeline(struct kolo_job *job)
 {
     int exit_status = job->exit_status;

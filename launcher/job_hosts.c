@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns what becomes of a job's hosts: called a bounded number at a time, told the job, started when
-// all are prepared, and missed. Must never decide how the job ends (job_phases.c).
+// Handles a job's hosts: calls a bounded number at a time, tells them the job, starts them when all
+// are prepared, and notices their loss. Must never decide how the job ends (job_phases.c).
 #include "launcher/job_state.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "launcher/job_spec.h"
 
-enum { CALLS_MAX = 32 /* hosts that are being called at a time */ };
+enum { CALLS_MAX = 32 /* hosts that are called at the same time */ };
 
 void kolo_job_call_hosts(struct kolo_job *job)
 {
@@ -71,8 +71,8 @@ static void on_prepared(void *context, struct kolo_remote *remote)
         start_all(job);
 }
 
-/* A host is not there, and why. An agent that ends takes its ranks with it, and they may have been
- * missed before: at @p seen_ns it was heard last. */
+/* Records that a host is lost, and why; it was last heard at @p seen_ns. The ranks end with their
+ * agent, and their end may have been noticed before. */
 static void note_host(struct kolo_job *job, const struct kolo_host *host, int64_t seen_ns,
                       int exit_status, const char *why)
 {
@@ -91,11 +91,11 @@ static void on_refused(void *context, struct kolo_remote *remote, int exit_statu
     char text[KOLO_DETAIL_MAX];
     snprintf(text, sizeof text, "host %s: %s", remote->host->name, why);
     note_host(job, remote->host, kolo_now_ns(), exit_status, text);
-    if (!kolo_job_keeps_going(job)) /* else its ranks are heard to end, or are lost with it */
+    if (!kolo_job_keeps_going(job)) /* else its ranks end, or are lost with it */
         kolo_job_begin_end(job);
 }
 
-/* If one host is silent and all others are too, it is this machine that hears nobody. */
+/* If one host is silent and so are all others, this machine is the one that is cut off. */
 static bool hears_nobody(const struct kolo_job *job)
 {
     size_t far = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the phases of a job: which may follow which, how long each may last, and what is done to all
-// hosts where one begins. Must never know why: who notices a failure tells the verdict, then begins
-// the end.
+// The phases of a job: which may follow which, how long each may last, and what is done to all
+// hosts when it begins. Must never know why: whoever notices a failure tells the verdict, then
+// begins the end.
 //
 //   STARTING --all hosts prepared--> RUNNING --a failure--> GRACE --1 s--> TERM --0.3 s--> KILL
 //      |  a failure                     | SIGINT...: forwarded                  --2 s--> ABANDON
@@ -10,10 +10,10 @@
 //                                                   `--2 s without any--> ABANDON
 //   any --every host gone--> LEAVING (what was said is written) --> the loop ends
 //
-// GRACE lets the other ranks, who learn of the failure within milliseconds, say what they have to
-// say. It is short when no rank is connected: nobody learns of it, but who fails of the same cause
-// (a bad option, which only rank 0 may put into words) is about to. In each phase hosts may become
-// gone, and when all are the job leaves.
+// GRACE gives the other ranks, which learn of the failure within milliseconds, time to report it.
+// It is short if no rank is connected: then no rank learns of it, but ranks that fail for the same
+// cause (a bad option, which perhaps only rank 0 reports) are about to. Hosts may go in any phase;
+// when all are gone, the job leaves.
 #include "launcher/job_state.h"
 
 #include <signal.h>
@@ -137,7 +137,7 @@ static bool is_drained(struct kolo_job *job)
            kolo_output_is_drained(job->streams[JOB_ERR]);
 }
 
-/* Everything is gone; once what it said is written, the verdict follows, then the loop ends. */
+/* All hosts are gone. Once their output is written, prints the verdict and ends the loop. */
 void kolo_job_leave(struct kolo_job *job)
 {
     if (job->phase < JOB_COLLECTING || !is_drained(job))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns what is heard of a job's ranks: from their agents in frames, which are not trusted, and from
-// the store that they meet in. It goes to the verdict, the output and the other ranks. Must never
-// decide how the job ends (job_phases.c).
+// Handles what is heard of a job's ranks: from their agents in frames, which are not trusted, and
+// from the store in which they meet. Passes it to the verdict, the output and the other ranks. Must
+// never decide how the job ends (job_phases.c).
 #include "launcher/job_state.h"
 
 #include "launcher/strays.h"
@@ -34,12 +34,13 @@ static void on_exited(struct kolo_job *job, const struct kolo_outcome *outcome)
 {
     int rank = (int)outcome->rank;
     bool has_failed = kolo_verdict_ended(job->verdict, outcome, kolo_now_ns());
-    /* One that was never connected, or whose connection fell before, will not be heard of again. Of
-     * one whose connection stands, its own fall tells: a process that it left may have it. */
+    /* A rank that was never connected, or whose connection broke before, will not be heard of
+     * again. If its connection still stands, wait until that breaks: a process that the rank left
+     * may hold it. */
     bool has_deserted = !kolo_verdict_has_left(job->verdict, rank) &&
                         !kolo_meeting_is_here(job->meeting, rank) &&
                         (!job->is_joined || kolo_verdict_is_deserter(job->verdict, rank));
-    if ((has_failed || has_deserted) && job->phase < JOB_TERM) /* then nobody is left to tell */
+    if ((has_failed || has_deserted) && job->phase < JOB_TERM) /* later nobody is left to tell */
         tell_death(job, outcome);
     if (has_failed && !job->is_joined && kolo_meeting_has_come(job->meeting, rank))
         kolo_verdict_waited(job->verdict);
@@ -52,9 +53,9 @@ static void on_exited(struct kolo_job *job, const struct kolo_outcome *outcome)
     }
 }
 
-/* A rank that went on in the background is not waited for, as by mpirun and srun: the job is ended
- * as if it had failed. What is not of kolo, or was left by a rank that had done with it, does not
- * fail a job that ended well. */
+/* A rank that continues in the background is not waited for, as with mpirun and srun: the job is
+ * ended as if it had failed. A process that does not use kolo, or was left by a rank that had
+ * finished with it, does not fail a job that ended well. */
 static kolo_status on_stray(struct kolo_job *job, struct kolo_remote *remote,
                             struct kolo_reader *body)
 {
@@ -102,7 +103,7 @@ static kolo_status on_note(struct kolo_job *job, struct kolo_remote *remote,
     return KOLO_OK;
 }
 
-/* Nothing of the job is left but what its ranks have kept of their calls. */
+/* Nothing of the job is left except the timelines of its ranks. */
 static bool are_done(const struct kolo_job *job)
 {
     for (size_t i = 0; i < job->hosts->count; i++)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The environment of the ranks. On this machine they inherit all of kolorun's; on others they get
-// their login's and, on top, a short list of variables. HOME stays that of the login.
+// that of the login, and in addition a short list of variables. HOME stays that of the login.
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static kolo_status add_settings(const struct kolo_settings *settings, struct kol
     return KOLO_OK;
 }
 
-/* Of a job that is started: the store, and kolorun's word for it. */
+/* For a job that is started: the store, its secret, and that kolorun started it. */
 static kolo_status add_meeting(const struct kolo_meeting *meeting, struct kolo_texts *env)
 {
     kolo_status status = KOLO_OK;
@@ -40,7 +40,7 @@ out:
     return status;
 }
 
-/* Where programs of other frameworks let rank 0 listen. */
+/* MASTER_ADDR and MASTER_PORT, at which programs of other frameworks let rank 0 listen. */
 static kolo_status add_master(const struct kolo_job_facts *facts, struct kolo_texts *env)
 {
     char address[KOLO_HOST_MAX], port[8];

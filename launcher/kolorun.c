@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolorun: starts one program as many ranks. This file only finds out what is asked for.
+// kolorun: starts one program as a number of ranks. This file only determines what is asked for.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static int info_command(void)
     return 0;
 }
 
-/* Only as the single argument: `kolorun ./info` runs a program of that name. */
+/* A command counts only as the single argument: `kolorun ./info` runs a program of that name. */
 static const struct command {
     const char *name;
     int (*run)(void);
@@ -68,7 +68,8 @@ static int usage_error(void)
     return KOLO_EXIT_USAGE;
 }
 
-/* Nobody named hosts: those of the batch job that this is, which is said, or this machine. */
+/* No hosts were given: takes those of the batch job around this process, and says so, or this
+ * machine. */
 static kolo_status find_hosts(struct kolo_hosts *hosts)
 {
     struct kolo_allocation allocation;
@@ -138,7 +139,8 @@ static const struct command *find_command(const char *word)
     return NULL;
 }
 
-/* A command with more words is a program of its name; if there is none, the words are too many. */
+/* A command followed by more words is a program of that name. If there is no such program, the
+ * extra words are an error. */
 static kolo_status check_alone(char *const *words)
 {
     char path[4096];
@@ -153,9 +155,9 @@ static kolo_status check_alone(char *const *words)
                      words[0], words[1], words[0]);
 }
 
-/* A rank of a job with --timeline may be a kolorun itself: the memory that KOLO_TIMELINE leads to
- * is that one rank's, and the ranks that this kolorun starts have no such descriptor. In no rank
- * somebody has set it by hand, and waits for a timeline. */
+/* A rank of a job with --timeline may be a kolorun itself. The memory that KOLO_TIMELINE names
+ * belongs to that one rank, and the ranks that this kolorun starts have no such descriptor. Outside
+ * of a rank, somebody has set it by hand and expects a timeline, so a warning is due. */
 static void drop_lent_timeline(void)
 {
     const char *value = kolo_environment("KOLO_TIMELINE");
@@ -169,7 +171,7 @@ static void drop_lent_timeline(void)
     (void)unsetenv("KOLO_TIMELINE");
 }
 
-/* What the words behind the program's name ask for. */
+/* Does what the words after the program's name ask for. */
 static int perform_words(int count, char **words)
 {
     struct kolo_options options;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers lines. The buffer grows only for a line that is longer than it, up to LINE_MAX_BYTES; a
-// longer one is sent in pieces, each of which becomes a line of its own.
+// Collects lines. The buffer grows only for a line that does not fit, up to LINE_MAX_BYTES; a
+// longer line is sent in pieces, each of which becomes a line of its own.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -9,7 +9,7 @@
 
 enum { READ_BYTES = 64 << 10, LINE_MAX_BYTES = 1 << 20 };
 
-/* How many bytes may be sent now as they are. */
+/* How many bytes could be sent now: whole lines, or a last or overlong one. */
 static size_t sendable(const struct kolo_lines *lines)
 {
     const uint8_t *newline = lines->used > 0 ? memrchr(lines->data, '\n', lines->used) : NULL;
@@ -76,7 +76,7 @@ static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
     kolo_lines_resume(lines);
 }
 
-/* Moves what credit allows; reads on while no whole line waits for credit. */
+/* Sends what credit allows, and reads on unless a whole line waits for credit. */
 void kolo_lines_resume(struct kolo_lines *lines)
 {
     if (!lines->is_open)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server lives on a poller; the poller's descriptor is one more handle of the loop, and its
-// next deadline one timer.
+// The server runs on a poller. The loop has one handle for the poller's descriptor, and one timer
+// for its next deadline.
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ struct kolo_meeting {
 
 static void on_timer(uv_timer_t *timer);
 
-/* Deadlines that have come, and when the next one will. */
+/* Handles deadlines that have come, and sets the timer for the next. */
 static void expire(struct kolo_meeting *meeting)
 {
     kolo_deadline next = kolo_store_server_expire(meeting->server);
@@ -66,7 +66,7 @@ static struct kolo_place any_place(bool is_ipv6, bool is_local, uint16_t port)
     return kolo_place_make(AF_INET, is_local ? &here : NULL, port);
 }
 
-/* Appends a place if there is room for it whole. */
+/* Appends a place if there is room for all of it. */
 static bool add_place(struct kolo_meeting *meeting, const struct kolo_place *place)
 {
     char text[128];
@@ -79,7 +79,7 @@ static bool add_place(struct kolo_meeting *meeting, const struct kolo_place *pla
     return true;
 }
 
-/* The best of this machine's addresses, as many as there is room for. */
+/* Appends the best of this machine's addresses, as many as there is room for. */
 static void add_places(struct kolo_meeting *meeting, const char *net,
                        const struct kolo_place *places, size_t count)
 {
@@ -94,7 +94,7 @@ static void add_places(struct kolo_meeting *meeting, const char *net,
             all, added);
 }
 
-/* Drops the places of a family at which nobody listens. Returns how many are left. */
+/* Drops the places of a family at which nothing listens. Returns how many are left. */
 static size_t drop_family(struct kolo_place *places, size_t count, sa_family_t family)
 {
     size_t kept = 0;
@@ -112,8 +112,9 @@ static bool has_family(const struct kolo_place *places, size_t count, sa_family_
     return false;
 }
 
-/* At one port of both families, as far as this machine has addresses of them. Without the port of
- * IPv4 nobody would come by the addresses that are told; of both, IPv4 alone will do. */
+/* Listens at one port in both families, as far as this machine has addresses of them. Without the
+ * port in IPv4 no rank could use the IPv4 addresses that are announced, so that is an error; if
+ * there are both families, IPv4 alone is enough. */
 static kolo_status listen_to_all(struct kolo_meeting *meeting, const char *net)
 {
     struct kolo_place places[PLACES_MAX];
@@ -139,7 +140,7 @@ out:
     return status;
 }
 
-/* For ranks on this machine alone. */
+/* Listens for ranks on this machine only. */
 static kolo_status listen_here(struct kolo_meeting *meeting)
 {
     struct kolo_place place = any_place(false, true, 0);
@@ -234,7 +235,7 @@ void kolo_meeting_died(struct kolo_meeting *meeting, int rank, const char *how)
     if (!meeting->server)
         return;
     kolo_store_server_died(meeting->server, rank, how);
-    (void)uv_timer_start(&meeting->timer, on_timer, 0, 0); /* we may be inside a callback of it */
+    (void)uv_timer_start(&meeting->timer, on_timer, 0, 0); /* may be inside its callback */
 }
 
 void kolo_meeting_abort(struct kolo_meeting *meeting, kolo_status why, const char *text)

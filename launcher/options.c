@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words are taken apart by getopt_long_only, driven by one table that is also the help: "-name
-// VALUE", "--name VALUE" and "--name=VALUE" mean the same, and so does every beginning of a name
-// that is no other's. Options end at the first word that is none, or after --. What tunes the
-// library is a setting, and goes through the registry.
+// getopt_long_only parses the words, driven by one table that also prints the help. "-name VALUE",
+// "--name VALUE" and "--name=VALUE" mean the same, and a name may be abbreviated as long as it is
+// unique. Options end at the first word that is not one, or after --. What tunes the library is a
+// setting, and goes through the registry.
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -80,7 +80,7 @@ bool kolo_options_is_own(enum kolo_setting_index index)
     }
 }
 
-/* Else it would be taken, and mean nothing. */
+/* Refuses settings that kolorun sets itself: otherwise they would be accepted without effect. */
 static kolo_status refuse_own(const char *option, const char *value, enum kolo_setting_index index)
 {
     return kolo_fail(KOLO_ERR_INVALID,
@@ -139,7 +139,7 @@ static kolo_status apply_set(struct kolo_options *options, const char *value)
     return status;
 }
 
-/* Of an option that stands for a setting: an error names what was typed. */
+/* For an option that stands for a setting: an error names what was typed. */
 static kolo_status set_by(struct kolo_options *options, const char *option, const char *name,
                           const char *value)
 {
@@ -286,7 +286,7 @@ static kolo_status apply_print_settings(struct kolo_options *options, const char
 
 static const struct entry {
     const char *name, *alias; /* as written */
-    const char *value;        /* NULL: takes none */
+    const char *value;        /* NULL: takes no value */
     const char *help;
     apply_fn *apply;
 } table[] = {
@@ -335,7 +335,8 @@ static const struct entry {
 };
 enum { OPTIONS = sizeof table / sizeof table[0] };
 
-/* What getopt returns for the first of the table; characters and its own '?' and ':' are below. */
+/* What getopt returns for the first entry of the table; characters and its own '?' and ':' are
+ * below. */
 enum { FIRST_VALUE = 256 };
 
 static const char *bare(const char *word)
@@ -353,7 +354,8 @@ static size_t add_name(struct option *names, size_t count, const char *name, siz
     return count;
 }
 
-/* The table for getopt. Letters are names of one letter: so -npx is no -n with the value "px". */
+/* Builds the table for getopt. Letters are entered as names of one letter, so that -npx is not -n
+ * with the value "px". */
 static void list_names(struct option names[2 * OPTIONS + 1])
 {
     size_t count = 0;
@@ -364,8 +366,8 @@ static void list_names(struct option names[2 * OPTIONS + 1])
     names[count] = (struct option){.name = NULL};
 }
 
-/* How many letters two words share at their beginning, and one more for a whole name: enough for
- * "did you mean". */
+/* The entry that shares most letters with @p word at the beginning, a whole name counting as one
+ * more: for "did you mean". */
 static const struct entry *nearest(const char *word)
 {
     const struct entry *best = NULL;
@@ -392,7 +394,7 @@ static kolo_status unknown_option(const char *word)
                      entry ? ", did you mean " : "", entry ? entry->name : "", entry ? "?" : "");
 }
 
-/* @p word is the beginning of no option, or of several: which, it says. */
+/* @p word is the beginning of no option, or of several; the error says which. */
 static kolo_status unclear_option(const char *word)
 {
     char list[256] = "";
@@ -412,7 +414,7 @@ static kolo_status unclear_option(const char *word)
                      list);
 }
 
-/* -np2 and -n2: the digits that stand at the name, of a word that is no option else; NULL. */
+/* For -np2 and -n2: the digits attached to the name, if the word is no other option; else NULL. */
 static const char *attached_number(const char *word)
 {
     static const char *const names[] = {"-np", "-n"};
@@ -425,7 +427,8 @@ static const char *attached_number(const char *word)
     return NULL;
 }
 
-/* The option that getopt returned as @p got; @p word is the last word it took. */
+/* Applies the option for which getopt returned @p got; @p word is the last word that it
+ * consumed. */
 static kolo_status take_option(struct kolo_options *options, int got, const char *word)
 {
     if (got == '?' && optopt < FIRST_VALUE && attached_number(word))
@@ -440,11 +443,11 @@ static kolo_status take_option(struct kolo_options *options, int got, const char
     return entry->apply(options, optarg);
 }
 
-/* Leaves in *program_out where the program is. */
+/* Sets *program_out to the index of the program. */
 static kolo_status take_options(struct kolo_options *options, char *const *argv,
                                 char *const **program_out)
 {
-    static char self[] = "kolorun"; /* getopt begins behind the name of the program */
+    static char self[] = "kolorun"; /* getopt begins after the program's name */
     struct option names[2 * OPTIONS + 1];
     kolo_status status = KOLO_OK;
     size_t count = 0;
@@ -459,7 +462,7 @@ static kolo_status take_options(struct kolo_options *options, char *const *argv,
     words[0] = self;
     memcpy(words + 1, argv, count * sizeof *words);
     list_names(names);
-    optind = 0; /* glibc: from the beginning, also when it was used before */
+    optind = 0; /* glibc: start again, even if it was used before */
     opterr = 0;
     while ((got = getopt_long_only((int)count + 1, words, "+:", names, NULL)) != -1)
         KOLO_TRY(take_option(options, got, words[optind - 1]));
@@ -469,8 +472,9 @@ out:
     return status;
 }
 
-/* What a program that is not kolo's would never look at, so that a slip would pass unnoticed. What
- * depends on a host (KOLO_NET, KOLO_RDMA_DEVICE) its ranks find out. */
+/* Checks settings that a program which does not use kolo would never read, so that a mistake
+ * would go unnoticed. Those that depend on the host (KOLO_NET, KOLO_RDMA_DEVICE) are left to its
+ * ranks. */
 static kolo_status check_settings(const struct kolo_settings *settings)
 {
     enum kolo_log_level level;

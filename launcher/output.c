@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One queue, one writing thread, one uv_async for what was written. The queue is bounded by the
-// credit that the agents hold, which comes back by `written`.
+// One queue, one writing thread, and one uv_async that reports what was written. The queue is
+// bounded by the credit that the agents hold, which is returned by `written`.
 //
-// Threads: everything but write_all and writer runs on the loop; `lock` guards queue, done,
+// Threads: everything except write_all and writer runs on the loop; `lock` guards queue, done,
 // is_stopping, error and is_writing.
 #include <errno.h>
 #include <limits.h>
@@ -20,8 +20,8 @@ enum { BATCH = 64, PREFIX_MAX = 16, NOBODY = -1 };
 struct chunk {
     struct chunk *next;
     int owner;
-    size_t owed;  /* what the owner gets back */
-    size_t bytes; /* to write */
+    size_t owed;  /* bytes of credit that the owner gets back */
+    size_t bytes; /* bytes to write */
     uint8_t data[];
 };
 
@@ -34,16 +34,16 @@ struct kolo_output {
     struct kolo_output_events events;
     struct chunk *queue, **queue_end, *done;
     bool is_stopping, is_writing, told_broken, has_left;
-    int error; /* that a write failed with; 0: none has */
+    int error; /* that a write failed with; 0: none */
 };
 
 /* Writes the whole batch; false when nobody reads. */
-/* 0; what it failed with. */
+/* Writes the parts. Returns 0, or the error. */
 static int write_all(int fd, struct iovec *parts, int count)
 {
     while (count > 0) {
         ssize_t sent = writev(fd, parts, count);
-        if (sent < 0 && errno == EAGAIN) { /* somebody made it non-blocking */
+        if (sent < 0 && errno == EAGAIN) { /* another process made it non-blocking */
             fd_set set;
             FD_ZERO(&set);
             FD_SET(fd, &set);
@@ -219,7 +219,7 @@ void kolo_output_lines(struct kolo_output *output, int owner, int rank, const vo
         snprintf(prefix, sizeof prefix, "[%d] ", rank);
     const size_t room = bytes + count_lines(data, bytes) * strlen(prefix) + 1;
     struct chunk *chunk = kolo_calloc(1, sizeof *chunk + room);
-    if (!chunk) { /* lost, but the credit comes back */
+    if (!chunk) { /* lost, but the credit must be returned */
         output->events.written(output->events.context, owner, bytes);
         return;
     }
@@ -227,7 +227,7 @@ void kolo_output_lines(struct kolo_output *output, int owner, int rank, const vo
     chunk->owed = bytes;
     if (rank >= 0) {
         chunk->bytes = prefix_lines(chunk->data, prefix, data, bytes);
-    } else { /* a line that has no end, or not yet, gets none: what a rank writes may be no text */
+    } else { /* a line without an end (yet) does not get one: a rank's output may be binary */
         memcpy(chunk->data, data, bytes);
         chunk->bytes = bytes;
     }
@@ -272,7 +272,7 @@ void kolo_output_close(struct kolo_output *output)
     uv_cond_signal(&output->more);
     uv_mutex_unlock(&output->lock);
     if (is_stuck)
-        return; /* in a write that nobody reads: the process's end takes it along */
+        return; /* in a write that nobody reads: it ends with the process */
     (void)uv_thread_join(&output->thread);
     uv_close((uv_handle_t *)&output->wake, NULL);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stops this process by SIGSTOP inside a callback of the loop: what raise() returns to is the time
-// after SIGCONT, and nothing of the loop has run in between.
+// Stops this process by SIGSTOP inside a callback of the loop: raise() returns after SIGCONT, and
+// nothing of the loop has run in between.
 #include <signal.h>
 
 #include "launcher/pause.h"
@@ -17,7 +17,7 @@ static void send_all(struct kolo_pause *pause, enum kolo_frame_type type)
     }
 }
 
-/* Every deadline of silence begins anew. */
+/* Every deadline of silence starts again. */
 static void go_on(struct kolo_pause *pause)
 {
     pause->state = KOLO_PAUSE_READY;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the memfd of a rank's timeline. It is sealed against being made shorter or longer, since the
-// rank maps it; here it is read and written by system calls alone, so that nothing that a rank does
-// to it can be a signal to the agent. What stands in it is for kolorun to judge, but for the two
-// numbers that say how much of it there is to send.
+// The memfd of a rank's timeline. It is sealed against changes of its size, since the rank maps it.
+// The agent accesses it by system calls only, so that nothing a rank does to it can cause a signal
+// in the agent. kolorun judges its contents; the agent reads only the two numbers that say how much
+// there is to send.
 #include "launcher/records.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "runtime/timeline.h"
 
-enum { FD_LEAST = 100 /* below are those that shells give out */ };
+enum { FD_LEAST = 100 /* numbers below this may be used by shells */ };
 
 static kolo_status fill(int fd, int rank, int size, uint32_t calls)
 {
@@ -39,7 +39,7 @@ kolo_status kolo_records_open(struct kolo_records *records, int rank, int size, 
     if (fd < 0)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "memory for the timeline of rank %d", rank);
     const int high = fcntl(fd, F_DUPFD_CLOEXEC, FD_LEAST);
-    records->fd = high >= 0 ? high : fd; /* a limit below that */
+    records->fd = high >= 0 ? high : fd; /* the limit of descriptors is lower than that */
     if (high >= 0)
         (void)close(fd);
     kolo_status status = fill(records->fd, rank, size, calls);
@@ -48,7 +48,7 @@ kolo_status kolo_records_open(struct kolo_records *records, int rank, int size, 
     return status;
 }
 
-/** A rank that entered another time namespace has times of its own, that this process has not. */
+/** A rank that entered another time namespace has other times than this process. */
 static bool has_clock(int fd)
 {
     uint64_t clock = 0;
@@ -63,7 +63,7 @@ void kolo_records_ended(struct kolo_records *records, int wait_status)
     const int64_t now_ns = kolo_now_ns();
     if (records->fd <= 0)
         return;
-    /* else there is no end in the trace, and nothing else is lost */
+    /* if this fails, only the rank's end is missing in the trace */
     (void)!pwrite(records->fd, &status, sizeof(status),
                   offsetof(struct kolo_timeline_head, wait_status));
     if (has_clock(records->fd))
@@ -71,8 +71,8 @@ void kolo_records_ended(struct kolo_records *records, int wait_status)
                       offsetof(struct kolo_timeline_head, ended_ns));
 }
 
-/** How many of its bytes have been written: the head, and records from the first on. Where that is
- * more than there are, because a rank wrote nonsense there, the file's end comes first. */
+/** How many bytes have been written: the head, and records from the first on. If a rank wrote a
+ * number that is too large, the file ends before. */
 static uint64_t length_of(int fd)
 {
     uint32_t capacity = 0;
@@ -94,7 +94,7 @@ size_t kolo_records_next(struct kolo_records *records, void *data)
     const uint64_t left = records->end - records->at;
     const size_t most = left < KOLO_RECORDS_PIECE_BYTES ? (size_t)left : KOLO_RECORDS_PIECE_BYTES;
     const ssize_t got = pread(records->fd, data, most, (off_t)records->at);
-    if (got <= 0) { /* all, or its end was a lie */
+    if (got <= 0) { /* everything was sent, or the length was wrong */
         kolo_records_close(records);
         return 0;
     }

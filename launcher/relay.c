@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads nothing of what it passes on. What the examiner says is bounded by itself (lists of facts,
-// one line a path); what it is told waits in libuv's queue until it is read.
+// Interprets nothing that it relays. The examiner bounds its own output (lists of facts, one line
+// per path); its input waits in libuv's queue until it is read.
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,13 +46,13 @@ static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 
 static void forget(struct write *write)
 {
-    explicit_bzero(write->data, write->bytes); /* the secret is among it */
+    explicit_bzero(write->data, write->bytes); /* it may contain the secret */
     kolo_free_memory(write);
 }
 
 static void written(uv_write_t *request, int error)
 {
-    (void)error; /* it has ended, which its output tells */
+    (void)error; /* it has ended, which its output will show */
     forget(request->data);
 }
 
@@ -62,7 +62,7 @@ void kolo_relay_tell(struct kolo_relay *relay, const void *data, size_t bytes)
         return;
     struct write *write = kolo_calloc(1, sizeof *write + bytes);
     if (!write)
-        return; /* it misses an order, and is given up when its time is over */
+        return; /* it misses a request, and is given up when its time is over */
     memcpy(write->data, data, bytes);
     write->bytes = bytes;
     write->request.data = write;
@@ -71,7 +71,7 @@ void kolo_relay_tell(struct kolo_relay *relay, const void *data, size_t bytes)
         forget(write);
 }
 
-/* Takes fd in any case. */
+/* Takes ownership of fd in any case. */
 static bool open_pipe(uv_loop_t *loop, uv_pipe_t *pipe, int fd, void *data)
 {
     (void)uv_pipe_init(loop, pipe, 0);
@@ -109,7 +109,7 @@ kolo_status kolo_relay_start(uv_loop_t *loop, struct kolo_channel *channel,
     if (!relay)
         return KOLO_ERR_NO_MEMORY;
     relay->channel = channel;
-    *relay_out = relay; /* destroyed with the agent, also if it is only half there */
+    *relay_out = relay; /* destroyed with the agent, also if only half set up */
     KOLO_TRY(kolo_pipe(in));
     KOLO_TRY(kolo_pipe(out));
     KOLO_TRY(spawn(relay, spec, in[0], out[1]));

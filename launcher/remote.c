@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reaching a host. The end of a host has three parts that come in any order (its process, its
-// channel, the last of its standard error); settle() waits for them a moment, so that the reason
-// can be named, and never longer.
+// Reaches a host. The end of a host has three parts that come in any order: its process, its
+// channel and its last output on standard error. settle() waits a moment for all of them, so that
+// the reason can be named, but never longer.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -178,8 +178,7 @@ void kolo_remote_kill(struct kolo_remote *remote)
 {
     if (remote->pid <= 0 || remote->process_ended)
         return;
-    if (remote->host
-            ->is_here) { /* the guardian kills what is left, also if its worker is stopped */
+    if (remote->host->is_here) { /* the guardian kills the rest, even if its worker is stopped */
         (void)kolo_tree_signal(remote->pid, SIGKILL);
         (void)kill(remote->pid, SIGTERM);
         (void)kill(remote->pid, SIGCONT);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the words of the command that reaches a host: ssh, its options, and what is to be run there,
-// quoted for the shell there. Must never start it.
+// Builds the command that reaches a host: ssh, its options, and what is to run there, quoted for
+// the shell there. Must never start it.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the line that says why a host cannot be reached, or was lost: from what ssh and the agent
-// said last, and how the process ended. Must never print a byte of theirs that a terminal would
-// obey.
+// Composes the line that says why a host cannot be reached, or was lost: from the last output of
+// ssh and the agent, and from how the process ended. Must never print a byte of theirs that a
+// terminal would interpret.
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 #include "launcher/remote_parts.h"
 #include "tools/letters.h"
 
-/* The last line of @p words before *end that is not blank; *end is where it begins then. */
+/* Copies the last line of @p words before *end that is not blank, and sets *end to its
+ * beginning. */
 static void line_before(const char *words, size_t *end, char *text, size_t capacity)
 {
     size_t used = 0;
@@ -42,8 +43,8 @@ static bool has_sign(const char *words, const char *const signs[], size_t count)
     return false;
 }
 
-/* Why ssh itself failed. Some of its last lines say only that it did: of those the one before is
- * wanted as well (which host of a ProxyJump, a key that is unknown or another). */
+/* Why ssh itself failed. Some of its last lines only say that it did; then the line before is added
+ * (which host of a ProxyJump, a key that is unknown or has changed). */
 static void ssh_words(const struct kolo_remote *remote, char *text, size_t capacity)
 {
     static const char *const vague[] = {"Host key verification failed", "Connection closed by",
@@ -70,8 +71,8 @@ static void describe_process(const struct kolo_remote *remote, char *text, size_
         snprintf(text, capacity, "exit status %d", WEXITSTATUS(remote->wait_status));
 }
 
-/* What was run there ended without a greeting, and it was not ssh that failed. Who has no login
- * there, or a start-up file that ends the shell, is told so on standard output, if at all. */
+/* The command on the host ended without a greeting, and ssh itself did not fail. If there is no
+ * login, or a start-up file ends the shell, the reason is on standard output, if anywhere. */
 static void describe_answer(const struct kolo_remote *remote, const char *words,
                             const char *process, char *text, size_t capacity)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fork and exec. Between the two only async-signal-safe calls are made; what fails there travels
-// back through a pipe that a successful exec closes.
+// fork and exec. Between them only async-signal-safe calls are made; an error there is reported
+// through a pipe that a successful exec closes.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -51,7 +51,7 @@ static bool set_streams(const int fds[3])
         int fd = fds[i];
         if (fd < 0 && null < 0)
             null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (fd < 0 && null < 0) /* of which errno says why, and dup2 would not */
+        if (fd < 0 && null < 0) /* open sets errno to the reason; dup2 would not */
             return false;
         if (dup2(fd < 0 ? null : fd, i) < 0)
             return false;
@@ -59,8 +59,7 @@ static bool set_streams(const int fds[3])
     return true;
 }
 
-/* In the child. Sources of the streams are above 2 (streams_secure), so none is overwritten.
- */
+/* In the child. Sources of the streams are above 2 (streams_secure), so none is overwritten. */
 static enum stage become(const struct kolo_spawn *spawn, pid_t parent)
 {
     /* Ranks stay in one session: the scheduler makes a group of each session (autogroup), and
@@ -72,7 +71,7 @@ static enum stage become(const struct kolo_spawn *spawn, pid_t parent)
     if (spawn->death_signal)
         (void)prctl(PR_SET_PDEATHSIG, spawn->death_signal);
     if (getppid() != parent)
-        _exit(1); /* the parent died before the line above: nobody would tell us */
+        _exit(1); /* the parent died before the line above: no signal would come */
     default_signals();
     if (!set_streams(spawn->fds))
         return STAGE_STREAMS;
@@ -105,7 +104,7 @@ static ssize_t read_report(int fd, struct report *report)
     return got;
 }
 
-/* What the words of the errno leave open of a file that is there. */
+/* What the text of the errno does not tell about a file that exists. */
 static const char *why_not_executed(const struct kolo_spawn *spawn, int error)
 {
     if (error == ENOEXEC)
@@ -123,7 +122,7 @@ kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out, int *erro
     if (status != KOLO_OK)
         return status;
     pid_t parent = getpid();
-    sigset_t all, before; /* no handler of ours may run in the child: libuv's write to our pipe */
+    sigset_t all, before; /* none of our handlers may run in the child: libuv's write to our pipe */
     sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     pid_t pid = fork();
@@ -156,7 +155,7 @@ kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out, int *erro
                                                            : "");
 }
 
-/* 0, or why @p file cannot be executed. */
+/* Returns 0, or why @p file cannot be executed. */
 static int executable(const char *file)
 {
     struct stat facts;

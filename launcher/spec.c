@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job as an agent is told it: lists of texts, and the body of a JOB frame.
+// The job as it is sent to an agent: lists of texts, and the body of a JOB frame.
 #include <string.h>
 #include <unistd.h>
 
@@ -69,7 +69,7 @@ static void write_texts(struct kolo_writer *writer, const struct kolo_texts *tex
         kolo_write_blob(writer, texts->at[i], strlen(texts->at[i]));
 }
 
-/* A blob as a NUL-terminated copy; NULL if it holds a NUL or memory is short. */
+/* A blob as a NUL-terminated copy; NULL if it contains a NUL or memory is short. */
 static char *read_string(struct kolo_reader *reader)
 {
     size_t bytes = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns how it is known whose a process is that outlives its rank: by KOLO_RANK in the environment
-// that it began with, which every descendant inherits. Must never: end anything, or wait.
+// Determines to which rank a process that outlives it belongs: by KOLO_RANK in its initial
+// environment, which every descendant inherits. Must never end a process, or wait.
 //
-// Whether it is of kolo its mappings say. One that has libkolo within itself, statically linked, is
-// known as soon as it calls kolo_init (launcher/job_ranks.c).
+// Whether a process uses kolo is seen from its mappings. One that is statically linked with libkolo
+// is known as soon as it calls kolo_init (launcher/job_ranks.c).
 #include "launcher/strays.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ static FILE *open_fact(pid_t pid, const char *fact)
     return fopen(path, "re");
 }
 
-/* -1: it has none, or is not to be asked. */
+/* -1: it has none, or may not be read. */
 static long rank_of(pid_t pid)
 {
     static const char variable[] = "KOLO_RANK=";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kolorun timeline FILE... -o OUT`: puts together what ranks have kept by KOLO_TIMELINE=FILE.
+// `kolorun timeline FILE... -o OUT`: merges the files that ranks have written by
+// KOLO_TIMELINE=FILE.
 #include "launcher/timeline_command.h"
 
 #include <errno.h>
@@ -45,7 +46,7 @@ static kolo_status take_words(int count, char *const *words, struct words *taken
     return KOLO_OK;
 }
 
-/** A file that is none, such as a pipe, is not waited for. */
+/** Does not wait for something that is not a file, such as a pipe. */
 static FILE *open_file(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -55,7 +56,7 @@ static FILE *open_file(const char *path)
     return file;
 }
 
-/** A copy of the file, which a rank may be writing. */
+/** Copies the file, which a rank may be writing. */
 static kolo_status read_file(const char *path, void **data_out, size_t *bytes_out)
 {
     const size_t most = kolo_timeline_bytes(KOLO_TIMELINE_CALLS_MAX);
@@ -113,7 +114,7 @@ static void say(void *context, const char *line)
     fprintf(stderr, "kolorun: %s\n", line);
 }
 
-/** Names the lowest rank that no file is of. */
+/** Names the lowest rank of which there is no file. */
 static void say_missing(const struct kolo_trace *trace)
 {
     int lowest = 0;

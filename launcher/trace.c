@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns a trace's memory: the bytes of each rank, and the calls that could be read out of them.
+// The memory of a trace: the bytes of each rank, and the calls that could be read from them.
 #include "launcher/trace.h"
 
 #include <stdlib.h>

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// One clock for all hosts, found from the calls themselves: no member of a closed collective ends
-// it before every other has begun it, nobody ends a receive before its send has begun. Each such
-// pair on two hosts bounds the distance of their clocks from one side; a collective that both are
-// in bounds it from both, within the time that both were in it, which is what a message takes where
-// it is short. So nothing is measured or sent beside the job, kolo_init alone gives a bound, and a
-// host that was lost is aligned as well.
+// Aligns the clocks of all hosts by the calls themselves: no member of a closed collective ends it
+// before every other has begun it, and no receive ends before its send has begun. Each such pair on
+// two hosts bounds the offset of their clocks from one side. A collective that both hosts are in
+// bounds it from both sides, within the time that both were in it; for a short collective that is
+// the time of a message. So nothing needs to be measured or sent in addition to the job, kolo_init
+// alone gives a bound, and a host that was lost is aligned as well.
 //
-// If one distance agrees with all bounds, it is the middle of what they leave. Else the clocks
-// drift: then the narrowest collectives of the first and of the last quarter of the time make a
-// line.
+// If one offset agrees with all bounds, the middle of the interval that they leave is used.
+// Otherwise the clocks drift: then the narrowest collectives of the first and of the last quarter
+// of the time define a line.
 #include "launcher/trace.h"
 
 #include "base/alloc.h"
 
-/* Clocks that are ruled by time servers are within 0.0005 of each other; others are not one by
- * seconds a minute. */
+/* Clocks that time servers adjust are within 0.0005 of each other; others do not drift by seconds a
+ * minute. */
 #define RATE_MAX 1e-3
 
 /* A bound of what is to be added to a clock's times, at a time of that clock. */
 struct bound {
-    int64_t at_ns, low_ns, high_ns; /* INT64_MIN, INT64_MAX: none */
+    int64_t at_ns, low_ns, high_ns; /* low and high: INT64_MIN, INT64_MAX: none */
 };
 
 struct bounds {
@@ -27,9 +27,9 @@ struct bounds {
     size_t count, capacity;
 };
 
-/* What one group says of one clock. */
+/* What one group says about one clock. */
 struct span {
-    int64_t begin_ns, end_ns; /* the last begin that others wait for, the first end that waits */
+    int64_t begin_ns, end_ns; /* last begin that others wait for; first end that waits */
 };
 
 struct aligning {
@@ -56,7 +56,7 @@ static bool is_awaited(const struct kolo_timeline_record *record, int rank)
            (shape == KOLO_SHAPE_ROOT && record->peer == rank);
 }
 
-/** Whether its end waits for such a begin: one that failed, or has not ended, tells nothing. */
+/** Whether its end waits for such a begin. A call that failed, or has not ended, proves nothing. */
 static bool awaits(const struct kolo_timeline_record *record, int rank)
 {
     const enum kolo_timeline_shape shape = kolo_timeline_shape(record);
@@ -125,7 +125,7 @@ static int64_t middle(const struct bound *bound)
     return bound->low_ns + width(bound) / 2;
 }
 
-/** The narrowest of those between two times; NULL: none has both sides. */
+/** The narrowest bound between two times; NULL: none has both sides. */
 static const struct bound *narrowest(const struct bounds *bounds, int64_t from_ns, int64_t to_ns)
 {
     const struct bound *best = NULL;
@@ -187,8 +187,8 @@ static void fit(struct kolo_trace_clock *clock, const struct bounds *bounds)
     }
 }
 
-/** With nothing in common both are taken to have begun at the same time, which is all that can be
- * shown. */
+/** Without a common call, both clocks are assumed to have begun at the same time: nothing better is
+ * known. */
 static void guess(struct kolo_trace *trace, uint32_t index)
 {
     struct kolo_trace_clock *clock = &trace->clocks[index];

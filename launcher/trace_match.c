@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the same call on all ranks, and who came last to it. A collective is known by communicator
-// and sequence number, which nobody gives out twice; a message by communicator, sender, receiver
-// and its number between the two. Waits belong to the collective or the receive that they wait for.
-// Adds up what ranks waited for each other, on the way. Who is not in a call that nobody ended well
-// is waited for as long as the others were in it, unless what it did may have made room.
+// Finds the same call on all ranks, and which rank came to it last. A collective is identified by
+// communicator and sequence number, which is never reused; a message by communicator, sender,
+// receiver and its number between the two. Waits belong to the collective or the receive that they
+// wait for. Also adds up how long ranks waited for each other. If no rank ended a call well, a
+// member that is not in it is the one waited for, for as long as the others were in it, unless its
+// record may have been overwritten.
 #include "launcher/trace.h"
 
 #include <stdlib.h>
@@ -11,9 +12,9 @@
 
 #include "base/alloc.h"
 
-/* Sorts what belongs together side by side, in the order of ranks. */
+/* Sorts records of the same call side by side, in the order of ranks. */
 struct key {
-    uint64_t comm_sequence, ends; /* from and to, of a message */
+    uint64_t comm_sequence, ends; /* ends: sender and receiver of a message */
     uint32_t call, unused;
 };
 static const uint64_t no_ends = UINT64_MAX;
@@ -28,7 +29,7 @@ static int by_key(const void *left, const void *right)
     return (a->call > b->call) - (a->call < b->call);
 }
 
-/** Is it of a message: a send, a receive, or a wait for one? */
+/** Whether it belongs to a message: a send, a receive, or a wait for one. */
 static bool is_of_message(const struct kolo_timeline_record *record)
 {
     const enum kolo_timeline_shape shape = kolo_timeline_shape(record);
@@ -89,7 +90,7 @@ out:
 
 /* ---- who came last ---- */
 
-/** When a call's turn had come, by the first clock; false: it has not. */
+/** When a call's turn came, by the first clock; false: it has not come. */
 static bool arrival(const struct kolo_trace *trace, const struct kolo_trace_call *call,
                     int64_t *ns_out)
 {
@@ -109,16 +110,16 @@ static const int64_t never_ns = INT64_MAX;
 
 struct matching {
     uint32_t messages;
-    uint32_t comm, epoch;   /* the communicator at hand, and its number here */
+    uint32_t comm, epoch;   /* the current communicator, and its number here */
     uint32_t *seen;         /* by rank: the last communicator that it was seen in, as an epoch */
     uint32_t *track_of;     /* by rank: index + 1 */
-    struct member *members; /* of the call at hand */
-    size_t count;           /* of them */
-    double *gaps;           /* waiting of all between one member's coming and the next one's */
+    struct member *members; /* of the current call */
+    size_t count;           /* number of members */
+    double *gaps;           /* total waiting between the arrivals of two successive members */
 };
 
-/** The members of a collective that are seen in it. False: they are none that could be one call (a
- * rank is in it twice). */
+/** Collects the members of a collective that have a record of it. Returns false if the records
+ * cannot be of one call (a rank is in it twice). */
 static bool look(const struct kolo_trace_group *group, struct matching *matching)
 {
     const struct kolo_trace *trace = group->trace;
@@ -141,7 +142,7 @@ static bool look(const struct kolo_trace_group *group, struct matching *matching
     return matching->count > 0 && matching->count <= size;
 }
 
-/** A call that nobody has ended well: whoever is not in it keeps the others there. */
+/** No member has ended the call well: members that are not in it keep the others waiting. */
 static bool is_stuck(const struct kolo_trace_group *group)
 {
     for (size_t i = 0; i < group->count; i++) {
@@ -153,7 +154,8 @@ static bool is_stuck(const struct kolo_trace_group *group)
     return true;
 }
 
-/** Whether what is not seen of @p rank never was: nothing of it made room since. */
+/** Whether a record that is missing for @p rank never existed: none of it could have been
+ * overwritten since. */
 static bool is_whole(const struct kolo_trace *trace, const struct matching *matching, int rank)
 {
     const uint32_t track = matching->track_of[rank];
@@ -161,8 +163,8 @@ static bool is_whole(const struct kolo_trace *trace, const struct matching *matc
            matching->seen[rank] == matching->epoch;
 }
 
-/** Those who are not in the call, as members that never came. Of a communicator that is less than
- * the world they are those who were seen in an earlier call of it. */
+/** Adds the ranks that are not in the call as members that never came. If the communicator is
+ * smaller than the world, these are the ranks that were seen in an earlier call of it. */
 static void add_absent(const struct kolo_trace *trace, struct matching *matching, uint32_t size)
 {
     const size_t there = matching->count;
@@ -186,8 +188,8 @@ static int by_coming(const void *left, const void *right)
     return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/** The last of a call that needs all its members. Of several that never came, the lowest. False: it
- * is not known. */
+/** The last member of a call that needs all its members; if several never came, the lowest of
+ * these. Returns false if it is not known. */
 static bool find_last(const struct kolo_trace_group *group, struct matching *matching,
                       struct member *last_out)
 {
@@ -205,7 +207,7 @@ static bool find_last(const struct kolo_trace_group *group, struct matching *mat
     return stuck || last_out->ns != never_ns;
 }
 
-/** The root of a broadcast that waits for nobody, as the last. */
+/** In a broadcast, whose root waits for no one, the root counts as the last. */
 static bool find_root(const struct kolo_trace_group *group, const struct matching *matching,
                       int root, struct member *last_out)
 {
@@ -228,7 +230,7 @@ static int root_of(const struct kolo_trace_group *group)
 
 /* ---- what that cost the others ---- */
 
-enum { COUNTED_NS = 1000 /* a rank was waited for in a call from that on */ };
+enum { COUNTED_NS = 1000 /* from this on, a rank counts as waited for in a call */ };
 
 static void charge(struct kolo_trace *trace, int rank, double ns)
 {
@@ -236,7 +238,7 @@ static void charge(struct kolo_trace *trace, int rank, double ns)
     trace->costs[rank].calls += ns >= COUNTED_NS;
 }
 
-/** How long a call's rank waited in it, as far as that is its time. */
+/** How long a call's rank waited in it, if it spent that time itself. */
 static int64_t waited_in(const struct kolo_trace *trace, const struct kolo_trace_call *call)
 {
     const int64_t entered_ns = kolo_trace_entered(&call->record);
@@ -245,7 +247,7 @@ static int64_t waited_in(const struct kolo_trace *trace, const struct kolo_trace
     return kolo_trace_waited(trace, call, entered_ns, kolo_trace_end(trace, call));
 }
 
-/** Puts a wait from @p from_ns to @p to_ns into the gaps that it lies in. */
+/** Adds a wait from @p from_ns to @p to_ns to the gaps that it overlaps. */
 static void add_wait(struct matching *matching, int64_t from_ns, int64_t to_ns)
 {
     size_t low = 0, high = matching->count - 1; /* the gap is in low to high - 1 */
@@ -267,8 +269,8 @@ static void add_wait(struct matching *matching, int64_t from_ns, int64_t to_ns)
     }
 }
 
-/** At each moment those who have not come yet share what those who wait lose: two late ranks do not
- * hide each other. */
+/** At each moment, the waiting is divided among the ranks that have not come yet, so that two late
+ * ranks do not hide each other. */
 static void share(const struct kolo_trace_group *group, struct matching *matching)
 {
     struct kolo_trace *trace = group->trace;
@@ -326,7 +328,7 @@ static void match_collective(const struct kolo_trace_group *group, struct matchi
         share(group, matching);
 }
 
-/** How many records of a message have @p shape; the last of them. */
+/** The number of records of a message that have @p shape, and the last of them. */
 static size_t find(const struct kolo_trace_group *group, enum kolo_timeline_shape shape,
                    struct kolo_trace_call **call_out)
 {
@@ -341,7 +343,7 @@ static size_t find(const struct kolo_trace_group *group, enum kolo_timeline_shap
     return count;
 }
 
-/** All of a message that is not its send was waiting for @p sender until @p arrived_ns. */
+/** All records of a message except its send waited for @p sender until @p arrived_ns. */
 static void blame(const struct kolo_trace_group *group, int sender, int64_t arrived_ns)
 {
     for (size_t i = 0; i < group->count; i++) {
@@ -355,7 +357,7 @@ static void blame(const struct kolo_trace_group *group, int sender, int64_t arri
     charge_all(group, sender);
 }
 
-/** A receive that ended badly, or not at all, and whose send was never begun. */
+/** A receive that failed, or has not ended, and whose send was never begun. */
 static void match_lone(const struct kolo_trace_group *group, const struct kolo_trace_call *recv,
                        const struct matching *matching)
 {

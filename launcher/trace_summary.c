@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trace shows, in a few lines for people: how many calls there are, what part of the ranks'
-// time passed in them and in waiting for others, and who was waited for: a rank, several, or a host
-// as a whole. Only blocking calls and waits for requests count as time of a rank.
+// Says in a few lines what a trace shows: how many calls there are, which part of the ranks' time
+// was spent in them and in waiting for others, and who was waited for: a rank, several, or a whole
+// host. Only blocking calls and waits for requests count as time of a rank.
 #include "launcher/trace.h"
 
 #include <inttypes.h>
@@ -10,9 +10,9 @@
 #include <string.h>
 
 enum { LINE_MAX = 1024, NAMED_MAX = 4 };
-/* A rank is named as slow from so many times its share of all waiting on, */
+/* A rank is named as slow if it causes this many times its share of all waiting, */
 #define STANDS_OUT 1.5
-/* if the ranks lost that part of their time by it. */
+/* and if the ranks lost this part of their time by it. */
 #define MATTERS 0.01
 
 struct times {
@@ -44,7 +44,7 @@ static int per_cent(double part, double whole)
     return value > 100 ? 100 : (int)(value + 0.5); /* several threads of a rank may be in calls */
 }
 
-/** Three digits, and never a thousand of a unit that has a greater one. */
+/** Three digits, in a unit of which it is less than a thousand unless there is no greater one. */
 static void duration_text(double ns, char *text, size_t capacity)
 {
     static const char *const units[] = {"ns", "us", "ms", "s"};
@@ -59,7 +59,7 @@ static void duration_text(double ns, char *text, size_t capacity)
 
 struct waits {
     const struct kolo_trace *trace;
-    double all_ns, least_ns; /* for all; for less nobody is named */
+    double all_ns, least_ns; /* for all ranks; less than least_ns names nobody */
 };
 
 static bool stands_out(const struct waits *waits, double ns, double share)
@@ -111,10 +111,10 @@ static void add_rank(const struct waits *waits, int rank, char line[LINE_MAX])
     add_part(waits, cost->ns, line);
 }
 
-/** What was waited for the ranks of one clock, which is a host. */
+/** Waiting for the ranks of one clock, which is a host. */
 struct host {
-    size_t ranks, first; /* the track of the lowest */
-    double ns, most_ns;  /* for all; for one of them */
+    size_t ranks, first; /* first: the track of the lowest rank */
+    double ns, most_ns;  /* for all its ranks; for one of them */
 };
 
 static struct host host_of(const struct kolo_trace *trace, uint32_t clock)
@@ -133,7 +133,7 @@ static struct host host_of(const struct kolo_trace *trace, uint32_t clock)
     return host;
 }
 
-/** Names a host that was waited for as a whole, and no rank of it more than the others. */
+/** Names a host that was waited for as a whole, if no rank of it stands out. */
 static bool name_host(const struct waits *waits, char line[LINE_MAX])
 {
     const struct kolo_trace *trace = waits->trace;

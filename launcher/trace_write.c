@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a trace as Chrome trace JSON, which Perfetto and chrome://tracing open. A process for each
-// rank; in it a track for kolo_init, one for each communicator, one for its messages and one for
-// the waits for requests, and more of each where calls overlap (several threads, requests). A slice
-// begins when the call's turn has come; what it waited for others lies in it as a slice of its own.
-// Texts that came from elsewhere pass jansson.
+// Writes a trace as Chrome trace JSON, which Perfetto and chrome://tracing open. Each rank is a
+// process, with a track for kolo_init, one for each communicator, one for its messages and one for
+// the waits for requests, and further ones where calls overlap (several threads, requests). A slice
+// begins when the call's turn has come; the part in which it waited for others is a slice inside
+// it. Texts from elsewhere are passed through jansson.
 #include "launcher/trace.h"
 
 #include <kolo/types.h>
@@ -19,7 +19,7 @@
 
 enum {
     LANE_CHAINS = 1024,
-    SHOWN_WAIT_NS = 1000, /* shorter waits are in the arguments alone */
+    SHOWN_WAIT_NS = 1000, /* shorter waits appear only in the arguments */
     QUOTED_MAX = 6 * KOLO_TIMELINE_NAME_MAX + 3,
     NS_PER_US = 1000
 };
@@ -32,7 +32,7 @@ struct lane {
     enum lane_kind kind;
     uint32_t comm;
     int64_t end_ns;
-    uint32_t next; /* of its chain: index + 1 */
+    uint32_t next; /* next of its chain: index + 1 */
 };
 
 struct writing {
@@ -71,7 +71,7 @@ static void write_us(FILE *out, const char *key, int64_t ns)
     fprintf(out, ",\"%s\":%" PRId64 ".%03d", key, whole / NS_PER_US, (int)(whole % NS_PER_US));
 }
 
-/** Begins an event: what follows is its fields, then "}". */
+/** Begins an event: its fields follow, then "}". */
 static void begin_event(struct writing *writing, char phase, const char *quoted_name)
 {
     fprintf(writing->out, "%s{\"ph\":\"%c\",\"pid\":%d,\"name\":%s",
@@ -117,7 +117,7 @@ static size_t add_lane(struct writing *writing)
     return count;
 }
 
-/** The lane of a call that lasts so long: the first of its kind that is free, or a new one. */
+/** The lane for a call of this duration: the first free one of its kind, or a new one. */
 static size_t find_lane(struct writing *writing, const struct kolo_timeline_record *record,
                         int64_t begin_ns, int64_t end_ns)
 {
@@ -160,7 +160,7 @@ static void name_lanes(struct writing *writing)
 
 /* ---- calls ---- */
 
-/** As nccl-tests counts it; of what has no such factor, 1. */
+/** As nccl-tests defines it; 1 for calls for which it defines none. */
 static double bus_factor(const char *kind, uint32_t size)
 {
     static const char *const once[] = {"allgather",       "allgatherv", "reduce_scatter",
@@ -179,7 +179,7 @@ static void write_what(const struct writing *writing, const struct kolo_trace_ca
     const enum kolo_timeline_shape shape = kolo_timeline_shape(record);
     char text[KOLO_TIMELINE_NAME_MAX], quoted[QUOTED_MAX];
     FILE *out = writing->out;
-    const bool is_message = /* of waits those for a receive alone have a peer */
+    const bool is_message = /* of the waits, only those for a receive have a peer */
         shape == KOLO_SHAPE_SEND || shape == KOLO_SHAPE_RECV || shape == KOLO_SHAPE_WAIT;
     if (record->comm != KOLO_TIMELINE_NO_COMM)
         fprintf(out, "\"communicator\":%" PRIu32 ",\"sequence\":%" PRIu32 ",", record->comm,
@@ -296,7 +296,7 @@ static bool ended_badly(const struct kolo_timeline_head *head)
     return head->wait_status != 0;
 }
 
-/** When it did, by its own clock: as far as that is known. */
+/** When the rank ended, by its own clock, as far as that is known. */
 static int64_t ended_at(const struct kolo_trace_track *track)
 {
     const int64_t ended_ns = track->view.head->ended_ns;
@@ -371,7 +371,7 @@ static void find_extent(struct writing *writing)
         writing->zero_ns = writing->end_ns = 0;
 }
 
-/** The verdict, when the first rank that ended badly did, or at the end. */
+/** Places the verdict where the first rank that ended badly did so, or at the end. */
 static void write_verdict(struct writing *writing, const char *verdict)
 {
     int64_t at_ns = INT64_MAX;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The descendants of a process, by one look at /proc. A process that has no children left and is
-// dead is not counted. What forks between two looks is found by the next one: callers repeat until
-// nobody is left.
+// The descendants of a process, as seen in one pass over /proc. A dead process without children is
+// not counted. A process forked during the pass is found by the next one: callers repeat until
+// there is none left.
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +22,7 @@ struct processes {
     size_t count, capacity;
 };
 
-/* "PID (NAME) STATE PPID ...": the name may hold anything, so the last parenthesis counts. */
+/* "PID (NAME) STATE PPID ...": the name may contain anything, so the last parenthesis counts. */
 static bool read_stat(const char *pid_text, struct kolo_process *process)
 {
     char path[64], text[512];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The earliest evidence decides. A rank's connection to the store falls the moment it dies, often
-// before its agent reports its end; so both count as evidence, and the rank whose evidence came
-// first is the one that is named, once it is known how it ended. The evidence of a silent host is
-// when it was last heard: ranks elsewhere may have failed of it before its silence was long enough.
+// The earliest evidence decides. A rank's connection to the store breaks the moment it dies, often
+// before its agent reports its end. Both count as evidence, and the rank with the earliest evidence
+// is named, once it is known how it ended. The evidence of a silent host is the time when it was
+// last heard: ranks elsewhere may have failed because of it before it had been silent for long
+// enough.
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ struct kolo_verdict {
     bool sends_term, sends_kill;
     int64_t trouble_ns;
     int trouble_status;
-    int trouble_first, trouble_ranks; /* of a host that was lost; none: the text is whole */
+    int trouble_first, trouble_ranks; /* ranks of a lost host; none: the text is complete */
     char trouble[TROUBLE_MAX];
     struct fate fates[];
 };
@@ -124,7 +125,7 @@ bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome 
     return is_failure(fate);
 }
 
-/* False: something earlier is known. */
+/* Returns false if something earlier is known. */
 static bool take_trouble(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
                          const char *text)
 {
@@ -237,14 +238,15 @@ static bool has_failed_alone(const struct kolo_verdict *verdict, int rank)
     return has_failed(verdict, rank) && !verdict->fates[rank].was_ours;
 }
 
-/* Its connection fell, and it ran on until kolorun ended it: it became another program, say. */
+/* Its connection broke, but it ran on until kolorun ended it: for example, it became another
+ * program. */
 static bool has_cut_off(const struct kolo_verdict *verdict, int rank)
 {
     const struct fate *fate = &verdict->fates[rank];
     return fate->has_ended && fate->was_ours && fate->was_lost && !fate->has_left;
 }
 
-/* Ended with status 0, and never came to where the ranks meet. */
+/* It ended with status 0, and never joined the other ranks. */
 static bool is_absent(const struct kolo_verdict *verdict, int rank)
 {
     const struct fate *fate = &verdict->fates[rank];
@@ -263,7 +265,7 @@ void kolo_verdict_strayed(struct kolo_verdict *verdict, int rank, const char *ho
                          who, how);
 }
 
-/* The first by evidence of those that @p fits; NULL: none. */
+/* The first by evidence of those that match @p fits; NULL: none. */
 static const struct fate *first_of(const struct kolo_verdict *verdict,
                                    bool (*fits)(const struct kolo_verdict *verdict, int rank))
 {
@@ -276,7 +278,7 @@ static const struct fate *first_of(const struct kolo_verdict *verdict,
     return first;
 }
 
-/* Writes who left @p failed alone before it failed, and how. False: nobody did. */
+/* Writes which rank made @p failed fail by ending before it, and how. Returns false if none did. */
 static bool describe_leaver(const struct kolo_verdict *verdict, const struct fate *failed,
                             char *text, size_t capacity)
 {
@@ -307,7 +309,8 @@ static bool is_lost(const struct kolo_verdict *verdict, int rank)
     return has_failed_alone(verdict, rank) || (fate->is_of_lost_host && !fate->has_ended);
 }
 
-/* What became of the job when @p ranks from @p first on were lost, and who else was. */
+/* What happened to the job when the @p ranks ranks from @p first on were lost, and who else was
+ * lost. */
 static void say_end(const struct kolo_verdict *verdict, int first, int ranks, char *text,
                     size_t capacity)
 {

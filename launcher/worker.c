@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's loop: takes a job, runs its ranks, and is gone only when all that came of them is.
+// The agent's loop: takes a job, runs its ranks, and ends only when no process of the job is left.
 //
-// EXAMINE, before START, starts the examiner (relay.h) and moves to no other state.
+// EXAMINE, before START, starts the examiner (relay.h) and does not change the state.
 //
 //   WAITING --JOB--> PREPARED --START--> RUNNING --last rank ended--> LINGERING --time--> ENDING
 //      any state --END, hang-up, silence, signal--> ENDING --time--> KILLING --nobody left--> DONE
 //
-// LINGERING leaves what the ranks left behind (the tee of a shell's >(tee log)) a moment to finish,
-// and kolorun is told of what has not (strays.h); ENDING has sent SIGTERM, KILLING sends SIGKILL
-// every tick. In all three the state goes on to DONE as soon as no process is left and every stream
-// has been sent. DONE sends, where the job has a timeline, what the ranks have left of theirs, a
-// piece whenever all before it is written, and then ends.
+// LINGERING gives processes that the ranks left behind (the tee of a shell's >(tee log)) a moment
+// to finish, and tells kolorun which have not (strays.h). ENDING has sent SIGTERM; KILLING sends
+// SIGKILL at every tick. All three become DONE as soon as no process is left and every stream has
+// been sent. DONE sends the ranks' timelines, if the job has them, one piece whenever all before it
+// is written, and then ends.
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,15 +33,15 @@
 enum {
     TICK_MS = 10,
     LINGER_TICK_MS = 2,
-    JOB_WAIT_MS = 60000, /* kolorun sends the job as soon as it has heard us */
-    LINGER_MS = 500,     /* for what the ranks left behind */
+    JOB_WAIT_MS = 60000, /* kolorun sends the job as soon as it has the greeting */
+    LINGER_MS = 500,     /* for processes that ranks left behind */
     TERM_MS = 300,       /* between SIGTERM and SIGKILL */
-    STRAY_MS = 1000,     /* a stream that a process outside the job holds open */
-    KILL_MS = 5000,      /* a process in uninterruptible sleep is given up after this */
-    NAME_MS = 1000,      /* it is named after this, which kolorun waits for */
+    STRAY_MS = 1000,     /* for a stream that a process outside the job holds open */
+    KILL_MS = 5000,      /* then a process in uninterruptible sleep is given up */
+    NAME_MS = 1000,      /* then such a process is reported; kolorun waits for that */
     NOTE_MAX = 200,      /* bytes that kolorun prints of a note */
     EXIT_TROUBLE = 1,
-    EXIT_LOST = 255 /* what kolorun ends with when it loses a host */
+    EXIT_LOST = 255 /* kolorun's exit status when it loses a host */
 };
 
 enum state { WAITING, PREPARED, RUNNING, LINGERING, ENDING, KILLING, DONE, STATES };
@@ -66,7 +66,7 @@ struct worker {
     enum state state;
     pid_t guardian;
     kolo_deadline deadline; /* of the state */
-    kolo_deadline naming;   /* what still lives then is named */
+    kolo_deadline naming;   /* when processes that still live are named */
     int exit_status;
     bool is_paused; /* the ranks are stopped */
 };
@@ -129,7 +129,7 @@ static void reap(struct worker *worker, bool *nobody_out)
 
 static void on_tick(uv_timer_t *timer);
 
-/* The ranks stop, and with them what they started in their groups; who is ending is left alone. */
+/* Stops the ranks and the rest of their process groups, unless the job is ending. */
 static void pause_job(struct worker *worker, uint32_t round)
 {
     if (worker->state < ENDING) {
@@ -168,7 +168,7 @@ static bool streams_ended(struct worker *worker)
     return idle_ms > STRAY_MS;
 }
 
-/* Tells kolorun what SIGKILL does not end, once. */
+/* Tells kolorun once which processes SIGKILL does not end. */
 static void name_survivors(struct worker *worker)
 {
     char text[NOTE_MAX];
@@ -179,7 +179,7 @@ static void name_survivors(struct worker *worker)
     kolo_channel_send(&worker->channel, KOLO_FRAME_NOTE, text, strlen(text));
 }
 
-/* Tells kolorun who is about to be ended though its rank ended well. */
+/* Tells kolorun which processes are about to be ended although their rank ended well. */
 static void name_strays(struct worker *worker)
 {
     const uint32_t ranks = worker->spec.ranks;
@@ -258,7 +258,7 @@ static void channel_ended(void *context, kolo_status why)
         finish(worker);
         return;
     }
-    if (why != KOLO_ERR_LINK) /* silent or nonsense: kolorun may be there to read it */
+    if (why != KOLO_ERR_LINK) /* silent or nonsense: kolorun may still read a note */
         fprintf(stderr, "agent: hung up on kolorun: %s\n", kolo_error_detail());
     hang_up(worker);
 }
@@ -274,7 +274,7 @@ static void refuse(struct worker *worker, int exit_status)
         kolo_channel_send(&worker->channel, KOLO_FRAME_REFUSED, body, bytes);
 }
 
-/* The guardian died and this is how we learn of it, or somebody wants the agent to end. */
+/* SIGTERM: the guardian has died, or somebody wants the agent to end. */
 static void on_term(uv_signal_t *handle, int number)
 {
     struct worker *worker = handle->data;
@@ -309,7 +309,7 @@ static kolo_status take_job(struct worker *worker, struct kolo_reader *body)
     return KOLO_OK;
 }
 
-/* Also where the job was refused: what is wrong there may be found out all the same. */
+/* Possible also if the job was refused: other problems can still be found. */
 static kolo_status examine(struct worker *worker, const struct kolo_reader *body)
 {
     if (!worker->spec.cwd || worker->state > PREPARED)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See agree.h. One allreduce where all is well; no memory is asked for, so that this cannot fail on
-// one rank alone.
+// See agree.h. If all is well, this is one allreduce. No memory is allocated, so that this cannot
+// fail on one rank only.
 #include "evaluate/agree.h"
 
 #include <stdbool.h>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a list of results, see detections.h. In general every rank walks through the whole file,
-// but only to see where one detection ends and the next begins, which takes a look at brackets and
-// quotes; only what begins in blocks of its own it reads as JSON. So the division needs no size,
-// works for gzip, and is right whatever strings hold. What is no JSON is found by the rank that
-// reads it.
+// Reads a list of results, see detections.h. In general every rank scans the whole file, but only
+// to see where one detection ends and the next begins, which needs only brackets and quotes; it
+// parses as JSON only what begins in its own blocks. So the division does not need the file's size,
+// works for gzip, and is right whatever strings contain. The rank that parses a block finds what is
+// not JSON.
 //
-// Where all ranks have one plain file, each goes through a part of it alone. Where a detection
-// begins behind the part's border it guesses; the guess is proved by the rank before, which comes
-// from the begin of the file by the same proof, and ends at the first detection behind its part.
-// Where one guess is wrong (a string or a list in a detection looked like it), or something fails,
-// all read the file in the way above: nothing is ever taken, refused or said because of a border.
+// If all ranks have one plain file, each scans only its own part. The beginning of the first
+// detection after the part's border is a guess. It is proved by the rank before, which started from
+// the beginning of the file by the same proof and ends at the first detection after its part. If a
+// guess is wrong (a string, or a list in a detection, looked like one), or something fails, all
+// read the file in the general way: no result and no error ever depends on a border.
 #include "evaluate/detections.h"
 
 #include <endian.h>
@@ -23,11 +23,11 @@
 enum {
     BLOCK_BYTES = 1 << 12,
     OBJECT_BYTES_MAX = 64 << 20,
-    /* bytes before a part that are looked at: the comma before its first detection */
+    /* bytes before a part that are searched for the comma before its first detection */
     LOOK_BACK = 256
 };
 
-/* BEYOND: in front of a detection of the next part */
+/* BEYOND: before a detection of the next part */
 enum place { BEFORE, HEAD, FIRST, AFTER_COMMA, AFTER_OBJECT, INSIDE, TAIL, BEHIND, BEYOND };
 
 struct walk {
@@ -44,11 +44,11 @@ struct reading {
     struct eval_source source;
     struct eval_list lists[2];
     struct eval_json json;
-    struct eval_json head; /* what is around the list, if it is a value of an object */
+    struct eval_json head; /* what is around the list, if the list is a value of an object */
     struct walk walk;
-    int64_t last_id, last_image; /* detections of an image stand together as a rule */
+    int64_t last_id, last_image; /* detections of an image are usually adjacent */
     const struct eval_division *division;
-    uint64_t end; /* what begins from here on is of the next part; EVAL_NO_PLACE: there is none */
+    uint64_t end; /* what begins from here on is of the next part; or EVAL_NO_PLACE */
 };
 
 static kolo_status take_detection(void *context, const struct eval_record *record)
@@ -98,15 +98,16 @@ static const unsigned char kinds[256] = {['"'] = QUOTE,   ['\\'] = ESCAPE, ['{']
 
 typedef unsigned char vector __attribute__((vector_size(16)));
 
-/* How many bytes of memory stand before the first that is not 0. */
+/* Number of bytes, in the order of memory, before the first that is not 0. */
 static size_t bytes_before(uint64_t word)
 {
     return (size_t)__builtin_ctzll(le64toh(word)) / 8;
 }
 
-/* @return the first byte from @p at on that has a kind other than PLAIN, @p to, or somewhat before:
- * what is less than a vector is left to the caller. Most bytes are of numbers and of strings. With
- * the bit 32, brackets and the backslash between them are '{' to '}', and no quote becomes one. */
+/* @return the position of the first byte from @p at on whose kind is not PLAIN, or @p to, or a
+ * position somewhat before: the caller handles what is less than a vector. Most bytes belong to
+ * numbers and strings. `| 32` turns brackets and the backslash between them into '{' to '}', and no
+ * quote into one of these. */
 static size_t skip_plain(const unsigned char *data, size_t at, size_t to)
 {
     vector found;
@@ -121,7 +122,7 @@ static size_t skip_plain(const unsigned char *data, size_t at, size_t to)
     return at;
 }
 
-/* Goes on inside an object. @return behind its end, or @p to. */
+/* Scans inside an object. @return the position after its end, or @p to. */
 static size_t go_through(struct walk *walk, const unsigned char *data, size_t at, size_t to)
 {
     if (walk->is_escaped && at < to) {
@@ -149,8 +150,8 @@ static bool is_blank(unsigned char byte)
     return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
 }
 
-/* A byte of the object around the list, without what is in the list. One at a time, so that the
- * list begins where it does. */
+/* Parses one byte of the object around the list, without what is in the list. Byte by byte, so that
+ * it stops where the list begins. */
 static kolo_status read_head(struct reading *reading, size_t at)
 {
     struct walk *walk = &reading->walk;
@@ -165,7 +166,7 @@ static bool is_wrapped(const struct reading *reading)
     return reading->head.heard > 0;
 }
 
-/* The list is over. */
+/* Handles the end of the list. */
 static kolo_status end_list(struct reading *reading, size_t at)
 {
     reading->walk.place = is_wrapped(reading) ? TAIL : BEHIND;
@@ -180,7 +181,7 @@ static kolo_status refuse_begin(const struct reading *reading, size_t at)
         "object with such a list as its \"annotations\"");
 }
 
-/* A byte outside of the objects, which is no blank. */
+/* Handles a byte outside of the objects that is not a blank. */
 static kolo_status step(struct reading *reading, unsigned char byte, size_t at)
 {
     struct walk *walk = &reading->walk;
@@ -224,7 +225,7 @@ static kolo_status step(struct reading *reading, unsigned char byte, size_t at)
     return eval_source_fail(source, at, "something follows the list of results");
 }
 
-/* The bytes from @p from on to the end of the object or of the piece. */
+/* Handles the bytes from @p from on, up to the end of the object or of the piece. */
 static kolo_status read_object(struct reading *reading, size_t from, size_t *at)
 {
     struct walk *walk = &reading->walk;
@@ -244,7 +245,7 @@ static kolo_status read_object(struct reading *reading, size_t from, size_t *at)
     return status;
 }
 
-/* The piece from byte @p at on. */
+/* Handles the piece from byte @p at on. */
 static kolo_status read_piece(struct reading *reading, size_t at)
 {
     struct walk *walk = &reading->walk;
@@ -335,7 +336,7 @@ kolo_status eval_detections_read(struct eval_detections *detections, const char 
 
 /* ---- parts ---- */
 
-/* Goes to what looks like a detection behind the border: an object behind a comma behind an
+/* Searches for what looks like a detection after the border: an object after a comma after an
  * object. */
 static kolo_status find_first(struct reading *reading, uint64_t border, size_t *at_out)
 {
@@ -407,7 +408,7 @@ bool eval_parts_fit(const struct eval_part *part, size_t parts)
     return part[parts - 1].next == EVAL_NO_PLACE;
 }
 
-/* What a rank says before parts are read, and then of its own. */
+/* What a rank tells the others before parts are read, and then about its own part. */
 struct notice {
     struct eval_identity file;
     struct eval_part part;
@@ -415,7 +416,7 @@ struct notice {
 };
 enum { NOTICE_WORDS = sizeof(struct notice) / sizeof(int64_t) };
 
-/* Whether all files are one, which is large enough to be read in parts. */
+/* Whether all ranks have the same file, and it is large enough to be read in parts. */
 static bool is_one_file(const struct notice *notice, size_t ranks)
 {
     for (size_t r = 0; r < ranks; r++)
@@ -448,7 +449,7 @@ static kolo_status read_parts(struct eval_detections *detections, const char *pa
                                    .to = rank + 1 < ranks ? (rank + 1) * bytes : EVAL_NO_PLACE};
     status = eval_detections_read_part(detections, path, truths, division, &mine.part);
     mine.is_well = status == KOLO_OK;
-    mine.file = eval_source_identify(path, '['); /* as it was before? */
+    mine.file = eval_source_identify(path, '['); /* unchanged? */
     bool is_same = memcmp(&mine.file, &notices[rank].file, sizeof mine.file) == 0;
     mine.is_well = mine.is_well && is_same;
     KOLO_TRY(kolo_allgather(comm, &mine, notices, NOTICE_WORDS, KOLO_INT64, NULL, NULL));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends each detection to the rank of its image, and its shape with it: counts first, then both, by
-// alltoallv. Every rank takes part, also one that has read none; what goes wrong on one before the
-// data moves goes wrong on all (agree.h).
+// Sends each detection, with its shape, to the rank of its image: first counts, then both, by
+// alltoallv. Every rank takes part, even if it has read none. A failure on one rank before the data
+// moves becomes a failure on all (agree.h).
 #include "evaluate/detections.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static kolo_status make_room(struct deal *deal, const struct eval_detections *de
     return ok ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
-/* Sorts by rank; shapes stand in the order of their detections. */
+/* Sorts by rank; shapes are in the order of their detections. */
 static kolo_status plan(struct deal *deal, const struct eval_detections *detections, int ranks)
 {
     size_t n = (size_t)ranks;

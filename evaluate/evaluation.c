@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// From files to results, see evaluation.h. The image with place i in the sorted list belongs to
-// rank i modulo ranks, which feeds it whole to the library, in batches of images, its boxes in the
-// order of the files. Between any two steps that can fail on one rank alone, all ranks agree.
+// From files to results, see evaluation.h. The image with index i in the sorted list belongs to
+// rank i modulo ranks. That rank passes it as a whole to the library, in batches of images, its
+// boxes in the order of the files. Between any two steps that can fail on one rank only, all ranks
+// agree.
 #include "evaluate/evaluation.h"
 
 #include <stdio.h>
@@ -14,14 +15,14 @@
 
 enum { BATCH_IMAGES = 256 };
 
-/* A box on its way into the order of its image's file. */
+/* A box that is being sorted into the order of its image's file. */
 struct slip {
     uint64_t number;
-    size_t place; /* where the box lies */
+    size_t place; /* index of the box */
     uint32_t image;
 };
 
-/* LVIS: what is known of categories in the images of a batch. */
+/* LVIS: what is known about categories in the images of a batch. */
 struct notes {
     size_t counts[BATCH_IMAGES];
     int64_t *id;
@@ -37,18 +38,18 @@ struct boxes { /* of a batch, as the library takes them */
     struct kolo_mask *mask;
     double *points;
     int64_t *point_count;
-    size_t mask_room, points_room, point_count_room, masks; /* masks: made, of this batch */
+    size_t mask_room, points_room, point_count_room, masks; /* masks: number made for this batch */
 };
 
 struct feed {
     const struct eval_evaluation *evaluation;
-    struct slip *truth, *found; /* of this rank's images, by image, as in the file */
+    struct slip *truth, *found; /* of this rank's images, by image, in the order of the file */
     size_t truths, detections;
     struct boxes truth_boxes, found_boxes;
     struct notes absent, partial;
-    uint32_t height, width; /* of the first mask of the present image; 0: there is none yet */
+    uint32_t height, width; /* of the current image's first mask; 0: none yet */
     struct eval_bare *bare; /* of this rank's images, which come in the order of their ids */
-    uint64_t bad;           /* the place in its file of what is wrong; else EVAL_NO_PLACE */
+    uint64_t bad;           /* the place of the error in its file; else EVAL_NO_PLACE */
 };
 
 static int in_order(const void *a, const void *b)
@@ -127,7 +128,7 @@ static void free_boxes(struct boxes *boxes)
     kolo_free_memory(boxes->ignored);
 }
 
-/* The mask or the points of the box that comes next. */
+/* Converts the mask or the points of the next box. */
 static kolo_status put_shape(struct boxes *boxes, const struct eval_shapes *shapes,
                              const struct eval_place *place, const struct eval_image *image,
                              const struct eval_evaluation *evaluation)
@@ -166,7 +167,7 @@ static void put_detection(struct boxes *boxes, const struct eval_detection *foun
     boxes->area[n] = found->box[2] * found->box[3];
 }
 
-/* Where the file says no size of the image, the masks must still agree. */
+/* If the file does not give the image's size, its masks must still have equal sizes. */
 static kolo_status check_mask_size(struct feed *feed, const struct boxes *boxes)
 {
     if (feed->evaluation->options->kind != KOLO_DETECTION_MASKS)
@@ -181,7 +182,7 @@ static kolo_status check_mask_size(struct feed *feed, const struct boxes *boxes)
                      mask->height, mask->width, feed->height, feed->width);
 }
 
-/* Says which object the detail is about. */
+/* Adds to the detail which object it is about. */
 static kolo_status fail_at(kolo_status status, const char *path, const char *what, int64_t number)
 {
     char detail[KOLO_DETAIL_MAX];
@@ -238,7 +239,7 @@ static kolo_status add_notes(struct notes *notes, const struct eval_truths *trut
     return status;
 }
 
-/* The boxes of one image, which are the first of the slips that are left. */
+/* Takes the boxes of one image, which come first among the remaining slips. */
 static kolo_status take_image(struct feed *feed, size_t *truth, size_t *found, uint32_t image,
                               size_t at)
 {
@@ -269,7 +270,7 @@ static kolo_status take_image(struct feed *feed, size_t *truth, size_t *found, u
     return status;
 }
 
-/* by_box: of detections, the area is that of the box, whatever the mask or the points are. */
+/* by_box: the area of a detection is that of its box, whatever its mask or points are. */
 static struct kolo_boxes describe(const struct boxes *boxes, bool is_truth, bool by_box)
 {
     return (struct kolo_boxes){.count = boxes->count,
@@ -352,7 +353,7 @@ static kolo_status feed_all(struct eval_evaluation *evaluation, int rank, int ra
     return status;
 }
 
-/* Lists that are not given mean what the rules have. */
+/* A list that was not given has the default of the rules. */
 static struct kolo_detection_config config_of(const struct eval_evaluation *evaluation,
                                               const int64_t *ids, const int64_t *groups)
 {
@@ -402,8 +403,8 @@ static kolo_status create(struct eval_evaluation *evaluation)
     return status;
 }
 
-/* pycocotools takes the area of all detections from their boxes where the first has one, also where
- * masks or keypoints are compared. */
+/* If the first detection has a box, pycocotools takes the areas of all detections from their boxes,
+ * even if masks or keypoints are compared. */
 static kolo_status find_areas(struct eval_evaluation *evaluation, struct kolo_comm *comm)
 {
     int32_t mine = evaluation->detections.first_has_box, any = 0;
@@ -450,7 +451,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Makes each rank's images without detections those of all ranks. */
+/* Combines the images without detections of each rank into those of all ranks. */
 static kolo_status join_bare(struct eval_bare *bare, struct kolo_comm *comm)
 {
     enum { WORDS = sizeof *bare / sizeof(int64_t) };

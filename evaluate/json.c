@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns yajl and the values of a record, see json.h. Believes nothing: depth, length of numbers and
-// of names are bounded, integers must be integers, numbers finite. Numbers mean what Python's
-// float() makes of them: correctly rounded. A key that is there twice counts with its last value,
-// as in Python.
+// Wraps yajl and holds the values of a record, see json.h. Trusts nothing: depth and the lengths of
+// numbers and names are bounded, integers must be integers, numbers finite. Numbers get the values
+// that Python's float() gives them: correctly rounded. If a key occurs twice, its last value
+// counts, as in Python.
 #include "evaluate/json.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 #include "tools/letters.h"
 
 enum {
-    QUIET_BYTES_MAX = 64 << 20, /* that one string, which yajl keeps, may have */
+    QUIET_BYTES_MAX = 64 << 20, /* longest string, which yajl keeps in memory */
 };
 
 #define NAME(text)                                                                                 \
@@ -80,7 +80,7 @@ static bool is_row(const struct eval_json *json)
            json->field == EVAL_PARTIAL;
 }
 
-/* In a list of ids or of names. */
+/* Inside a list of ids or of names. */
 static bool in_row(const struct eval_json *json)
 {
     return json->list && json->depth == json->outside + 2 && is_row(json);
@@ -109,8 +109,8 @@ static int judge(struct eval_json *json, const char *words)
                  : 1;
 }
 
-/* What a list, which is to hold objects alone, may not hold; and a value that is not what its field
- * needs. */
+/* Refuses a value in a list that may contain only objects, or of a kind that its field does not
+ * allow. */
 static int refuse_value(struct eval_json *json, const char *kind)
 {
     if (json->list && json->depth == json->outside)
@@ -143,7 +143,7 @@ static int read_number(struct eval_json *json, const char *text, size_t length, 
     return 1;
 }
 
-/* Python takes 3.0 for 3; so do we, as far as it is exact. */
+/* Python accepts 3.0 as 3; so do we, if it is exact. */
 static int read_integer(struct eval_json *json, const char *text, size_t length, int64_t *value_out)
 {
     const double limit = 9007199254740992; /* 2^53 */
@@ -312,7 +312,7 @@ static int on_string(void *context, const unsigned char *text, size_t length)
         return stop(json, "a name of %zu bytes; at most %d", length, EVAL_NAME_MAX - 1);
     memcpy(json->record.name, text, length);
     json->record.name[length] = '\0';
-    letters_repair(json->record.name, length); /* yajl lets through what is no UTF-8 */
+    letters_repair(json->record.name, length); /* yajl accepts some invalid UTF-8 */
     json->record.has |= 1u << EVAL_NAME;
     return 1;
 }
@@ -359,7 +359,7 @@ static int go_in(struct eval_json *json)
     return 1;
 }
 
-/* The begin of a shape, or of a part of it. */
+/* The beginning of a shape, or of a part of it. */
 static int open_shape(struct eval_json *json, bool is_object)
 {
     bool is_points = json->field == EVAL_KEYPOINTS;
@@ -412,7 +412,7 @@ static int on_object_end(void *context)
     return stop(json, "%s", kolo_error_detail());
 }
 
-/* A key that is there twice counts with its last value. */
+/* If a key occurs twice, its last value counts. */
 static void begin_row(struct eval_json *json)
 {
     struct eval_ids *ids = ids_of(json);
@@ -482,7 +482,7 @@ kolo_status eval_json_open(struct eval_json *json, struct eval_source *source,
     return KOLO_OK;
 }
 
-/* Python writes and reads NaN and Infinity, which JSON has not. */
+/* Python writes and reads NaN and Infinity, which JSON does not have. */
 static const char *not_finite(const struct eval_source *source, size_t at)
 {
     for (size_t i = at > 1 ? at - 2 : 0; i <= at && i < source->bytes; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From JSON text to records: the objects of COCO's lists, of which a few fields matter. Streams
-// through yajl; what does not matter is checked to be JSON and forgotten.
+// From JSON text to records: the objects of COCO's lists, of which a few fields are needed. Streams
+// through yajl; everything else is only checked to be JSON.
 #ifndef KOLO_EVALUATE_JSON_H
 #define KOLO_EVALUATE_JSON_H
 
@@ -35,14 +35,14 @@ enum eval_field {
 
 enum { EVAL_NAME_MAX = 256, EVAL_DEPTH_MAX = 64 };
 
-/** A list of ids; its memory is used again for the next. */
+/** A list of ids; its memory is reused for the next. */
 struct eval_ids {
     int64_t *id;
     size_t count, room;
 };
 
 struct eval_record {
-    unsigned has; /* bits: fields */
+    unsigned has; /* bits: fields that were present */
     int64_t id, image, category, point_count, height, width;
     double box[4], area, score; /* finite */
     bool is_crowd, is_ignored, is_difficult;
@@ -55,28 +55,28 @@ struct eval_record {
 
 /** A list of records. */
 struct eval_list {
-    const char *key;         /* in the top object; NULL: no list */
-    const char *what;        /* of one: "annotation" */
+    const char *key;         /* key in the top object; NULL: records without a list */
+    const char *what;        /* what an element is called: "annotation" */
     unsigned wanted, needed; /* bits: fields */
     /** @return KOLO_OK, or a failure whose detail says what is wrong. */
     kolo_status (*take)(void *context, const struct eval_record *record);
 };
 
-/** Lists: either those of a top object, each once (the text is the whole file), or a single one
- *  with key NULL, whose records come one after the other (the text is their objects). */
+/** The lists to read: either those of a top object, each once (the text is the whole file), or a
+ * single one with key NULL, whose records follow each other (the text is their objects). */
 struct eval_json {
     yajl_handle parser;
     struct eval_source *source;
-    const struct eval_list *lists; /* ends with what NULL */
+    const struct eval_list *lists; /* ends with an entry whose `what` is NULL */
     void *context;
-    const struct eval_list *list; /* the present one; NULL: none */
-    unsigned seen;                /* bits: places in lists */
-    size_t outside;               /* how deep a record's object is in: 0 or 2 */
+    const struct eval_list *list; /* the current one; NULL: none */
+    unsigned seen;                /* bits: indices in lists */
+    size_t outside;               /* nesting depth of a record's object: 0 or 2 */
     size_t depth;
-    enum eval_field field; /* whose value comes next; EVAL_FIELDS: of no interest */
+    enum eval_field field; /* whose value comes next; EVAL_FIELDS: one that is not needed */
     size_t numbers;        /* of the box so far */
-    uint64_t heard;        /* things that yajl has told */
-    size_t quiet;          /* bytes since it told one */
+    uint64_t heard;        /* events from yajl */
+    size_t quiet;          /* bytes since the last event */
     struct eval_record record;
     struct eval_shape shape;
     struct eval_ids absent, partial;
@@ -87,9 +87,9 @@ kolo_status eval_json_open(struct eval_json *json, struct eval_source *source,
                            const struct eval_list *lists, void *context) KOLO_NODISCARD;
 /** Reads bytes @p from to @p to of the source's piece. */
 kolo_status eval_json_read(struct eval_json *json, size_t from, size_t to) KOLO_NODISCARD;
-/** Reads the whole source, and checks that it was whole and had all lists. */
+/** Reads the whole source, and checks that it was complete and had all lists. */
 kolo_status eval_json_read_all(struct eval_json *json) KOLO_NODISCARD;
-/** Checks that what was read was whole and had all lists. */
+/** Checks that what was read was complete and had all lists. */
 kolo_status eval_json_end(struct eval_json *json) KOLO_NODISCARD;
 void eval_json_close(struct eval_json *json);
 

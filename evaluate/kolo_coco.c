@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolo-coco: COCO's average precision from files, alone or under kolorun. Every rank reads the
-// files, takes its share, and knows all results; rank 0 prints them. What goes wrong anywhere,
-// every rank says in the same words, and ends with the same status.
+// files, takes its share, and has all results; rank 0 prints them. If something fails anywhere,
+// every rank has the same message and ends with the same status.
 #include <signal.h>
 #include <stdio.h>
 
@@ -31,13 +31,13 @@ static int evaluate(const struct eval_options *options)
     struct eval_evaluation evaluation = {.options = options};
     kolo_status status = kolo_init(NULL, &comm);
     if (comm)
-        kolo_comm_own(comm, true); /* to the end: no plan that is forced bars what is needed here */
+        kolo_comm_own(comm, true); /* for the rest of the run: a forced plan must not apply here */
     if (status == KOLO_OK)
         status = run(&evaluation, comm, options);
     if (status != KOLO_OK) {
         fprintf(stderr, "kolo-coco: %s\n",
                 kolo_error_detail()[0] ? kolo_error_detail() : kolo_status_text(status));
-        if (comm) /* who fails ends the job: not before all have said why */
+        if (comm) /* a rank that fails ends the job: wait until all have reported why */
             (void)!kolo_barrier(comm, NULL, NULL);
     }
     eval_evaluation_free(&evaluation);
@@ -48,8 +48,7 @@ static int evaluate(const struct eval_options *options)
 int main(int argc, char **argv)
 {
     struct eval_options options;
-    (void)signal(SIGPIPE,
-                 SIG_IGN); /* `| head`: a failure of writing, which leaves no file behind */
+    (void)signal(SIGPIPE, SIG_IGN); /* `| head`: writing fails, and no file is left behind */
     if (streams_secure() != KOLO_OK)
         return EXIT_STATUS_FAILED;
     int exit_status = eval_options_parse(argc, argv, &options);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// See number.h. A number is digits * 10^power. Up to 19 digits fit 64 bits, and so does 5^27: the
-// quotient of two such numbers in 128 bits, and whether a remainder is left, decide how it rounds;
-// a product of 128 bits does likewise. Python writes 16 or 17 digits, so nearly all numbers go this
-// way; the rest is strtod()'s, which is slower by five times and right in every case. Digits are
-// read eight at a time, in the bytes of a word, as long as the number itself has eight bytes there.
+// See number.h. A number is digits * 10^power. Up to 19 digits fit into 64 bits, and so does 5^27.
+// The 128-bit quotient of two such numbers, and whether there is a remainder, decide how it rounds;
+// likewise a 128-bit product. Python writes 16 or 17 digits, so nearly all numbers take this path;
+// the others go to strtod(), which is five times slower and right in every case. Digits are read
+// eight at a time, as the bytes of a word, as long as the number itself has eight more bytes.
 #include "evaluate/number.h"
 
 #include <endian.h>
@@ -12,11 +12,11 @@
 #include <string.h>
 
 enum {
-    DIGITS_MAX = 19,         /* of which any number fits 64 bits */
-    EXACT_POWER = 22,        /* of ten that a double holds as it is */
-    PRODUCT_POWER_MAX = 19,  /* of ten that fits 64 bits */
-    QUOTIENT_POWER_MAX = 27, /* of five that fits 64 bits */
-    WORD = 8                 /* bytes of it */
+    DIGITS_MAX = 19,         /* any number of this many digits fits 64 bits */
+    EXACT_POWER = 22,        /* largest power of ten that a double represents exactly */
+    PRODUCT_POWER_MAX = 19,  /* largest power of ten that fits 64 bits */
+    QUOTIENT_POWER_MAX = 27, /* largest power of five that fits 64 bits */
+    WORD = 8                 /* bytes of a word */
 };
 #define EACH_BYTE UINT64_C(0x0101010101010101)
 
@@ -51,7 +51,8 @@ static const uint64_t tens[PRODUCT_POWER_MAX + 1] = {1,
                                                      1000000000000000000,
                                                      10000000000000000000u};
 
-/* The bytes of a text of at least 8 from @p at on, the first lowest; 0 for those behind its end. */
+/* The bytes of a text of at least 8 bytes from @p at on, the first one lowest; 0 for bytes after
+ * its end. */
 static uint64_t load_word(const struct decimal *text, const char *at)
 {
     size_t left = (size_t)(text->end - at), back = left < WORD ? WORD - left : 0;
@@ -60,16 +61,16 @@ static uint64_t load_word(const struct decimal *text, const char *at)
     return le64toh(word) >> 8 * back;
 }
 
-/* How many of the low bytes of a word are digits. A carry or borrow of a byte that is none reaches
- * only what stands behind it. */
+/* How many of the low bytes of a word are digits. A carry or borrow from a byte that is not a digit
+ * affects only the bytes after it. */
 static unsigned count_digits(uint64_t word)
 {
     uint64_t others = ((word + 0x46 * EACH_BYTE) | (word - '0' * EACH_BYTE)) & 0x80 * EACH_BYTE;
     return others ? (unsigned)__builtin_ctzll(others) / 8 : WORD;
 }
 
-/* What the low @p count bytes, 1 to 8 digits, mean: neighbours become one number of two digits,
- * those one of four, and those one of eight. */
+/* The value of the low @p count bytes, 1 to 8 digits: pairs become numbers of two digits, pairs of
+ * these numbers of four, and those a number of eight. */
 static uint64_t digits_of(uint64_t word, unsigned count)
 {
     word = (word - '0' * EACH_BYTE) << 8 * (WORD - count);
@@ -136,7 +137,7 @@ static struct decimal read_decimal(const char *at, const char *end)
     return decimal;
 }
 
-/* 2^exponent, of those that are normal numbers. */
+/* 2^exponent, for exponents of normal numbers. */
 static double power_of_2(int exponent)
 {
     uint64_t bits = (uint64_t)(1023 + exponent) << 52;
@@ -145,9 +146,9 @@ static double power_of_2(int exponent)
     return value;
 }
 
-/* What a word stands for whose last bit, far below what a double keeps, is set where anything is
- * left behind it: rounds once and right. Without that bit's place it is a signed number, which a
- * processor converts without asking how large it is. */
+/* Converts a word and rounds once, correctly: its last bit, far below the precision of a double, is
+ * set if there is any remainder. The shift by one bit makes it a signed number, which processors
+ * convert without testing its size. */
 static double round_word(uint64_t word, bool is_more, int exponent)
 {
     return (double)(int64_t)(word >> 1 | (word & 1) | is_more) * power_of_2(exponent + 1);
@@ -204,7 +205,7 @@ static double product(uint64_t digits, int power)
     return round_word((uint64_t)(all >> 64), (uint64_t)all != 0, 64 - up);
 }
 
-/* @return false: not among what is done here. */
+/* @return false if this path cannot convert it. */
 static bool scale(uint64_t digits, int64_t power, double *value_out)
 {
     static const double exact[EXACT_POWER + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -226,7 +227,7 @@ static bool scale(uint64_t digits, int64_t power, double *value_out)
     return true;
 }
 
-/* Apart, so that others do not carry its copy. */
+/* Not inlined, so that callers on the fast path do not need its copy. */
 __attribute__((noinline)) static bool read_slowly(const char *text, size_t length,
                                                   double *value_out)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the text of a JSON number to the double that is nearest to it: strtod()'s bits, faster.
+// Converts the text of a JSON number to the nearest double: the same bits as strtod(), but faster.
 #ifndef KOLO_EVALUATE_NUMBER_H
 #define KOLO_EVALUATE_NUMBER_H
 
@@ -9,12 +9,12 @@
 
 enum { EVAL_NUMBER_MAX = 1100 }; /* bytes of text; no double has so many digits */
 
-/** @param text  as JSON's grammar has numbers; no zero byte need follow. @return false: it is
- *  longer than EVAL_NUMBER_MAX. The value may be infinite. Threads: any. */
+/** @param text  a number in JSON's grammar; need not be followed by a zero byte. @return false if
+ * it is longer than EVAL_NUMBER_MAX. The value may be infinite. Threads: any. */
 bool eval_number_read(const char *text, size_t length, double *value_out);
 
-/** A number of digits alone, with or without a minus. @return false: it has others, or its value
- *  does not fit. */
+/** Reads an integer: digits only, with or without a minus. @return false if there are other
+ * characters, or the value does not fit. */
 bool eval_number_read_whole(const char *text, size_t length, int64_t *value_out);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of kolo-coco, see options.h. All ranks are given the same words, so rank 0 alone
-// speaks of mistakes in them.
+// The command line of kolo-coco, see options.h. All ranks get the same words, so only rank 0
+// reports mistakes in them.
 #include "evaluate/options.h"
 
 #include <getopt.h>
@@ -87,7 +87,7 @@ static const char help[] =
     "  --verbose           report on standard error what was read, and images without detections\n"
     "  --help, --version   print this text, or the version\n";
 
-/** Whether this process says things: rank 0, or no job. */
+/** Whether this process prints messages: it is rank 0, or not in a job. */
 static bool speaks(void)
 {
     const char *rank = kolo_environment("KOLO_RANK");
@@ -194,7 +194,7 @@ static int take_threshold_mode(struct eval_options *options, const char *value)
     return EVAL_GO_ON;
 }
 
-/* One number is of keypoints, and of rules that have one; COCO's have three. */
+/* A single number is for keypoints, and for rules that have one cap; COCO's rules have three. */
 static int take_caps(struct eval_options *options, const char *value)
 {
     bool is_points = options->kind == KOLO_DETECTION_KEYPOINTS;
@@ -222,7 +222,8 @@ static int take_caps(struct eval_options *options, const char *value)
     return EVAL_GO_ON;
 }
 
-/* Ascending numbers with commas between them, above 0. @return how many; 0: it is no such list. */
+/* Parses ascending positive numbers, separated by commas. @return their number; 0: it is not such a
+ * list. */
 static size_t read_numbers(const char *text, double *numbers, size_t most)
 {
     size_t count = 0;
@@ -263,7 +264,7 @@ static int take_areas(struct eval_options *options, const char *value)
 
 static int take_thresholds(struct eval_options *options, const char *value)
 {
-    enum { MOST = 10 }; /* of 4 ranges of area each has a flag */
+    enum { MOST = 10 }; /* each of 4 area ranges has a flag */
     if (!value)
         return EVAL_GO_ON;
     size_t count = read_numbers(value, options->thresholds, MOST);
@@ -275,7 +276,7 @@ static int take_thresholds(struct eval_options *options, const char *value)
     return EVAL_GO_ON;
 }
 
-/* What depends on more than one option. */
+/* Checks what depends on more than one option. */
 static int take_lists(struct eval_options *options)
 {
     if (options->rules != KOLO_DETECTION_COCO && options->kind == KOLO_DETECTION_KEYPOINTS)
@@ -294,11 +295,11 @@ static int take_lists(struct eval_options *options)
     return exit_status;
 }
 
-/* What getopt_long() finds no sense in. @p word is the one before the next, which is not that of a
- * letter with more behind it. */
+/* Reports a word that getopt_long() refuses. @p word is the one before the next, except for a
+ * letter with more characters after it. */
 static int refuse_option(const char *word)
 {
-    if (optopt == 'h' || optopt >= JSON) /* long ones that are known */
+    if (optopt == 'h' || optopt >= JSON) /* long options that are known */
         return refuse("option %s: it takes no value; try --help", word);
     if (optopt != 0) /* a letter; one of several bytes may be negative */
         return refuse("unknown option -%c; try --help",

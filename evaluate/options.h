@@ -28,8 +28,8 @@ struct eval_options {
     size_t threshold_count;
 };
 
-/** @return EVAL_GO_ON, or the exit status: something was asked for that is said at once, or a
- *  mistake was, in one line, named. */
+/** @return EVAL_GO_ON, or the exit status: either information was asked for and printed, or there
+ * was a mistake, which was reported in one line. */
 int eval_options_parse(int argc, char **argv, struct eval_options *options);
 /** pycocotools' iouType. */
 const char *eval_kind_name(kolo_detection_kind kind);

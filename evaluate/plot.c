@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // See plot.h. Two fields of curves: the mean over the categories at each IoU threshold, and the
-// mean over the thresholds of each category, of which the best and the worst are named where there
-// are many. All of area range "all" and the last cap; what is -1 is no part of a mean.
+// mean over the thresholds for each category; if there are many categories, only the best and the
+// worst are named. All are for area range "all" and the last cap; values of -1 are left out of
+// means.
 #include "evaluate/plot.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ enum {
     TOP = 44,
     FIELD_HEAD = 30,
     FIELD_FOOT = 46,
-    LEGEND = LEFT + FIELD_WIDTH + 22, /* its left side */
+    LEGEND = LEFT + FIELD_WIDTH + 22, /* left side of the legend */
     LEGEND_LINE = 19,
     STEPS = 5, /* of an axis */
     NAMED = 10,
@@ -31,11 +32,11 @@ static const char ink[] = "#222222", faint[] = "#dddddd", frame[] = "#888888", o
 static const char *const colours[NAMED] = {"#440154", "#482878", "#3e4989", "#31688e", "#26828e",
                                            "#1f9e89", "#35b779", "#6ece58", "#b5a800", "#e07b00"};
 
-/* One curve: a mean over several of the result's, and what its points average to. */
+/* One curve: a mean over several of the result's curves, and the mean of its points. */
 struct curve {
     double *precision; /* per recall */
     double mean;       /* -1: there is none */
-    size_t place;      /* of its threshold or category */
+    size_t place;      /* index of its threshold or category */
 };
 
 struct picture {
@@ -43,7 +44,7 @@ struct picture {
     FILE *out;
     double *values, *points; /* of all curves; of one */
     struct curve *curves;
-    double top; /* of the present field */
+    double top; /* of the current field */
 };
 
 /* Adds the precision at a threshold and a category, if there is any. */
@@ -140,7 +141,7 @@ static void draw_thresholds(struct picture *picture)
     }
 }
 
-/* The best first; those without ground truth last; of equal ones the first. */
+/* The best first; categories without ground truth last; equal ones in their order. */
 static int by_mean(const void *a, const void *b)
 {
     const struct curve *x = a, *y = b;

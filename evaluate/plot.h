@@ -7,7 +7,7 @@
 
 #include "evaluate/evaluation.h"
 
-/** @return KOLO_OK; ERR_NO_MEMORY. What @p out could not take is seen in it. */
+/** @return KOLO_OK; ERR_NO_MEMORY. Write errors are left in @p out. */
 kolo_status eval_plot_write(const struct eval_evaluation *evaluation, FILE *out) KOLO_NODISCARD;
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See progress.h. The line is never as long as the terminal is wide, so it does not wrap, and what
-// of a path could move the cursor is not written.
+// See progress.h. The line is always shorter than the terminal is wide, so that it does not wrap,
+// and characters of a path that could move the cursor are not written.
 #include "evaluate/progress.h"
 
 #include <stdio.h>
@@ -14,9 +14,9 @@
 enum {
     FIRST_MS = 500,
     EVERY_MS = 100,
-    NARROW = 20,  /* columns, below which nothing is shown */
-    BROAD = 50,   /* and from which there is a bar */
-    COLUMNS = 79, /* what is used of them */
+    NARROW = 20,  /* columns: nothing is shown in fewer */
+    BROAD = 50,   /* a bar is shown from this width on */
+    COLUMNS = 79, /* at most this many are used */
     BAR = 24
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// See report.h. Files are written beside their places and renamed when all is written and said, so
-// that nobody finds half a file. Doubles have 17 digits: they are read back with the same bits.
+// See report.h. Files are written under temporary names and renamed when everything is written and
+// printed, so that nobody finds half a file. Doubles are written with 17 digits, which give the
+// same bits when read back.
 #include "evaluate/report.h"
 
 #include <endian.h>
@@ -96,7 +97,7 @@ static void put_pair(yajl_gen gen, const char *key, const char *value)
     put_text(gen, value);
 }
 
-/* The name of a file may be any bytes, JSON is UTF-8. */
+/* The name of a file may be any bytes; JSON must be UTF-8. */
 static kolo_status put_path(yajl_gen gen, const char *key, const char *path)
 {
     char *copy = kolo_strdup(path);
@@ -250,12 +251,12 @@ static kolo_status write_json(const struct eval_evaluation *evaluation, FILE *ou
     if (status == KOLO_OK && yajl_gen_get_buf(gen, &text, &bytes) != yajl_gen_status_ok)
         status = kolo_fail(KOLO_ERR_INTERNAL, "--json: the generator is in no good state");
     if (status == KOLO_OK)
-        (void)fwrite(text, 1, bytes, out); /* a failure is seen when it is closed */
+        (void)fwrite(text, 1, bytes, out); /* a failure is noticed when it is closed */
     yajl_gen_free(gen);
     return status;
 }
 
-/* A target must be writable, and none of the files that are read. */
+/* An output file must be writable, and not one of the files that are read. */
 static kolo_status probe(const struct eval_options *options, const char *option, const char *path)
 {
     const char *const read[] = {options->truths, options->detections};

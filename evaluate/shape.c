@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// See shape.h. As bytes a shape is a head, then the ends of its polygons and their numbers, its
-// runs, or its text. Polygons mean what pycocotools' frPyObjects() says of them: where the first
-// has 4 numbers they are boxes (where it then fails).
+// See shape.h. As bytes a shape is a head, followed by the ends of its polygons and their numbers,
+// or by its runs, or by its text. Polygons are interpreted as by pycocotools' frPyObjects(): if the
+// first has 4 numbers, all are boxes (for which it then fails).
 #include "evaluate/shape.h"
 
 #include <math.h>
@@ -171,7 +171,7 @@ kolo_status eval_shapes_add(struct eval_shapes *shapes, const struct eval_shape 
     if (status != KOLO_OK)
         return status;
     unsigned char *at = shapes->data + shapes->bytes;
-    memset(at + bytes - 8, 0, 8); /* behind a text */
+    memset(at + bytes - 8, 0, 8); /* after a text */
     put(&at, &head, sizeof head);
     put(&at, shape->end, ends);
     put(&at, shape->number, numbers);
@@ -256,7 +256,7 @@ kolo_status eval_shapes_mask(const struct eval_shapes *shapes, const struct eval
                                  mask_out);
 }
 
-/* How far apart the outermost of every third number are. */
+/* The range of every third number. */
 static double extent(const double *numbers, size_t count)
 {
     double low = numbers[0], high = numbers[0];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an object is beside its box: COCO's segmentation (polygons or runs) or keypoints. Read from
-// JSON's parts, kept as bytes that can be sent, and made a mask where one is needed.
+// What an object has besides its box: COCO's segmentation (polygons or runs) or keypoints. Read
+// from parts of JSON, kept as bytes that can be sent, and converted to a mask when one is needed.
 #ifndef KOLO_EVALUATE_SHAPE_H
 #define KOLO_EVALUATE_SHAPE_H
 
@@ -18,7 +18,7 @@ enum { EVAL_POINT_NUMBERS = 3 }; /* x, y and v */
 
 enum eval_shape_key { EVAL_KEY_OTHER, EVAL_KEY_SIZE, EVAL_KEY_COUNTS };
 
-/** One that is read; used again for the next. Zero at first. */
+/** The shape that is being read; reused for the next. Must be zero at first. */
 struct eval_shape {
     enum eval_shape_kind kind;
     bool is_object;          /* {"size": ..., "counts": ...} */
@@ -33,8 +33,8 @@ struct eval_shape {
     size_t bytes, text_room;
 };
 
-/** The parts of its JSON, in turn. @param inside  how many arrays and objects of the shape are open
- *  around the part. @return NULL, or what is wrong with it, in words. */
+/** Take the parts of its JSON, one after the other. @param inside  how many arrays and objects of
+ * the shape are open around the part. @return NULL, or a description of what is wrong with it. */
 const char *eval_shape_begin(struct eval_shape *shape, bool is_points, bool is_object);
 const char *eval_shape_open(struct eval_shape *shape, size_t inside, bool is_object);
 const char *eval_shape_key(struct eval_shape *shape, size_t inside, const char *text,
@@ -54,7 +54,7 @@ struct eval_shapes {
     size_t bytes, room;
 };
 
-/** Where one begins among the bytes, and how many it has, a multiple of 8; 0: none. */
+/** Where a shape begins among the bytes, and its length, a multiple of 8; 0: none. */
 struct eval_place {
     uint64_t at, bytes;
 };
@@ -62,13 +62,13 @@ struct eval_place {
 kolo_status eval_shapes_add(struct eval_shapes *shapes, const struct eval_shape *shape,
                             struct eval_place *place_out) KOLO_NODISCARD;
 /** @param height, width  of the image; 0: not known. @param mask_out  zero.
- *  @return KOLO_OK; ERR_DATA (what is wrong, without saying of what); ERR_NO_MEMORY. */
+ *  @return KOLO_OK; ERR_DATA (what is wrong, but not with which object); ERR_NO_MEMORY. */
 kolo_status eval_shapes_mask(const struct eval_shapes *shapes, const struct eval_place *place,
                              uint32_t height, uint32_t width,
                              struct kolo_mask *mask_out) KOLO_NODISCARD;
-/** @param count  of numbers that there must be
- *  @return KOLO_OK; ERR_DATA (also: the rectangle around the points has an area that no double
- *  holds). */
+/** @param count  how many numbers there must be
+ *  @return KOLO_OK; ERR_DATA (also if the area of the rectangle around the points exceeds a
+ * double). */
 kolo_status eval_shapes_points(const struct eval_shapes *shapes, const struct eval_place *place,
                                size_t count, double *points_out) KOLO_NODISCARD;
 void eval_shapes_free(struct eval_shapes *shapes);

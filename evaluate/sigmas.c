@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See sigmas.h. Sigmas belong to a set of keypoints: COCO's are of its 17, so a category that lists
-// another number of them is not evaluated with those.
+// See sigmas.h. Sigmas belong to a set of keypoints. COCO's are for its 17, so a category that
+// lists another number is not evaluated with these.
 #include "evaluate/sigmas.h"
 
 #include <errno.h>

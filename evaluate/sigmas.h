@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --sigmas: how far each keypoint may be off.
+// --sigmas: the tolerance for each keypoint.
 #ifndef KOLO_EVALUATE_SIGMAS_H
 #define KOLO_EVALUATE_SIGMAS_H
 
@@ -15,11 +15,11 @@ struct eval_sigmas {
     double sigma[KOLO_DETECTION_POINTS_MAX];
 };
 
-/** @param given numbers with commas between them, or a file with numbers, commas or blanks between,
- *  in [] or not; NULL: none. @return KOLO_OK; ERR_SYSTEM; ERR_DATA (what is none). */
+/** @param given  numbers separated by commas, or a file of numbers separated by commas or blanks,
+ * with or without []; NULL: none. @return KOLO_OK; ERR_SYSTEM; ERR_DATA (not such numbers). */
 kolo_status eval_sigmas_read(struct eval_sigmas *sigmas, const char *given) KOLO_NODISCARD;
-/** Compares them with what the categories of @p path say that they have; a single one becomes as
- *  many as those. @param points_out how many keypoints an object has. @return KOLO_OK; ERR_DATA. */
+/** Compares them with the keypoints of the categories in @p path; a single sigma is repeated for
+ * each keypoint. @param points_out  keypoints per object. @return KOLO_OK; ERR_DATA. */
 kolo_status eval_sigmas_fit(struct eval_sigmas *sigmas, const struct eval_truths *truths,
                             const char *path, size_t *points_out) KOLO_NODISCARD;
 

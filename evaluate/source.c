@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads files, see source.h. zlib reads plain files as they are and unpacks gzip; a gzip file that
-// is cut or damaged is an error here and never a short file. Lines are counted only where they are
-// asked for: the ends of lines of a whole piece are counted when it is left behind.
+// Reads files, see source.h. zlib reads plain files as they are and unpacks gzip; a truncated or
+// damaged gzip file is an error here, never a short file. Lines are counted only if asked for: the
+// line ends of a piece are counted when the next piece is read.
 #include "evaluate/source.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ struct eval_identity eval_source_identify(const char *path, char first)
     struct eval_identity identity = {.bytes = 0};
     struct stat facts;
     char begin = 0;
-    /* asked before it is opened: to open a pipe and leave it ends its writer */
+    /* before opening it: opening and closing a pipe would end its writer */
     if (stat(path, &facts) != 0 || !S_ISREG(facts.st_mode))
         return identity;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -117,7 +117,7 @@ static kolo_status check_first_piece(const struct eval_source *source)
     return KOLO_OK;
 }
 
-/* What is wrong, without the "<fd:5>: " that zlib puts in front where it was given no name. */
+/* zlib's message, without the "<fd:5>: " that it begins with if it was given no name. */
 static const char *zlib_words(struct eval_source *source, int *error_out)
 {
     const char *words = gzerror(source->file, error_out), *end = strstr(words, ">: ");

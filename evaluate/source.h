@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file, plain or gzip, read once from front to back in pieces, which knows where in it a byte is.
+// A file, plain or gzip, read once from front to back in pieces; knows the position of each byte.
 #ifndef KOLO_EVALUATE_SOURCE_H
 #define KOLO_EVALUATE_SOURCE_H
 
@@ -14,36 +14,35 @@
 struct eval_source {
     const char *path;
     gzFile file;
-    unsigned char *data; /* the present piece */
-    size_t bytes;        /* of it; 0: the file is over */
+    unsigned char *data; /* the current piece */
+    size_t bytes;        /* of the piece; 0: the file is over */
     uint64_t before;     /* bytes of the pieces before, unpacked */
     uint64_t lines;      /* line ends in the pieces before */
-    uint64_t line_start; /* where the line begins that is open at the start of the piece */
-    uint32_t sum;        /* CRC-32 of the pieces so far, where it is asked for */
-    bool is_summed;      /* a part never is */
+    uint64_t line_start; /* beginning of the line that contains the start of the piece */
+    uint32_t sum;        /* CRC-32 of the pieces so far, if asked for */
+    bool is_summed;      /* never for a part */
     struct eval_progress progress;
 };
 
-/** What a file is: two that have all of it in common are one, or a copy that is not told from
- * it. */
+/** Identifies a file: if all of it is equal for two files, they are the same file, or a copy that
+ * cannot be distinguished. */
 struct eval_identity {
-    int64_t device, inode, bytes, changed_ns,
-        written_ns; /* all 0: it can be read as a whole alone */
+    int64_t device, inode, bytes, changed_ns, written_ns; /* all 0: can only be read as a whole */
 };
 
-/** Of a regular file that begins with @p first; of all else, zero. */
+/** The identity of a regular file that begins with @p first; zero for any other. */
 struct eval_identity eval_source_identify(const char *path, char first);
-/** @p path lives as long as the source. @param is_summed  whether its sum is asked for */
+/** @p path must stay valid as long as the source. @param is_summed  whether to compute its sum */
 kolo_status eval_source_open(struct eval_source *source, const char *path,
                              bool is_summed) KOLO_NODISCARD;
-/** Goes on at a byte of a plain file. Nobody knows its line then. @return KOLO_OK; ERR_DATA
- *  (packed); ERR_SYSTEM. */
+/** Continues at a byte of a plain file. Lines are not known from then on. @return KOLO_OK; ERR_DATA
+ * (packed); ERR_SYSTEM. */
 kolo_status eval_source_skip(struct eval_source *source, uint64_t to) KOLO_NODISCARD;
-/** The next piece. @return KOLO_OK; ERR_SYSTEM; ERR_DATA (damaged or cut gzip). */
+/** Reads the next piece. @return KOLO_OK; ERR_SYSTEM; ERR_DATA (damaged or truncated gzip). */
 kolo_status eval_source_next(struct eval_source *source) KOLO_NODISCARD;
 /** Fails with "PATH: line L, column C (byte B): " and @p what, for byte @p at of the piece. */
 kolo_status eval_source_fail(const struct eval_source *source, size_t at, const char *what);
-/** A source that was never opened (zero) is fine. */
+/** A source that was never opened (zero) is allowed. */
 void eval_source_close(struct eval_source *source);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// See summary.h. A number is a mean over a slice of the result's arrays; which slices, and in which
-// words they are said, is a table for each set of rules. Some are of a cap that they name, whatever
-// is set, as in pycocotools; what is not there, such as a threshold, makes a number -1.
+// See summary.h. A number is a mean over a slice of the result's arrays. A table for each set of
+// rules says which slices there are, and how they are printed. Some numbers name their own cap,
+// whatever is set, as in pycocotools. If something is missing, such as a threshold, the number is
+// -1.
 #include "evaluate/summary.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@ struct number {
     bool of_recall;
     double threshold; /* 0: all */
     size_t area, cap;
-    int cap_value; /* 0: the cap is at place `cap` */
+    int cap_value; /* 0: use the cap with index `cap` */
     char group;    /* LVIS: r, c or f; 0: all */
 };
 
@@ -104,10 +105,10 @@ double eval_summary_threshold(const struct eval_evaluation *evaluation, size_t t
     bool is_last = t + 1 == evaluation->result.thresholds;
     if (options->threshold_count > 0)
         return options->thresholds[t];
-    return is_last && t > 0 ? 0.95 : 0.5 + 0.05 * (double)t; /* to be printed and looked up */
+    return is_last && t > 0 ? 0.95 : 0.5 + 0.05 * (double)t; /* for printing and looking up */
 }
 
-/* The place of a threshold; -1 for all; -2: there is none. */
+/* The index of a threshold; -1 for all; -2: there is none. */
 static int64_t find_threshold(const struct eval_evaluation *evaluation, double threshold)
 {
     for (size_t t = 0; threshold > 0 && t < evaluation->result.thresholds; t++)
@@ -126,7 +127,7 @@ static size_t find_cap(const struct eval_options *options, const struct number *
     return cap;
 }
 
-/* The mean over the thresholds of what VOC's arrays [T, K, A, M] have of a category. */
+/* The mean over the thresholds of a category's values in VOC's arrays [T, K, A, M]. */
 static double voc_of_class(const struct kolo_detection_result *result, size_t class, size_t i)
 {
     const double *values = i == VOC_POINTS ? result->voc_points : result->voc_areas;
@@ -194,7 +195,7 @@ static void print_number(const struct eval_evaluation *evaluation, size_t i, FIL
             number->of_recall ? "Average Recall" : "Average Precision",
             number->of_recall ? "(AR)" : "(AP)", threshold, numbers->areas[number->area],
             number->cap_value ? number->cap_value : options->caps[number->cap]);
-    if (is_lvis) /* without a blank, as there */
+    if (is_lvis) /* without a blank, as in lvis */
         fprintf(out, "catIds=%3s]", number->group ? group : "all");
     else
         fputc(']', out);
@@ -224,11 +225,11 @@ void eval_summary_print(const struct eval_evaluation *evaluation, FILE *out)
         print_number(evaluation, i, out);
 }
 
-/* A name comes from a file: what could move a terminal's cursor does not get there. */
+/* A name comes from a file: characters that could move a terminal's cursor are replaced. */
 static void print_name(const char *name, FILE *out)
 {
     for (const unsigned char *at = (const unsigned char *)name; *at; at++) {
-        bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0; /* controls of 8 bits */
+        bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0; /* 8-bit control characters */
         at += is_c1;
         fputc(is_c1 || *at < 0x20 || *at == 0x7f ? '?' : *at, out);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of an evaluation: which there are by its rules, what they are called, and the lines
-// and the table that say them.
+// The numbers of an evaluation: which there are under its rules, what they are called, and the
+// lines and the table that print them.
 #ifndef KOLO_EVALUATE_SUMMARY_H
 #define KOLO_EVALUATE_SUMMARY_H
 
@@ -10,23 +10,24 @@
 
 enum { EVAL_KEY_BYTES = 16 };
 
-/** How many there are: result.stats, in its order. */
+/** How many there are: the elements of result.stats, in its order. */
 size_t eval_summary_count(const struct eval_evaluation *evaluation);
-/** What pycocotools' and the lvis package's users call it. */
+/** The name by which users of pycocotools and the lvis package know it. */
 void eval_summary_key(const struct eval_evaluation *evaluation, size_t i, char key[EVAL_KEY_BYTES]);
-/** Whether a single category has it; those of LVIS's groups have none. */
+/** Whether it exists for single categories; those of LVIS's groups do not. */
 bool eval_summary_is_of_classes(const struct eval_evaluation *evaluation, size_t i);
-/** The number of one category, -1 where there is none. @return what kolo_detection_average does. */
+/** The number for one category, -1 if there is none. @return what kolo_detection_average does. */
 kolo_status eval_summary_of_class(const struct eval_evaluation *evaluation, size_t class, size_t i,
                                   double *value_out) KOLO_NODISCARD;
 /** IoU threshold @p t. */
 double eval_summary_threshold(const struct eval_evaluation *evaluation, size_t t);
-/** "" where there is none. */
+/** "" if there is none. */
 const char *eval_summary_name(const struct eval_evaluation *evaluation, size_t class);
 
-/** The lines of pycocotools' summarize(), the lvis package's print_results(), or two of VOC's. */
+/** Prints the lines of pycocotools' summarize(), of the lvis package's print_results(), or two for
+ * VOC. */
 void eval_summary_print(const struct eval_evaluation *evaluation, FILE *out);
-/** A line for each category. @return what kolo_detection_average does. */
+/** Prints a line for each category. @return what kolo_detection_average does. */
 kolo_status eval_summary_print_classes(const struct eval_evaluation *evaluation,
                                        FILE *out) KOLO_NODISCARD;
 

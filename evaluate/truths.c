@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads COCO's ground truth, see truths.h. The lists may stand in any order, so annotations are
-// looked at once all is read. As strict as pycocotools, which fails without iscrowd or area, unless
-// they may be missing; and stricter where it makes wrong numbers: entries of one id replace each
-// other there.
+// Reads COCO's ground truth, see truths.h. The lists may be in any order, so annotations are
+// checked once everything is read. As strict as pycocotools, which fails without iscrowd or area,
+// unless they may be missing; and stricter where pycocotools computes wrong numbers: there, entries
+// with the same id replace each other.
 #include "evaluate/truths.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum {
     CATEGORY_FIELDS = 1u << EVAL_ID,
     TRUTH_FIELDS = 1u << EVAL_ID | 1u << EVAL_IMAGE | 1u << EVAL_CATEGORY | 1u << EVAL_BOX |
                    1u << EVAL_AREA | 1u << EVAL_CROWD,
-    SIDE_MAX = 1 << 20 /* of an image: an edge of a polygon is looked at once per column */
+    SIDE_MAX = 1 << 20 /* of an image: drawing visits each edge of a polygon once per column */
 };
 
 static kolo_status keep_ids(struct eval_truths *truths, const struct eval_ids *ids,
@@ -97,7 +97,7 @@ static kolo_status take_truth(void *context, const struct eval_record *record)
     return KOLO_OK;
 }
 
-/* What of each list is looked at, and what must be there. */
+/* Which fields of each list are read, and which are required. */
 struct fields {
     unsigned image, image_needed, category, category_needed, truth, truth_needed;
 };
@@ -127,7 +127,7 @@ static struct fields fields_of(const struct eval_terms *terms)
         fields.category |= 1u << EVAL_FREQUENCY;
         fields.category_needed |= terms->is_lenient ? 0u : 1u << EVAL_FREQUENCY;
     }
-    if (is_lvis || is_voc) /* which know no crowds */
+    if (is_lvis || is_voc) /* these have no crowds */
         fields.truth &= ~(1u << EVAL_CROWD);
     if (is_voc)
         fields.truth |= 1u << EVAL_DIFFICULT;
@@ -155,14 +155,14 @@ static kolo_status read_lists(struct eval_truths *truths, struct eval_source *so
     return status;
 }
 
-/* Of numbers, and of structs that begin with one. */
+/* For numbers, and for structs that begin with one. */
 static int by_id(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
 }
 
-/* The id of an entry of a list, and which of the list's entries that is, from 1 on. */
+/* The id of an entry of a list, and the position of the entry in the list, from 1 on. */
 struct tag {
     int64_t id;
     size_t number;
@@ -175,7 +175,7 @@ static int by_tag(const void *a, const void *b)
     return order ? order : (x->number > y->number) - (x->number < y->number);
 }
 
-/* Entries stand as in the file, and begin with their id. */
+/* Entries are in the order of the file, and begin with their id. */
 static kolo_status refuse_twins(const char *path, const char *list, const void *first, size_t count,
                                 size_t bytes)
 {
@@ -211,7 +211,7 @@ out:
     return status;
 }
 
-/* As they are looked for. */
+/* In the order that find() needs. */
 static void sort(void *first, size_t count, size_t bytes)
 {
     if (count > 0)

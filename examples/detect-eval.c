@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluates a detector as COCO does: copy this file, and put your data set and your model where
-// scene_make() is.
+// Evaluates a detector as COCO does: copy this file, and put your data set and your model in the
+// place of scene_make().
 //
 //   kolorun -np 4 detect-eval [--images N] [--seed N] [--pad] [--categories]
 //
-// Each rank takes its images from a sampler, detects in batches, and gives boxes to kolo; all
-// compute together, and rank 0 prints pycocotools' twelve lines and how many objects are found
-// (score of at least 0.5) per image. What is printed is the same to the last bit for any number of
-// ranks and hosts, also where the sampler pads: an image that two ranks have counts once.
+// Each rank takes its images from a sampler, detects in batches, and passes the boxes to kolo. All
+// ranks compute the result together, and rank 0 prints pycocotools' twelve lines and how many
+// objects are found per image (with a score of at least 0.5). The output is the same to the last
+// bit for any number of ranks and hosts, even if the sampler pads: an image that two ranks have
+// counts once.
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -39,7 +40,7 @@ struct batch {
     uint8_t truth_crowds[TRUTHS_MAX];
     float boxes[FOUND_MAX][4], scores[FOUND_MAX];
     int64_t categories[FOUND_MAX];
-    double sure[BATCH]; /* detections of at least 0.5 */
+    double sure[BATCH]; /* number of detections of at least 0.5 */
 };
 
 struct evaluation {
@@ -51,7 +52,8 @@ struct evaluation {
     struct batch batch;
 };
 
-/* Rank 0's words, once for the job: before kolo_init() the environment says who that is. */
+/* Lets only rank 0 print, once for the job. Before kolo_init() the environment tells which rank
+ * this is. */
 static FILE *speaker(FILE *stream)
 {
     const char *rank = getenv("RANK");
@@ -85,7 +87,7 @@ static bool parse_number(const char *text, int64_t least, int64_t most, int64_t 
     return end != text && !*end && !errno && value >= least && value <= most;
 }
 
-/* -1: go on; else the exit status. */
+/* Returns -1 to go on, else the exit status. */
 static int parse_options(int argc, char **argv, struct options *options)
 {
     static const struct option table[] = {
@@ -238,7 +240,7 @@ static kolo_status print_categories(const struct evaluation *evaluation,
     return status;
 }
 
-/* All ranks have the results; rank 0 says them. */
+/* All ranks have the results; rank 0 prints them. */
 static kolo_status report(const struct evaluation *evaluation)
 {
     struct kolo_detection_result result = {.size = sizeof result};

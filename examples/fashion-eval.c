@@ -6,8 +6,8 @@
 //                              --checkpoint FILE
 //
 // Prints loss, top-1 and top-3 accuracy, each in decimal and as the exact hexadecimal
-// floating-point number: the same to the last bit for any number of ranks and hosts, on GPUs and
-// without, also where the sampler pads, since every sample counts once.
+// floating-point number. They are the same to the last bit for any number of ranks and hosts, with
+// and without GPUs, even if the sampler pads, since every sample counts once.
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -33,7 +33,7 @@ struct evaluation {
     struct options options;
     struct fashion_data data;
     struct fashion_checkpoint *checkpoint;
-    struct fashion_gpu *gpu; /* NULL: all is computed here */
+    struct fashion_gpu *gpu; /* NULL: everything is computed on the host */
     struct kolo_sampler *sampler;
     struct kolo_metric *metrics[2]; /* loss, accuracy */
 };
@@ -65,7 +65,7 @@ static int bad_device(const char *value)
     return 2;
 }
 
-/* -1: go on; else the exit status. */
+/* Returns -1 to go on, else the exit status. */
 static int parse_options(int argc, char **argv, struct options *options)
 {
     static const struct option table[] = {{"data", required_argument, NULL, 'd'},
@@ -104,8 +104,8 @@ static int parse_options(int argc, char **argv, struct options *options)
     return -1;
 }
 
-/* True if every rank passes true. Else the lowest rank that failed prints its @p error, once for
- * the job. */
+/* Is true if every rank passes true. Otherwise the lowest rank that failed prints its @p error,
+ * once for the job. */
 static kolo_status all_succeeded(struct kolo_comm *comm, bool mine, const char *error,
                                  bool *all_out)
 {
@@ -137,7 +137,7 @@ static bool read_inputs(struct evaluation *evaluation, char *error)
     return fashion_data_read(&evaluation->data, evaluation->options.data, "t10k", error);
 }
 
-/* Puts the model on the GPU, where there is one to be used. */
+/* Puts the model on the GPU, if one is used. */
 static kolo_status take_gpu(struct evaluation *evaluation, bool *ok_out)
 {
     char note[FASHION_ERROR_MAX], error[FASHION_ERROR_MAX] = "";

@@ -4,11 +4,11 @@
 //   kolorun -np 4 fashion-train [--data DIR] [--epochs E] [--batch B] [--lr R] [--seed S]
 //   [--device auto|cpu|gpu] --checkpoint FILE
 //
-// What kolo does in it: the sampler deals out the epoch, broadcast makes all ranks start from rank
-// 0's parameters, one allreduce a step averages the gradients, and the metrics make the epoch's
-// mean loss exact. On a GPU the gradients are averaged where they are: the allreduce is given the
-// GPU's memory, and the stream that they come from. Rank 0 writes the checkpoint after each epoch;
-// a run that finds one goes on from it.
+// What kolo does here: the sampler distributes the samples of an epoch, broadcast makes all ranks
+// start from rank 0's parameters, one allreduce per step averages the gradients, and the metrics
+// make the epoch's mean loss exact. On a GPU the gradients are averaged in place: the allreduce
+// gets the GPU's memory and the stream that computes them. Rank 0 writes the checkpoint after each
+// epoch; a run that finds one continues from it.
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -39,13 +39,13 @@ struct training {
     struct options options;
     struct fashion_data data;
     struct fashion_checkpoint *state;
-    struct fashion_gpu *gpu; /* NULL: all is computed here */
+    struct fashion_gpu *gpu; /* NULL: everything is computed on the host */
     /* without a GPU: from kolo_alloc, which neighbours reduce in place */
     struct fashion_model *gradient;
     struct kolo_sampler *sampler;
     struct kolo_metric *loss;
-    double *losses;                   /* of one batch, as the next two */
-    float (*scores)[FASHION_CLASSES]; /* of a GPU */
+    double *losses;                   /* for one batch, like the next two */
+    float (*scores)[FASHION_CLASSES]; /* from a GPU */
     char note[FASHION_ERROR_MAX];     /* which GPU it is, or why none */
 };
 
@@ -78,7 +78,7 @@ static int bad_usage(const char *argument, int why)
     return 2;
 }
 
-/* -1: go on; else the exit status. */
+/* Returns -1 to go on, else the exit status. */
 static int parse_options(int argc, char **argv, struct options *options)
 {
     static const struct option table[] = {{"data", required_argument, NULL, 'd'},
@@ -123,8 +123,8 @@ static int parse_options(int argc, char **argv, struct options *options)
     return -1;
 }
 
-/* True if every rank passes true. Else the lowest rank that failed prints its @p error, once for
- * the job. */
+/* Is true if every rank passes true. Otherwise the lowest rank that failed prints its @p error,
+ * once for the job. */
 static kolo_status all_succeeded(struct kolo_comm *comm, bool mine, const char *error,
                                  bool *all_out)
 {
@@ -161,7 +161,7 @@ static kolo_status begin_state(struct training *training, bool *ok_out)
     return status;
 }
 
-/* The gradient of a batch, and the losses of its images. */
+/* Computes the gradient of a batch, and the losses of its images, on the host. */
 static kolo_status look_here(struct training *training, const int64_t *indices, int64_t count)
 {
     memset(training->gradient, 0, sizeof *training->gradient);
@@ -200,7 +200,7 @@ static kolo_status step(struct training *training, const int64_t *indices, int64
     struct fashion_gpu *gpu = training->gpu;
     const float rate =
         (float)(training->options.rate * pow(rate_decay, (double)training->state->epochs_done));
-    /* It waits for the stream's kernels, not this thread. */
+    /* The allreduce waits for the stream's kernels; this thread does not. */
     const struct kolo_opts opts = {
         .size = sizeof opts, .name = "gradient", .stream = gpu ? gpu_stream(gpu->gpu) : NULL};
     void *gradient = gpu ? gpu->gradient : training->gradient;
@@ -219,7 +219,7 @@ static kolo_status step(struct training *training, const int64_t *indices, int64
     return KOLO_OK;
 }
 
-/* On rank 0, where standard error is a terminal. */
+/* On rank 0, if standard error is a terminal. */
 static void show_progress(const struct training *training, int64_t epoch, int64_t done, int64_t all)
 {
     enum { WIDTH = 40 };

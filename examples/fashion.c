@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// See fashion.h. The loops run over the weights' inner index, so that a compiler can vectorise them
-// without reordering any sum: a score's bits do not depend on batch size, rank or vector width.
+// See fashion.h. The inner loops run over the weights' inner index, so that a compiler can
+// vectorise them without reordering any sum: a score's bits do not depend on batch size, rank or
+// vector width.
 #include "fashion.h"
 
 #include <errno.h>
@@ -58,7 +59,7 @@ static bool read_word(gzFile file, uint32_t *word_out)
     return true;
 }
 
-/* The header: the kind of file, how many items, and for images their two sides. */
+/* The header: the kind of file, the number of items, and for images their two sides. */
 static bool read_header(gzFile file, uint32_t kind, int64_t *count_out)
 {
     uint32_t magic, count, rows = 28, columns = 28;
@@ -70,7 +71,7 @@ static bool read_header(gzFile file, uint32_t kind, int64_t *count_out)
     return rows == 28 && columns == 28 && count <= 10000000;
 }
 
-/* The items as bytes; gzclose's verdict includes the checksum at the end of the file. */
+/* The items as bytes; gzclose's result includes the checksum at the end of the file. */
 static uint8_t *read_items(const char *path, uint32_t kind, size_t item_bytes, int64_t *count_out,
                            char *error)
 {
@@ -222,7 +223,7 @@ double fashion_slopes(const float *scores, int64_t label, float scale, float *sl
 {
     double each[FASHION_CLASSES];
     double sum = exponentials(scores, each);
-    for (int c = 0; c < FASHION_CLASSES; c++) /* softmax minus the label's 1 */
+    for (int c = 0; c < FASHION_CLASSES; c++) /* softmax minus 1 for the label */
         slopes[c] = scale * ((float)(each[c] / sum) - (c == label ? 1.0f : 0.0f));
     return log(sum) - log(each[label]);
 }
@@ -284,7 +285,7 @@ static bool write_all(int fd, const void *data, size_t bytes)
     return true;
 }
 
-/* Makes the rename itself durable. A file system that cannot is no reason to fail. */
+/* Makes the rename itself durable. A file system that does not support this is not a failure. */
 static void sync_folder(const char *path)
 {
     char copy[4096];

@@ -17,7 +17,7 @@ enum {
 };
 #define FASHION_DATA_DIR "/usr/share/datasets/fashion-mnist"
 
-/** Images as pixels/255 in float32, [count][FASHION_PIXELS], and their classes. */
+/** Images, as pixels / 255 in float32, [count][FASHION_PIXELS], and their classes. */
 struct fashion_data {
     int64_t count;
     float *images;
@@ -25,14 +25,14 @@ struct fashion_data {
 };
 
 /** Reads `<dir>/<prefix>-images-idx3-ubyte.gz` and `-labels-idx1-ubyte.gz` (prefix "train" or
- * "t10k"), checked to the last byte. False: @p error says what is wrong with which file and what to
- * do. */
+ * "t10k"), and checks every byte. On failure returns false; @p error says which file is wrong,
+ * how, and what to do. */
 bool fashion_data_read(struct fashion_data *data, const char *dir, const char *prefix,
                        char error[FASHION_ERROR_MAX]);
 void fashion_data_free(struct fashion_data *data);
 
-/** A perceptron with one hidden layer; the parameters in one piece, so that one allreduce averages
- * all gradients. */
+/** A perceptron with one hidden layer. All parameters are in one block, so that one allreduce
+ * averages all gradients. */
 struct fashion_model {
     float input_weights[FASHION_PIXELS][FASHION_HIDDEN];
     float hidden_bias[FASHION_HIDDEN];
@@ -42,7 +42,8 @@ struct fashion_model {
 enum { FASHION_PARAMETERS = sizeof(struct fashion_model) / sizeof(float) };
 
 void fashion_model_init(struct fashion_model *model, uint64_t seed);
-/** Class scores of one image. The same bits whatever other images are computed. hidden may be NULL.
+/** Computes the class scores of one image. They have the same bits whatever other images are
+ * computed. hidden may be NULL.
  */
 void fashion_model_scores(const struct fashion_model *model, const float *image, float *scores,
                           float *hidden);
@@ -51,29 +52,29 @@ double fashion_model_gradient(const struct fashion_model *model, const float *im
                               float scale, struct fashion_model *gradient);
 /** -log(softmax(scores)[label]) in double. */
 double fashion_cross_entropy(const float *scores, int64_t label);
-/** The same, and its slope by each score, times @p scale. */
+/** The same, and its derivative by each score, times @p scale. */
 double fashion_slopes(const float *scores, int64_t label, float scale, float *slopes);
 
-/** What is needed to go on training. */
+/** Everything that is needed to continue training. */
 struct fashion_checkpoint {
     int64_t epochs_done;
     struct fashion_model model, momentum;
 };
-/** False where the folder of @p path takes no file: to be known before an epoch is spent, not
- * after. */
+/** Returns false if no file can be created in the folder of @p path: better known before an epoch
+ * is spent than after. */
 bool fashion_checkpoint_possible(const char *path, char error[FASHION_ERROR_MAX]);
-/** Writes beside @p path and renames, so that the file is always whole. */
+/** Writes a file beside @p path and renames it, so that the file is always complete. */
 bool fashion_checkpoint_write(const struct fashion_checkpoint *checkpoint, const char *path,
                               char error[FASHION_ERROR_MAX]);
-/** *exists_out false (and true returned): there is no such file. */
+/** If there is no such file, returns true with *exists_out false. */
 bool fashion_checkpoint_read(struct fashion_checkpoint *checkpoint, const char *path,
                              bool *exists_out, char error[FASHION_ERROR_MAX]);
 
-/** Where a message about the command line goes: @p stream on rank 0 and without ranks, elsewhere
- * nowhere, so that a job of a thousand ranks complains once. */
+/** Where a message about the command line goes: to @p stream on rank 0 and without ranks; nowhere
+ * on other ranks, so that a job of a thousand ranks complains once. */
 FILE *fashion_speaker(FILE *stream);
 
-/** Strict numbers of the command line: all of @p text, within bounds. */
+/** Parse numbers of the command line: all of @p text must be a number within the bounds. */
 bool fashion_parse_integer(const char *text, int64_t min, int64_t max, int64_t *value_out);
 bool fashion_parse_real(const char *text, double min, double max, double *value_out);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// See fashion_gpu.h. A batch is copied to the GPU, its scores come back, and the host makes loss
-// and slopes of them in double, as it does without a GPU; all else stays there.
+// See fashion_gpu.h. A batch is copied to the GPU and its scores are copied back. The host computes
+// the loss and its derivatives by the scores in double, as it does without a GPU; everything else
+// stays on the GPU.
 #include "fashion_gpu.h"
 
 #include <stdlib.h>

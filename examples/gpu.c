@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See gpu.h. The driver's functions have the same names and parameters in every version; those that
-// were changed once have a number behind their name (_v2).
+// were changed once have a number at the end of their name (_v2).
 #include "gpu.h"
 
 #include <dlfcn.h>
@@ -44,7 +44,7 @@ struct gpu {
     char name[128], error[GPU_ERROR_MAX];
 };
 
-/* The first failure is the one that is told. */
+/* The first failure is the one that is reported. */
 __attribute__((format(printf, 2, 3))) static bool fail(struct gpu *gpu, const char *format, ...)
 {
     va_list arguments;
@@ -110,7 +110,7 @@ static bool take_device(struct gpu *gpu, int wanted)
 
 bool gpu_open(struct gpu **gpu_out, int wanted, const void *image, char error[GPU_ERROR_MAX])
 {
-    enum { NON_BLOCKING = 1 }; /* apart from the stream that a program has without asking */
+    enum { NON_BLOCKING = 1 }; /* does not wait for the stream that every program has */
     struct gpu *gpu = calloc(1, sizeof *gpu);
     if (!gpu) {
         snprintf(error, GPU_ERROR_MAX, "out of memory");
@@ -127,7 +127,7 @@ bool gpu_open(struct gpu **gpu_out, int wanted, const void *image, char error[GP
     return false;
 }
 
-/* The library stays: kolo may be using it. */
+/* The library stays loaded: kolo may be using it. */
 void gpu_close(struct gpu *gpu)
 {
     void *popped;

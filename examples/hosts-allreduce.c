@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// An allreduce of GPU memory across hosts whose sums stay on the GPUs inside each host: copy what
-// is between the two rulers.
+// An allreduce of GPU memory across hosts whose sums inside each host are computed on the GPUs:
+// copy what is between the two rulers.
 //
 //   kolorun -H a:8,b:8 hosts-allreduce [--mib N] [--piece-mib N]
 //
 // kolo_allreduce() of device memory among ranks of several hosts copies all of it to the hosts and
-// sums it up there. Where each host has several GPUs, three calls on two communicators do without
-// most of that: kernels sum up inside the host, so that each rank holds its share of the host's
-// sum; shares alone cross the network; kernels spread them inside the host. All hosts have as many
-// ranks.
+// sums it there. If each host has several GPUs, three calls on two communicators avoid most of
+// that: kernels sum inside the host, so that each rank holds its share of the host's sum; only the
+// shares cross the network; kernels distribute them inside the host. All hosts must have the same
+// number of ranks.
 //
-// The vector goes in pieces, so that one crosses the network while the next is summed up and the
-// one before is spread. Ranks of a communicator make its calls in one order, so all go by the same
-// loop.
+// The vector is sent in pieces, so that one crosses the network while the next is summed and the
+// one before is distributed. The ranks of a communicator must make its calls in the same order, so
+// all run the same loop.
 //
-// Both ways are run, compared and timed. The numbers are small integers, which add up to the same
-// in any order. Without a GPU the memory is the host's.
+// Both ways are run, compared and timed. The numbers are small integers, whose sum is the same in
+// any order. Without a GPU, host memory is used.
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,12 +27,13 @@
 /* ---- to copy ------------------------------------------------------------------------------- */
 
 struct two_levels {
-    struct kolo_comm *host, *across; /* this host's ranks; those with this rank's place on each */
+    struct kolo_comm *host, *across; /* this host's ranks; those with this index on each host */
     int place, ranks;                /* on the host */
-    size_t *counts;                  /* of a piece, by place */
+    size_t *counts;                  /* of a piece, by index on the host */
 };
 
-/** The ranks of this one's host: their lowest, how many, and this one's place among them. */
+/** Finds the ranks of this rank's host: the lowest, their number, and this rank's index among
+ * them. */
 static kolo_status find_host(struct kolo_comm *comm, struct two_levels *levels, int *lowest_out)
 {
     struct kolo_peer_info mine = {.size = sizeof(mine)}, other = {.size = sizeof(other)};
@@ -77,7 +78,7 @@ static void two_levels_free(struct two_levels *levels)
     free(levels->counts);
 }
 
-/** The shares of a piece of @p count elements; where this rank's begins. */
+/** Divides a piece of @p count elements into shares; returns where this rank's share begins. */
 static size_t share_out(const struct two_levels *levels, size_t count)
 {
     size_t begin = 0, ranks = (size_t)levels->ranks;
@@ -88,7 +89,7 @@ static size_t share_out(const struct two_levels *levels, size_t count)
     return begin;
 }
 
-/** Stage @p stage, 0 to 2, of the piece that begins at @p send and @p recv. */
+/** Begins stage @p stage, 0 to 2, of the piece that begins at @p send and @p recv. */
 static kolo_status begin_stage(const struct two_levels *levels, int stage, const float *send,
                                float *recv, size_t count, struct kolo_request **request_out)
 {
@@ -103,12 +104,12 @@ static kolo_status begin_stage(const struct two_levels *levels, int stage, const
                            NULL, request_out);
 }
 
-/** Sums up as kolo_allreduce() does, in pieces of @p piece elements. Not in place. */
+/** Sums like kolo_allreduce(), in pieces of @p piece elements. Not in place. */
 static kolo_status two_level_allreduce(const struct two_levels *levels, const float *send,
                                        float *recv, size_t count, size_t piece)
 {
     enum { STAGES = 3 };
-    struct kolo_request *running[STAGES] = {NULL}; /* by stage, each with a piece of its own */
+    struct kolo_request *running[STAGES] = {NULL}; /* by stage, each with its own piece */
     const size_t pieces = (count + piece - 1) / piece;
     kolo_status status = KOLO_OK;
     for (size_t turn = 0; turn <= pieces + STAGES - 1; turn++) {
@@ -136,13 +137,13 @@ static double seconds(void)
 }
 
 struct run {
-    struct kolo_comm *comm, *alone; /* all ranks; this one: what it calls there is a copy */
+    struct kolo_comm *comm, *alone; /* all ranks; this one alone: its calls there are copies */
     struct two_levels levels;
     size_t count, piece;
-    float *send, *recv; /* of a device, or of the host */
-    float *host;        /* of the host */
+    float *send, *recv; /* device memory, or the host's */
+    float *host;        /* in host memory */
     const char *memory;
-    size_t wrong; /* elements of results */
+    size_t wrong; /* wrong elements of results */
 };
 
 static kolo_status copy(const struct run *run, const float *from, float *to)
@@ -182,7 +183,7 @@ static kolo_status fill(const struct run *run)
     return copy(run, run->host, run->send);
 }
 
-/** How many elements of the result are wrong. */
+/** Counts the wrong elements of the result. */
 static kolo_status check(const struct run *run, size_t *wrong_out)
 {
     const kolo_status status = copy(run, run->recv, run->host);
@@ -204,7 +205,7 @@ static kolo_status allreduce(const struct run *run, int is_by_levels)
                                 NULL, NULL);
 }
 
-/** Times one way, and counts what is wrong of its result. */
+/** Times one way, and counts wrong elements of its result. */
 static kolo_status measure(struct run *run, int is_by_levels, double *each_out)
 {
     enum { WARM_UP = 2, CALLS = 5 };
@@ -261,7 +262,7 @@ static int usage(FILE *stream, int status)
     return status;
 }
 
-/** 0: not a number of MiB, from 1 to 2^20. */
+/** 0: not a number of MiB from 1 to 2^20. */
 static size_t mib(const char *text)
 {
     char *end = NULL;

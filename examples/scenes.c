@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes scenes from random numbers (SplitMix64) with no function of the C library, so that they are
-// the same everywhere.
+// Makes scenes from random numbers (SplitMix64) without any function of the C library, so that they
+// are the same everywhere.
 #include "scenes.h"
 
 static uint64_t next_bits(uint64_t *state)
@@ -40,7 +40,7 @@ static void make_truth(struct scene *scene, size_t i, uint64_t *state)
     scene->truth_crowd[i] = uniform(state) < 0.02;
 }
 
-/* Up to three detections of an object, the worse the further off. */
+/* Up to three detections of an object, each worse if it is further off. */
 static void find_truth(struct scene *scene, size_t i, uint64_t *state)
 {
     const double *truth = scene->truth_box[i];
@@ -64,7 +64,7 @@ void scene_make(uint64_t seed, int64_t image, struct scene *out)
         make_truth(out, i, &state);
     for (size_t i = 0; i < out->truths; i++)
         find_truth(out, i, &state);
-    while (out->found < SCENE_FOUND_MAX && uniform(&state) < 0.8) { /* where nothing is */
+    while (out->found < SCENE_FOUND_MAX && uniform(&state) < 0.8) { /* where no object is */
         double box[4] = {uniform(&state) * 600, uniform(&state) * 440, 20 + 80 * uniform(&state),
                          20 + 80 * uniform(&state)};
         int64_t category = 1 + (int64_t)(next_bits(&state) % SCENE_CATEGORIES);

@@ -21,8 +21,9 @@ struct bench_stream;
 
 enum bench_pace { BENCH_BLOCKING, BENCH_ASYNC };
 
-/** What the vectors lie in: kolo_alloc, plain memory, kolo_alloc locked for a device,
- * kolo_alloc_device, a device's that the program has of the driver, such that the driver moves. */
+/** The kind of memory of the vectors, in this order: from kolo_alloc; plain memory; from
+ * kolo_alloc, locked for a device; from kolo_alloc_device; device memory that the program gets
+ * from the driver; managed memory, which the driver moves. */
 enum bench_memory {
     BENCH_KOLO,
     BENCH_USER,
@@ -33,7 +34,7 @@ enum bench_memory {
     BENCH_MEMORIES
 };
 
-/** The host does not touch it. */
+/** Memory that the host does not access. */
 static inline bool bench_is_device(enum bench_memory memory)
 {
     return memory >= BENCH_DEVICE;
@@ -42,7 +43,7 @@ static inline bool bench_is_device(enum bench_memory memory)
 struct bench_options {
     const struct bench_operation **operations; /* NULL-terminated */
     size_t noperations;
-    int64_t begin_bytes, end_bytes, factor; /* where no list of sizes is given */
+    int64_t begin_bytes, end_bytes, factor; /* if no list of sizes is given */
     int64_t sizes[BENCH_SIZES_MAX];
     size_t nsizes;
     kolo_dtype dtype;
@@ -55,9 +56,9 @@ struct bench_options {
     bool stream; /* each call takes its place in a CUDA stream */
     enum bench_memory memory;
     enum bench_pace pace;
-    int threads; /* ranks as threads of this process; 0: ranks of kolorun */
+    int threads; /* ranks are threads of this process; 0: ranks of kolorun */
     const char *json, *csv, *plot, *plan;
-    bool has_all; /* "all" is among the collectives: a plan is forced on those that have it */
+    bool has_all; /* "all" is among the collectives: a forced plan applies to those that have it */
     const char *settings[BENCH_SETTINGS_MAX]; /* "KOLO_TRANSPORT=tcp", ..., NULL */
 };
 
@@ -69,7 +70,7 @@ enum bench_shape {
     BENCH_ALL  /* the blocks of all ranks */
 };
 
-/** What must come out, from what every rank sent. */
+/** The expected result, in terms of what every rank sent. */
 enum bench_result {
     BENCH_UNCHECKED,
     BENCH_REDUCED,    /* the reduction of all ranks' vectors, from this rank's place in it on */
@@ -87,37 +88,37 @@ struct bench_operation {
     bool reduces, has_root, in_place, uneven;
     enum bench_shape send, recv;
     enum bench_result result;
-    bool on_root; /* the result is on the root alone */
+    bool on_root; /* only the root has the result */
     /** busbw = algbw times this. */
     double (*bus_factor)(int nranks);
-    int messages; /* that one call moves one after the other; the time is that of one */
+    int messages; /* messages that a call sends in sequence; the time is per message */
     kolo_status (*call)(const struct bench_call *call, struct kolo_request **request);
 };
 extern const struct bench_operation bench_operations[]; /* ends with a NULL name */
 const struct bench_operation *bench_operation_find(const char *name);
-/** What its plans compute; KOLO_COLLECTIVES: it has none (messages). */
+/** What its plans compute; KOLO_COLLECTIVES: it has no plans (messages). */
 enum kolo_collective bench_collective_of(const struct bench_operation *operation);
 
-/** One call: its buffers, and how they are divided. Lengths in elements. */
+/** One call: its buffers, and how they are divided. Lengths are in elements. */
 struct bench_call {
     struct kolo_comm *comm;
     const struct bench_options *options;
     const struct bench_operation *operation;
     const struct kolo_opts *opts; /* of a collective; NULL: none */
-    struct kolo_opts stream_opts; /* what they are with --stream */
+    struct kolo_opts stream_opts; /* its options with --stream */
     struct bench_stream *stream;  /* NULL: none */
     void *send, *recv;
     int rank, nranks, root, peer; /* the pair is rank 0 and the peer */
-    size_t count;                 /* of each block, or of the mean one where they are uneven */
-    size_t *counts, *displs;      /* of the blocks of the vector, by rank; what goes to each rank */
-    /* BENCH_TRANSPOSED: of what comes from each rank, and where it lies in what that rank sends. */
+    size_t count;                 /* of each block; the mean if blocks are uneven */
+    size_t *counts, *displs;      /* by rank: blocks of the vector; what goes to each rank */
+    /* BENCH_TRANSPOSED: what comes from each rank, and where that is in what it sends. */
     size_t *from_counts, *from_displs, *from_places;
     uint32_t round; /* changes the data */
 };
 
-/** The vector's length in elements of this size in bytes, as nccl-tests counts it: that of the
- * whole vector. The unit is what all ranks share evenly. 0: no data moves, and its one row is of
- * size 0. */
+/** The length of the vector is counted in units of this many bytes, which all ranks share evenly;
+ * it is the length of the whole vector, as in nccl-tests. 0: no data moves, and there is one row,
+ * of size 0. */
 size_t bench_unit_bytes(const struct bench_operation *operation,
                         const struct bench_options *options, int nranks);
 /** The number of elements that rank @p from has for rank @p to. */
@@ -128,7 +129,7 @@ size_t bench_call_recv_count(const struct bench_call *call);
 /* ---- data.c ---- */
 enum { BENCH_CANARY_BYTES = 64 };
 
-/** What was wrong, on one rank; `rank` is -1 where nothing was. */
+/** What was wrong on one rank; `rank` is -1 if nothing was. */
 struct bench_mismatch {
     int64_t errors; /* wrong elements */
     int rank;
@@ -136,55 +137,55 @@ struct bench_mismatch {
     char expected[32], got[32];
 };
 
-/** How many of the elements that are sent are drawn, each for its place; the others repeat them.
- * All for bench_data_check, fewer where the result is not looked at. */
+/** How many of the sent elements are drawn, each for its position; the others repeat them. All for
+ * bench_data_check, fewer if the result is not checked. */
 #define BENCH_ALL_DIFFER SIZE_MAX
 enum { BENCH_PERIOD = 1 << 16 };
-/** Fills both buffers: what the result must not be, then what is sent, of which @p period (not 0)
- * elements are drawn. */
+/** Fills both buffers: the receive buffer with what the result must not be, the send buffer with
+ * data, of which @p period elements (not 0) are drawn. */
 void bench_data_fill(const struct bench_call *call, size_t period);
-/** Compares the receive buffer element by element with the reference that this rank computes, its
- * surroundings and what it sent with what they were. */
+/** Compares the receive buffer element by element with a reference that this rank computes, and its
+ * surroundings and the send buffer with their original contents. */
 void bench_data_check(const struct bench_call *call, struct bench_mismatch *mismatch_out);
 
 /* ---- buffers.c ---- */
 
 struct bench_buffers {
-    void *send, *recv;             /* recv is NULL where both are one */
-    void *send_image, *recv_image; /* of what the host cannot touch; NULL: it can */
+    void *send, *recv;             /* recv: NULL if both are one buffer */
+    void *send_image, *recv_image; /* of memory that the host cannot access; NULL: it can */
     size_t send_bytes, recv_bytes;
 };
 
-/** As --memory and the reports call it. */
+/** The name in --memory and in reports. */
 const char *bench_memory_text(enum bench_memory memory);
-/** Divides the vector and finds the memory; bench_buffers_free frees what it made also if it
+/** Divides the vector and allocates the memory. bench_buffers_free must be called also if it
  * fails. */
 kolo_status bench_buffers_make(struct bench_call *call, struct bench_buffers *buffers);
 void bench_buffers_free(struct bench_buffers *buffers, struct bench_call *call);
-/** As bench_data_fill and bench_data_check, wherever the buffers are. With a stream the one only
- * gives it the work, and a call may follow at once; so may the other follow the call. */
+/** Like bench_data_fill and bench_data_check, for any kind of memory. With a stream, filling is
+ * only queued in it, and a call may follow at once; a check may follow a call at once too. */
 kolo_status bench_buffers_fill(struct bench_buffers *buffers, const struct bench_call *call,
                                size_t period);
 kolo_status bench_buffers_check(struct bench_buffers *buffers, const struct bench_call *call,
                                 struct bench_mismatch *mismatch_out);
 
 /* ---- measure.c ---- */
-/** A call that can be made again and again, with its buffers, filled. It must not be moved. */
+/** A call that can be repeated, with its buffers, filled. It must not be moved. */
 struct bench_prepared {
     struct bench_options options;
     struct bench_call call;
     struct bench_buffers buffers;
-    size_t bytes;     /* of the vector, whole units */
-    const char *plan; /* that a call runs */
+    size_t bytes;     /* of the vector, in whole units */
+    const char *plan; /* plan that a call runs */
 };
 
-/** Collective; bench_unprepare frees what it made also if it fails. */
+/** Collective; bench_unprepare must be called also if it fails. */
 kolo_status bench_prepare(struct kolo_comm *comm, const struct bench_options *options,
                           const struct bench_operation *operation, size_t bytes,
                           struct bench_prepared *prepared);
 void bench_unprepare(struct bench_prepared *prepared);
-/** One call by the pace that the options say, its root the next one where roots rotate; with a
- * stream, until that has done it. */
+/** Makes one call, blocking or not as the options say, with the next root if roots rotate; with a
+ * stream, waits until the stream has done it. */
 kolo_status bench_call_once(struct bench_call *call);
 
 struct bench_row {
@@ -192,7 +193,7 @@ struct bench_row {
     int nranks;
     size_t bytes, count;
     int64_t calls, samples;
-    /** Of one call, over the samples; each sample is that of the rank it took longest. */
+    /** Per call, over the samples; a sample is the time of the slowest rank. */
     double time_us, mean_us, min_us, p90_us, p99_us, max_us;
     int slowest_rank; /* the one with the longest total */
     double algbw_gbps, busbw_gbps;
@@ -206,40 +207,40 @@ kolo_status bench_measure(struct kolo_comm *comm, const struct bench_options *op
                           struct bench_row *row_out);
 
 /* ---- machine.c ---- */
-/** What stands above every figure. */
+/** What is printed above all figures. */
 struct bench_machine {
-    char transport[BENCH_TEXT_MAX];   /* "shm", or "shm+tcp" where ranks are joined by several */
+    char transport[BENCH_TEXT_MAX];   /* "shm", or "shm+tcp" if ranks are connected by several */
     char hosts[BENCH_TEXT_MAX];       /* "a*4, b*4" */
-    char congestion[64];              /* in use on kolo's TCP links, "" where there are none */
+    char congestion[64];              /* in use on kolo's TCP links; "" without such links */
     char cpu[BENCH_TEXT_MAX];         /* of rank 0 */
     int nranks, nhosts, cores;        /* cores: of the host of rank 0 */
-    int crowded_ranks, crowded_cores; /* a host with more ranks than cores; 0: none */
-    double load;                      /* the highest, of the minute before, by cores; 0: unknown */
+    int crowded_ranks, crowded_cores; /* of a host with more ranks than cores; 0: none */
+    double load;                      /* highest load of the minute before, per core; 0: unknown */
 };
 /** Collective. */
 kolo_status bench_machine_look(struct kolo_comm *comm, struct bench_machine *machine_out);
 
 struct json_t;
-/** The lines above every table. */
+/** Prints the lines above every table. */
 void bench_machine_print(const struct bench_machine *machine);
-/** An object of jansson with the machine's facts; NULL: no memory. */
+/** The machine's facts as an object of jansson; NULL: no memory. */
 struct json_t *bench_machine_object(struct kolo_comm *comm, const struct bench_machine *machine);
 
 /* ---- report.c: sizes, on all ranks ---- */
 /** The size after @p bytes (0: the first); 0 after the last. @p at, 0 at first, counts. */
 int64_t bench_next_size(const struct bench_options *options, int64_t bytes, size_t *at);
 
-/** Sizes that get a row of one collective: multiples of @p unit. */
+/** Iterates over the sizes that get a row for one collective: multiples of @p unit. */
 struct bench_sizes {
     const struct bench_options *options;
     const char *collective;
     int nranks;
-    size_t unit;          /**< what all ranks share evenly */
-    bool speaks;          /**< says of each size without a row why it has none */
-    int64_t bytes;        /* the last that was asked for */
+    size_t unit;          /**< shared evenly by all ranks */
+    bool speaks;          /**< for each size without a row, print why */
+    int64_t bytes;        /* the last size that was considered */
     size_t at, row_bytes; /* of the last row; 0: none yet */
 };
-/** Goes on to the next row_bytes. False: there is none. */
+/** Advances to the next row_bytes. Returns false if there is none. */
 bool bench_sizes_next(struct bench_sizes *sizes);
 
 /* ---- report.c: rank 0 only ---- */
@@ -248,37 +249,38 @@ kolo_status bench_report_open(const struct bench_options *options, struct kolo_c
                               const struct bench_machine *machine,
                               struct bench_report **report_out);
 void bench_report_header(struct bench_report *report, const struct bench_operation *operation);
-/** That no size is as long as the least that it can have. */
+/** Reports that all sizes are shorter than the shortest possible one. */
 void bench_report_none(const struct bench_report *report, const struct bench_operation *operation,
                        size_t least_bytes);
-/** What is being measured now, for a terminal. */
+/** Shows on a terminal what is being measured. */
 void bench_report_progress(struct bench_report *report, const struct bench_operation *operation,
                            size_t bytes);
 kolo_status bench_report_row(struct bench_report *report, const struct bench_row *row);
 /** Draws the rows or limits of such an object. */
 kolo_status bench_plot_object(const struct json_t *root, const struct bench_machine *machine,
                               FILE *out);
-/** Writes the files whole, or with @p keep false not at all. */
+/** Completes the files; with @p keep false, leaves none. */
 kolo_status bench_report_close(struct bench_report *report, bool keep);
 
 /* ---- ranks.c ---- */
-/** Runs @p rank_main as the rank that kolorun made of this process, or (@p threads > 0) as so many
- * threads. A failure has been said. */
+/** Runs @p rank_main as the rank that kolorun made of this process, or with @p threads > 0, as that
+ * many threads. Failures have been reported when it returns. */
 kolo_status bench_run_ranks(int threads, const char *const *settings,
                             kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg);
-/** How many threads a command takes that needs a second rank and was started alone; else 0. */
+/** The number of threads for a command that needs a second rank but was started alone; else 0. */
 int bench_company(int threads);
 
 /* ---- options.c ---- */
-/** One value each, where other commands take them too; BENCH_GO_ON, or the exit status. */
+/** Each takes one value of an option that several commands have. Returns BENCH_GO_ON, or the exit
+ * status. */
 int bench_take_dtype(const char *value, kolo_dtype *dtype_out);
 int bench_take_redop(const char *value, kolo_redop *op_out);
-/** An operation that plans are chosen for, not one whose ranks have counts of their own. */
+/** An operation for which plans are chosen; not one in which ranks have different counts. */
 int bench_take_planned(const char *word, const struct bench_operation **operation_out);
-/** Whether @p operation has a plan of this name: BENCH_GO_ON, or the exit status, and a line with
- * those that it has. */
+/** Checks that @p operation has a plan of this name. If not, prints a line with those that it has.
+ * Returns BENCH_GO_ON, or the exit status. */
 int bench_check_plan(const struct bench_operation *operation, const char *plan);
-/** BENCH_GO_ON, or the exit status. */
+/** Returns BENCH_GO_ON, or the exit status. */
 int bench_options_parse(char *const *argv, struct bench_options *options);
 void bench_options_fini(struct bench_options *options);
 

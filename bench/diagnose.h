@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolobench diagnose: every pair of ranks measured, and what is slow against its siblings named.
+// kolobench diagnose: measures every pair of ranks, and names what is slow compared with others of
+// its kind.
 #ifndef KOLO_BENCH_DIAGNOSE_H
 #define KOLO_BENCH_DIAGNOSE_H
 
@@ -26,23 +27,23 @@ struct diagnose_finding {
     const char *measure; /* "reduce", "copy", "send", "receive", "latency" or "bandwidth" */
     char who[200];       /* "host b", "rank 3 (host b, pid 17)", "link ..." */
     double value, siblings, times;
-    int rank, peer; /* of a rank or a link, -1: none */
-    bool within;    /* a host: no wire has to do with it */
+    int rank, peer; /* of a rank or a link; -1: none */
+    bool within;    /* inside a host, so no wire is involved */
 };
 
 struct diagnosis {
     int nranks, nhosts;
-    double factor; /* from which on it counts as slow */
+    double factor; /* how many times slower counts as slow */
     struct diagnose_rank *ranks;
-    double *latency_us, *gbps; /* from * nranks + to, one way; 0: not measured */
+    double *latency_us, *gbps; /* index: from * nranks + to; one way; 0: not measured */
     struct diagnose_finding findings[DIAGNOSE_FINDINGS_MAX];
-    size_t nfindings; /* as many are kept */
+    size_t nfindings; /* number of findings kept */
 };
 
-/** Fills findings from the rest. Pure. What a finding explains is not found again: a slow host's
- * ranks and links, a slow rank's links. @return ERR_NO_MEMORY. */
+/** Fills in the findings from the rest. Pure. What one finding explains is not reported again:
+ * ranks and links of a slow host, links of a slow rank. @return ERR_NO_MEMORY. */
 kolo_status diagnose_judge(struct diagnosis *diagnosis) KOLO_NODISCARD;
-/** One sentence. */
+/** Writes the finding as one sentence. */
 void diagnose_say(const struct diagnose_finding *finding, char *text, size_t capacity);
 
 struct diagnose_options {
@@ -54,11 +55,12 @@ struct diagnose_options {
     const char *settings[4];
 };
 
-/** Fills all but the findings; collective. The caller frees ranks, latency_us and gbps, always. */
+/** Fills in everything but the findings; collective. The caller must always free ranks, latency_us
+ * and gbps. */
 kolo_status diagnose_measure(struct kolo_comm *comm, const struct diagnose_options *options,
                              struct diagnosis *diagnosis) KOLO_NODISCARD;
 
-/** `kolobench diagnose ...`: the exit status. @p argv begins behind "diagnose". */
+/** Runs `kolobench diagnose ...`, and returns the exit status. @p argv begins after "diagnose". */
 int diagnose_main(char *const *argv);
 
 #endif

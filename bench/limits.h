@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits: what this machine can do, and the lower bounds that follow for collectives.
+// Limits: measures what this machine can do, and derives lower bounds for the time of collectives.
 #ifndef KOLO_BENCH_LIMITS_H
 #define KOLO_BENCH_LIMITS_H
 
@@ -11,7 +11,7 @@ enum { BENCH_FIGURES_MAX = 32 };
 /** One figure of the machine. */
 struct bench_figure {
     const char *key;  /* stable; ends in its unit: _us or _gbps */
-    const char *text; /* what it is, in words */
+    const char *text; /* description */
     double value;
 };
 
@@ -20,15 +20,16 @@ struct bench_figures {
     size_t count;
 };
 
-/** Measures them; collective. What cannot be had here (memory between hosts, sockets) is left out,
- * and without @p memory what memory and processors do. The figures are the same on all ranks. */
+/** Measures the figures; collective. What is not available (memory between hosts, sockets) is left
+ * out, and without @p memory also the figures of memory and processors. The figures are the same
+ * on all ranks. */
 kolo_status bench_figures_measure(struct bare_world *world, bool memory, int64_t time_ns,
                                   struct bench_figures *figures_out);
 
-/** Is there a bare loop that does this collective's pattern? */
+/** Whether there is a bare loop for this collective's pattern. */
 bool bench_has_limit(const char *collective);
 
-/** kolobench --limits on one rank; collective. */
+/** Runs kolobench --limits on one rank; collective. */
 kolo_status bench_limits_run(struct kolo_comm *comm, const struct bench_options *options);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA stream of a program's, as one that trains has it: work before a call, and work behind it.
-// stream_cuda.c; stream_none.c in a build without CUDA.
+// A program's CUDA stream, as in training: work before a call, and work after it. stream_cuda.c;
+// stream_none.c in a build without CUDA.
 #ifndef KOLO_BENCH_STREAM_H
 #define KOLO_BENCH_STREAM_H
 
@@ -10,22 +10,22 @@
 
 struct bench_stream;
 
-/** On the device that @p memory is of. ERR_UNSUPPORTED: there is none, or it has no room for what
- * the stream is kept busy with; ERR_NO_MEMORY; ERR_SYSTEM. */
+/** Opens a stream on the device of @p memory. ERR_UNSUPPORTED: there is none, or it has no room for
+ * the work that keeps the stream busy; ERR_NO_MEMORY; ERR_SYSTEM. */
 kolo_status bench_stream_open(const void *memory, struct bench_stream **stream_out);
-/** Waits for its work, as bench_stream_finish. NULL is fine. */
+/** Waits for its work, as bench_stream_finish does. NULL is allowed. */
 void bench_stream_close(struct bench_stream *stream);
-/** As struct kolo_opts takes it. */
+/** For struct kolo_opts. */
 void *bench_stream_handle(const struct bench_stream *stream);
-/** Locks memory of the host, so that copies from and to it are work of the stream's, and not of
- * whoever asks for them; to its end, when the memory must still be there. Where a driver locks
- * none, a warning says so. */
+/** Locks host memory until the stream is closed, so that copies from and to it are done by the
+ * stream and not by the calling thread. The memory must stay until then. If the driver cannot lock
+ * it, a warning says so. */
 kolo_status bench_stream_lock(struct bench_stream *stream, void *memory, size_t bytes);
-/** Work that takes it longer than a thread takes to make a call. */
+/** Queues work that takes longer than a thread takes to make a call. */
 kolo_status bench_stream_occupy(struct bench_stream *stream);
 kolo_status bench_stream_copy(struct bench_stream *stream, void *to, const void *from,
                               size_t bytes);
-/** Until all of its work is done. ERR_TIMEOUT. */
+/** Waits until all of its work is done. ERR_TIMEOUT. */
 kolo_status bench_stream_finish(struct bench_stream *stream);
 
 #endif

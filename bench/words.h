@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words of a command line: tables of options, one line for each mistake, lists of sizes. Knows no
-// option itself.
+// Words of a command line: tables of options, one line for each mistake, lists of sizes. Does not
+// know any option itself.
 #ifndef KOLO_BENCH_WORDS_H
 #define KOLO_BENCH_WORDS_H
 
@@ -11,41 +11,43 @@
 
 enum { BENCH_GO_ON = -1, BENCH_SIZES_MAX = 1024 };
 
-/** Whether this process is the one of its job that says something: rank 0, or no job. */
+/** Whether this process prints messages for its job: it is rank 0, or not in a job. */
 bool bench_speaks(void);
 
-/** One line on standard error: "kolobench: --op summ: expected sum, min or max; did you mean sum?".
- * @p hint NULL: none. @return 2, the exit status. */
+/** Prints one line on standard error: "kolobench: --op summ: expected sum, min or max; did you mean
+ * sum?". @p hint NULL: none. @return 2, the exit status. */
 int bench_refuse(const char *what, const char *value, const char *expected, const char *hint);
 
-/** The word of @p words (ends with NULL) that is nearest to @p word, NULL if none is near. */
+/** The word of @p words (ends with NULL) nearest to @p word; NULL if none is near. */
 const char *bench_nearest(const char *word, const char *const *words);
 
 /** One option of a command. */
 struct bench_flag {
     char letter;       /* 0: none */
     const char *name;  /* without dashes */
-    const char *value; /* what the help calls it; NULL: it takes none */
-    /* NULL: it is gone, and its function says where to; neither listed nor meant */
+    const char *value; /* its name in the help; NULL: takes no value */
+    /* NULL: the option was removed; `take` says what replaces it. It is neither listed nor
+     * suggested. */
     const char *help;
-    /** BENCH_GO_ON, or the exit status. */
+    /** Returns BENCH_GO_ON, or the exit status. */
     int (*take)(const struct bench_flag *flag, const char *value, void *target);
 };
 
-/** Takes @p argv apart: options go to their functions with @p target, words that are no option to
- * @p word. @p flags ends with a NULL name. @return BENCH_GO_ON, or the exit status. */
+/** Parses @p argv: options go to their functions with @p target, other words to @p word. @p flags
+ * ends with a NULL name. @return BENCH_GO_ON, or the exit status. */
 int bench_flags_parse(const struct bench_flag *flags, char *const *argv, void *target,
                       int (*word)(const char *word, void *target));
-/** What takes the name of a file that is written, for a flag's function: refuses an empty one. */
+/** For the function of an option that names an output file: refuses an empty name. */
 int bench_take_file(const struct bench_flag *flag, const char *value, const char **path_out);
-/** A line for each option. */
+/** Prints a line for each option. */
 void bench_flags_help(const struct bench_flag *flags, FILE *out);
 
 bool bench_parse_integer(const char *text, int64_t min, int64_t max, int64_t *value_out);
-/** "0.2s", "200ms", "1min", a bare number is seconds. */
+/** Parses "0.2s", "200ms" or "1min"; a bare number is seconds. */
 bool bench_parse_time(const char *text, int64_t *ns_out);
-/** "4,64K,1M", "4:64M" (each times 4), "4:64M:x2", "1M:4M:+1M", and such with commas between them;
- * ascending, without doubles. False: it is none of these, or there are more than BENCH_SIZES_MAX.
+/** Parses "4,64K,1M", "4:64M" (each times 4), "4:64M:x2", "1M:4M:+1M", and such texts separated by
+ * commas. The sizes are in ascending order, without duplicates. Returns false if the text is none
+ * of these, or gives more than BENCH_SIZES_MAX sizes.
  */
 bool bench_parse_sizes(const char *text, int64_t *sizes, size_t *count_out);
 /** "512 B", "64 KiB", "1.5 MiB". */

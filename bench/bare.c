@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The world of the bare loops: one memfd that the ranks of a host map, private buffers, and the
-// clock. The memfd is reached by /proc/PID/fd, so it has no name that could be left behind.
+// The common state of the bare loops: one memfd that the ranks of a host map, private buffers, and
+// the timing. The memfd is opened through /proc/PID/fd, so it has no name that could be left
+// behind.
 #include "bench/bare.h"
 
 #include <errno.h>
@@ -43,7 +44,7 @@ static size_t whole_pages(size_t bytes)
     return (bytes + 4095) / 4096 * 4096;
 }
 
-/* Flags, then two stages and a send and a receive buffer of each rank. */
+/* The flags, followed by two stages, a send buffer and a receive buffer per rank. */
 static size_t layout_bytes(const struct bare_world *world)
 {
     size_t each = 2 * (size_t)BARE_STAGE_BYTES * 2 + 2 * whole_pages(world->vector_bytes);
@@ -58,7 +59,7 @@ static kolo_status one_host(struct kolo_comm *comm, bool *one_host_out)
     return status;
 }
 
-/* Rank 0's memfd, as the others open it. All of them try, and all agree on how it went. */
+/* Maps rank 0's memfd, which the others open. All of them try, and all agree on the result. */
 static kolo_status map_memory(struct bare_world *world)
 {
     int64_t where[2] = {getpid(), -1}, worst = 0;
@@ -102,8 +103,8 @@ void bare_fill(void *memory, size_t bytes)
     }
 }
 
-/* Each rank its own, before anybody else touches it, as a program fills its buffers: a page lies
- * where the processor is that touched it first. */
+/* Each rank fills its own buffers before any other rank touches them, as a program does: a page is
+ * placed near the processor that touched it first. */
 static void fill_own(struct bare_world *world)
 {
     if (world->memory)
@@ -179,9 +180,9 @@ out:
 
 /* ---- time ---- */
 
-/* What is measured of a loop, beside it. */
+/* The state of timing a loop. */
 struct timing {
-    int64_t steps, samples; /* steps of each sample; equal on all ranks */
+    int64_t steps, samples; /* samples, and steps of each; equal on all ranks */
     int64_t *ns;            /* of each sample */
 };
 
@@ -209,8 +210,8 @@ static kolo_status longest(struct bare_world *world, int64_t *values, size_t cou
     return kolo_allreduce(world->comm, values, values, count, KOLO_INT64, KOLO_MAX, NULL, NULL);
 }
 
-/* How long a step takes, by a few of them: again as long as that falls, as caches fill and an
- * engine finds out what is fast here. */
+/* Estimates the time of a step from a few of them. Repeats this as long as the time falls, since
+ * caches fill and an engine learns what is fast here. */
 static kolo_status guess_step(struct bare_world *world, const struct bare_run *run, int64_t *ns_out)
 {
     int64_t guess, before = INT64_MAX;
@@ -245,7 +246,7 @@ out:
     return status;
 }
 
-/* The samples of this round; the last one has what is left. */
+/* Takes the samples of this round; the last round takes what is left. */
 static kolo_status run_round(struct bare_world *world, const struct bare_run *run, int round,
                              const struct timing *timing)
 {

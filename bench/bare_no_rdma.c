@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of bare_rdma.c in a build without RDMA: says why there is none.
+// Replaces bare_rdma.c in a build without RDMA: says why it is missing.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bare loops over RDMA: a queue pair between each two ranks, opened here, and writes into memory
-// that the other side polls. Nothing is received, answered or copied: what is to be summed lands
-// beside a word that says that it is there, and is added straight out of there; all else lands
-// where it belongs. Must never let a write into memory that somebody still reads: what lands goes
-// to one of two slots in turn, and nobody is two turns ahead of a rank whose answer it needs.
+// that the other side polls. Nothing is received, answered or copied. Data to be summed is written
+// next to a word that announces it, and is added directly from there; all other data is written to
+// its final place. Must never write into memory that a rank still reads: written data alternates
+// between two slots, and no rank is two turns ahead of a rank whose answer it needs.
 //
 // The memory of each rank: a line for each other rank's word, the words to be sent, a source of
 // writes, the slots.
@@ -20,19 +20,19 @@
 
 enum {
     ELEMENT = 4,
-    PIECE_BYTES = 256 << 10, /* of a message at most, so that the sum overlaps with the wire */
-    WORD_BYTES = 64,         /* behind a piece: its word, and what keeps the next one aligned */
-    ONE_PHASE_MAX = 1 << 20, /* longer vectors take more memory than they tell */
-    DEPTH = 64,              /* writes on their way to one rank */
+    PIECE_BYTES = 256 << 10, /* largest piece, so that the sum overlaps with the wire */
+    WORD_BYTES = 64,         /* after a piece: its word, padded so that the next piece is aligned */
+    ONE_PHASE_MAX = 1 << 20, /* longer vectors would take memory without showing anything new */
+    DEPTH = 64,              /* writes in flight to one rank */
     TOLD_EVERY = 16,
-    STREAM_BYTES = 8 << 20, /* about so much in a step of timed writes */
+    STREAM_BYTES = 8 << 20, /* approximate bytes in a step of timed writes */
     STREAM_WRITES_MIN = 4,
     STREAM_WRITES_MAX = 2 * DEPTH,
     INLINE_BYTES = 64,
     NUMBER_BITS = 48,
     PACKET_BITS = 24,
     HOPS = 64,
-    RETRIES = 3, /* of a receiver that is not ready, which nobody is here */
+    RETRIES = 3, /* if a receiver is not ready, which cannot happen here */
     TRIAL_MS = 10000
 };
 
@@ -51,7 +51,7 @@ struct place {
 
 struct lane {
     struct ibv_qp *pair;
-    uint64_t posted, told, done;     /* writes: posted, the last that tells, over */
+    uint64_t posted, told, done;     /* writes: posted, the last signalled one, completed */
     uint64_t spread;                 /* the last that reads our vector of results */
     uint64_t words_sent, words_seen; /* of its line */
     uint64_t turn;                   /* of the slots */
@@ -86,8 +86,8 @@ static size_t source_at(const struct bare_world *world)
     return (words_at(world) + line_at(world->nranks) + 4095) / 4096 * 4096;
 }
 
-/* What @p rank sends in an odd or even turn lands there; the first slots are also what timed
- * writes go to. */
+/* Where what @p rank sends in an odd or an even turn is written; timed writes go to the first slots
+ * as well. */
 static size_t slot_at(const struct bare_world *world, int rank, uint64_t turn)
 {
     return source_at(world) + BARE_WRITE_BYTES_MAX +
@@ -135,7 +135,7 @@ static bool reap(struct bare_world *world)
     return count >= 0 && !kolo_deadline_passed(world->deadline);
 }
 
-/* Until at most @p most writes to @p rank are on their way. */
+/* Waits until at most @p most writes to @p rank are in flight. */
 static bool drain(struct bare_world *world, int rank, uint64_t most)
 {
     const struct lane *lane = &world->rdma->lanes[rank];
@@ -145,8 +145,8 @@ static bool drain(struct bare_world *world, int rank, uint64_t most)
     return true;
 }
 
-/* Two writes of one post at most: @p what, and behind it, if not NULL, @p word. Only what tells
- * ends in a completion. */
+/* Posts one or two writes at once: @p what, and after it @p word unless that is NULL. Only with @p
+ * tells, or after many writes, is a completion requested. */
 static bool post(struct bare_world *world, int rank, struct ibv_send_wr *what,
                  struct ibv_send_wr *word, bool tells)
 {
@@ -181,8 +181,9 @@ static struct ibv_sge part_of(const void *data, size_t bytes, const struct ibv_m
 
 /* ---- words and pieces ---- */
 
-/* Words to @p rank: of its line, and behind pieces of odd and of even turns. What was sent in a
- * turn has been read by the device when the next but one begins, since the rank has answered it. */
+/* The words for @p rank: one for its line, and one each for the pieces of odd and of even turns.
+ * The device has read what was sent in a turn before the next turn but one begins, since the rank
+ * has answered it. */
 enum { WORD_OF_LINE, WORD_OF_TURNS };
 
 static uint64_t *word_to_send(struct bare_world *world, int rank, size_t which, uint64_t value)
@@ -192,7 +193,7 @@ static uint64_t *word_to_send(struct bare_world *world, int rank, size_t which, 
     return word;
 }
 
-/* The next word into our line at @p rank, behind the write @p before, if not NULL. */
+/* Sends the next word into our line at @p rank, after the write @p before unless that is NULL. */
 static bool send_word(struct bare_world *world, int rank, struct ibv_send_wr *before)
 {
     struct bare_rdma *rdma = world->rdma;
@@ -215,8 +216,8 @@ static bool await_word(struct bare_world *world, int rank)
     return bare_await(world, word_of(world, line_at(rank)), ++world->rdma->lanes[rank].words_seen);
 }
 
-/* A piece for the sum at @p rank, and its word behind it, in one write. Pieces end where their
- * words lie, however short, so that no word is ever where data was. */
+/* Sends a piece for the sum at @p rank, with its word after it, in one write. However short, a
+ * piece ends where its word lies, so that a word is never where data was. */
 static bool send_piece(struct bare_world *world, int rank, const uint8_t *data, size_t bytes,
                        size_t piece)
 {
@@ -234,7 +235,7 @@ static bool send_piece(struct bare_world *world, int rank, const uint8_t *data, 
     return post(world, rank, &write, NULL, false);
 }
 
-/* The piece that came from @p rank is added to @p from, into @p to. */
+/* Adds the piece that came from @p rank to @p from, into @p to. */
 static bool fold_piece(struct bare_world *world, int rank, uint8_t *to, const uint8_t *from,
                        size_t bytes, size_t piece)
 {
@@ -262,7 +263,8 @@ static size_t pieces_of(const struct bare_world *world, size_t bytes)
 }
 
 /* Each rank sums its slice of the vector and spreads it; or, of one phase, the whole. */
-/* Of two phases each rank sums a slice of the vector and spreads it; of one, all of it. */
+/* With two phases each rank sums a slice of the vector and spreads it; with one phase each sums all
+ * of it. */
 static bool spreads(const struct bare_loop *loop)
 {
     return loop->phases == 2;
@@ -297,7 +299,7 @@ static bool send_slices(struct bare_world *world, const struct bare_loop *loop)
     return true;
 }
 
-/* Until the device has read what the turn before spread, which is written anew now. */
+/* Waits until the device has read what the turn before spread, which is about to be overwritten. */
 static bool settle(struct bare_world *world)
 {
     for (int rank = 0; rank < world->nranks; rank++)
@@ -318,7 +320,7 @@ static bool fold_pieces(struct bare_world *world, size_t at, size_t bytes, size_
     return true;
 }
 
-/* Into the others' vectors, the last piece with a word behind it. */
+/* Writes a piece into the others' vectors; the last piece is followed by a word. */
 static bool spread_piece(struct bare_world *world, size_t at, size_t bytes, bool is_last)
 {
     struct bare_rdma *rdma = world->rdma;
@@ -510,7 +512,7 @@ static kolo_status make_pairs(struct bare_world *world, struct bare_rdma *rdma)
                                    .qp_access_flags =
                                        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE};
         struct ibv_qp *pair = make_pair(rdma);
-        if (!pair && rdma->inline_bytes && rank == 0) { /* it inlines less */
+        if (!pair && rdma->inline_bytes && rank == 0) { /* it may inline less */
             rdma->inline_bytes = 0;
             pair = make_pair(rdma);
         }
@@ -587,7 +589,7 @@ static kolo_status join(struct bare_world *world, int rank)
                       : kolo_fail_errno(KOLO_ERR_LINK, error, "to rank %d: a queue pair", rank);
 }
 
-/* Each to each, a word. */
+/* Every rank sends each other a word. */
 static kolo_status try_all(struct bare_world *world)
 {
     world->deadline = kolo_deadline_in_ms(TRIAL_MS);
@@ -602,7 +604,7 @@ static kolo_status try_all(struct bare_world *world)
     return KOLO_OK;
 }
 
-/* How it went with everybody: the first reason, with its rank, is everybody's. */
+/* All ranks agree on the result: the first reason, with its rank. */
 static kolo_status agree(struct bare_world *world, struct place *own, kolo_status went,
                          char text_out[BARE_WHY_BYTES], bool *all_out)
 {

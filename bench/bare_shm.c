@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bare loops over memory that all ranks map. Each rank has a flag, a count in a line of its own; a
-// turn is over when all flags have reached it. What is staged alternates between two stages, so a
-// rank that is one turn ahead overwrites nothing that is still read: it has seen everybody's flag
-// of the turn before.
+// Bare loops over memory that all ranks map. Each rank has a flag, a counter on a line of its own;
+// a turn is over when all flags have reached it. Staged data alternates between two stages, so a
+// rank that is one turn ahead overwrites nothing that is still read: it has seen all flags of the
+// turn before.
 #include <sched.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ uint8_t *bare_stages(const struct bare_world *world, int rank)
     return world->memory + pages((size_t)world->nranks * BARE_LINE_BYTES) + (size_t)rank * each;
 }
 
-/* What @p rank sends, and (the second pair) its part of a result on the way. */
+/* What @p rank sends, or (second pair of stages) its part of an intermediate result. */
 static uint8_t *stage(const struct bare_world *world, int rank, bool result)
 {
     return bare_stages(world, rank) +
@@ -94,7 +94,7 @@ static void fold(const struct bare_world *world, const struct bare_loop *loop, v
         kolo_fold(&sum, outs, nouts, from, (size_t)world->nranks, count, loop->how);
 }
 
-/* The whole result of this rank: @p ins is where each rank's contribution lies. */
+/* Produces the whole result of this rank; @p ins is where each rank's contribution lies. */
 static void produce(const struct bare_world *world, const struct bare_loop *loop,
                     uint8_t *const ins[], uint8_t *out)
 {
@@ -108,7 +108,7 @@ static void produce(const struct bare_world *world, const struct bare_loop *loop
     else if (p->result == BENCH_ROOTS && (world->rank != 0 || p->recv == BENCH_OWN))
         kolo_copy(out, ins[0] + (p->recv == BENCH_OWN ? own * ELEMENT : 0), bytes, loop->how);
     for (int i = 0; p->recv == BENCH_ALL && i < world->nranks; i++) {
-        int rank = (world->rank + i) % world->nranks; /* not all from the same one at a time */
+        int rank = (world->rank + i) % world->nranks; /* not all from the same rank at once */
         size_t at = p->result == BENCH_TRANSPOSED ? own * ELEMENT : 0;
         kolo_copy(out + (size_t)rank * bytes, ins[rank] + at, bytes, loop->how);
     }
@@ -137,7 +137,7 @@ static size_t edge(const struct bare_world *world, size_t count, int rank)
     return count * (size_t)rank / (size_t)world->nranks / 16 * 16;
 }
 
-/* The slice of the vector that is this rank's to reduce. */
+/* The slice of the vector that this rank reduces. */
 static size_t slice(const struct bare_world *world, size_t count, size_t *offset_out)
 {
     *offset_out = edge(world, count, world->rank);
@@ -168,8 +168,8 @@ static bool direct(struct bare_world *world, void *context)
     return bare_meet(world);
 }
 
-/* One chunk of an allreduce or a reduce: in, reduced by slices, out. Stages of one parity are
- * written again when everybody has met twice. */
+/* One chunk of an allreduce or a reduce: copy in, reduce by slices, copy out. Stages of one parity
+ * are reused after all ranks have met twice. */
 static bool reduce_chunk(struct bare_world *world, const struct bare_loop *loop, size_t at,
                          size_t count)
 {
@@ -195,7 +195,7 @@ static bool reduce_chunk(struct bare_world *world, const struct bare_loop *loop,
     return true;
 }
 
-/* One chunk of each block, of the others. */
+/* One chunk of each block, for the other patterns. */
 static bool move_chunk(struct bare_world *world, const struct bare_loop *loop, size_t at,
                        size_t count)
 {

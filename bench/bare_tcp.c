@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bare loops over TCP: a socket between each two ranks, opened here, and phases in which every rank
-// sends something to some and receives something from some, all at once. What is to be summed is
-// added piece by piece as it arrives, while it is in the cache. A message of nothing is one byte,
-// so that no rank ends before every other has begun, as in kolo.
+// sends something to some ranks and receives something from some, all at once. What is to be summed
+// is added piece by piece as it arrives, while it is in the cache. An empty message is sent as one
+// byte, so that no rank ends before every other has begun, as in kolo.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -23,7 +23,7 @@
 enum {
     ELEMENT = 4,
     PIECE_BYTES = 64 << 10,
-    SPINS = 200, /* idle rounds before the sleep, where there is a core for each rank */
+    SPINS = 200, /* idle rounds before sleeping, if there is a core for each rank */
     ADDRESSES = 8,
     DIAL_MS = 3000,
     OPEN_MS = 20000
@@ -33,8 +33,8 @@ enum {
 struct bare_flow {
     const uint8_t *out;
     uint8_t *in;
-    size_t out_left, in_left, held; /* held: bytes of the piece that make no element yet */
-    bool folds;                     /* in += what comes; else in = what comes */
+    size_t out_left, in_left, held; /* held: bytes that are not a whole element yet */
+    bool folds;                     /* add what comes to `in`; else store it there */
     uint8_t *piece;
     uint8_t nothing_out, nothing_in;
 };
@@ -135,8 +135,8 @@ static int dial(const struct place *place, const char *host, struct claim claim)
     return -1;
 }
 
-/* From the ranks above, in the order in which they come; whoever does not know the token is shown
- * the door. */
+/* Accepts connections from the ranks above, in the order in which they come; closes those that do
+ * not know the token. */
 static bool accept_all(struct bare_world *world, int listener, uint64_t token)
 {
     kolo_deadline deadline = kolo_deadline_in_ms(OPEN_MS);
@@ -341,7 +341,7 @@ static size_t slice_bytes(const struct bare_world *world, size_t count, int rank
     return (edge(world, count, rank + 1) - edge(world, count, rank)) * ELEMENT;
 }
 
-/* What rank @p from has for rank @p to, and where it lies there and here. */
+/* What rank @p from has for rank @p to, and where it lies on either side. */
 static size_t part(const struct bare_loop *loop, int from, int to, size_t *out_at, size_t *in_at)
 {
     const struct bare_pattern *p = loop->pattern;
@@ -370,7 +370,8 @@ static bool one_phase(struct bare_world *world, void *context)
     return run_phase(world);
 }
 
-/* First each rank gets its slice, summed or from the root; then who needs it gets it. */
+/* First each rank gets its slice, summed or from the root; then it goes to the ranks that need
+ * it. */
 static bool two_phases(struct bare_world *world, void *context)
 {
     const struct bare_loop *loop = context;

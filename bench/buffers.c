@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The buffers of a measured call, in the kind of memory that --memory says. Owns them, and for
-// those on a device an image of each in the host's memory, where data is made and compared. Never
+// The buffers of a measured call, in the kind of memory that --memory names. For buffers on a
+// device there is also an image of each in host memory, where data is made and compared. Never
 // copies while a call is timed.
 //
-// With --stream the images are copied by the stream, which is kept busy before a check: a call that
-// does not wait for the stream's earlier work takes what was there before, and one that its later
-// work does not wait for gives what must not come out.
+// With --stream the stream copies the images, and is kept busy before a check. So a call that does
+// not wait for the stream's earlier work takes the old contents, and if later work does not wait
+// for the call, the result is what it must not be.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -82,8 +82,8 @@ static kolo_status copy_both(const struct bench_buffers *buffers, struct bench_s
 
 /* ---- memory ---- */
 
-/** Memory of kolo_alloc, of a process that uses a device: it is locked for it, or the run is not
- * what it says. */
+/** Memory from kolo_alloc in a process that uses a device: it must be locked for the device,
+ * otherwise the run would not measure what it names. */
 static kolo_status allocate_pinned(struct kolo_comm *comm, size_t bytes, void **memory_out)
 {
     void *device = NULL;
@@ -139,7 +139,7 @@ static void release(const struct bench_call *call, void *memory)
         (void)kolo_free(call->comm, memory);
 }
 
-/* How the vector is divided: three or six arrays of an entry a rank, in one allocation. */
+/* Divides the vector: three or six arrays with an entry per rank, in one allocation. */
 static kolo_status divide(struct bench_call *call)
 {
     size_t n = (size_t)call->nranks;
@@ -167,8 +167,8 @@ static kolo_status divide(struct bench_call *call)
     return KOLO_OK;
 }
 
-/* In place, the one buffer is as large as the larger of the two, and the smaller is this rank's
- * block of it. */
+/* In place, the single buffer is as large as the larger of the two, and the smaller one is this
+ * rank's block of it. */
 static kolo_status place(struct bench_call *call, struct bench_buffers *buffers)
 {
     size_t element = kolo_dtype_bytes(call->options->dtype);
@@ -230,7 +230,7 @@ void bench_buffers_free(struct bench_buffers *buffers, struct bench_call *call)
 
 /* ---- data ---- */
 
-/** The call as it is on the images of its buffers. */
+/** The call, with the images of its buffers. */
 static struct bench_call on_images(const struct bench_buffers *buffers,
                                    const struct bench_call *call)
 {
@@ -252,7 +252,7 @@ kolo_status bench_buffers_fill(struct bench_buffers *buffers, const struct bench
     const struct bench_call on = on_images(buffers, call);
     kolo_status status;
     bench_data_fill(&on, period);
-    if (call->stream && period == BENCH_ALL_DIFFER) /* the result will be looked at */
+    if (call->stream && period == BENCH_ALL_DIFFER) /* the result will be checked */
         KOLO_TRY(bench_stream_occupy(call->stream));
     status = copy_both(buffers, call->stream, KOLO_WAY_OUT);
 out:

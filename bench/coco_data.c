@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers by SplitMix64 from (seed, image); arithmetic by + - * /, floor, ldexp and a
-// polynomial, no function of libm that rounds differently elsewhere. The shape follows COCO's:
-// seven ground truths an image, sizes log-normal, one category of 30 %, 1.2 % crowds; a large
-// object is found more often than a small one, up to four times; the rest is background.
+// Random numbers come from SplitMix64 of (seed, image). Arithmetic uses + - * /, floor, ldexp and a
+// polynomial, but no function of libm that rounds differently elsewhere. The distribution follows
+// COCO's: seven ground truths per image, log-normal sizes, one category with 30 %, 1.2 % crowds. A
+// large object is found more often than a small one, up to four times; the rest is background.
 #include "bench/coco_data.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static double uniform(uint64_t *state)
     return (double)(next_bits(state) >> 11) * 0x1p-53;
 }
 
-/* About normal: mean 0, deviation 1. */
+/* Approximately normal: mean 0, deviation 1. */
 static double normal(uint64_t *state)
 {
     double sum = -6;
@@ -31,7 +31,7 @@ static double normal(uint64_t *state)
     return sum;
 }
 
-/* About 2^x: exact at whole numbers. */
+/* Approximately 2^x; exact at whole numbers. */
 static double power_of_2(double x)
 {
     double whole = floor(x), f = x - whole;
@@ -87,7 +87,7 @@ static void add(const struct coco_data *data, struct coco_image *out, const doub
     out->score[out->found++] = score_of(data, score);
 }
 
-/* Up to four copies of a ground truth that is found, each off by more. */
+/* Up to four detections of a ground truth that is found, each further off. */
 static void find(const struct coco_data *data, struct coco_image *out, int g, uint64_t *state)
 {
     double area = out->truth_area[g];

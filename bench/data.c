@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of a call and the reference its result is held against. Every element that a rank sends
-// is a small integer drawn by a hash of (round, rank, position), so that an element that comes from
-// another place, another rank or an earlier call is seen. The integers are so small that every
-// order of reduction is exact in every type; the reference is computed here, by this rank alone,
-// with integers, and touches nothing of the library but its two 16-bit conversions.
+// The data of a call, and the reference for its result. Every element that a rank sends is a small
+// integer drawn by a hash of (round, rank, position), so that an element from another position,
+// another rank or an earlier call is noticed. The integers are so small that every order of
+// reduction is exact in every type. This rank alone computes the reference, with integers, and uses
+// nothing of the library but its two 16-bit conversions.
 #include <inttypes.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static uint32_t mix(uint32_t round, int rank, size_t i)
     return (uint32_t)(x >> 32);
 }
 
-/* Up to which sum every integer is exact. */
+/* The largest sum up to which every integer is exact. */
 static int64_t exact_limit(kolo_dtype dtype)
 {
     if (dtype == KOLO_BFLOAT16)
@@ -30,7 +30,7 @@ static int64_t exact_limit(kolo_dtype dtype)
     return dtype == KOLO_FLOAT16 ? 2048 : 1 << 20;
 }
 
-/* Of bit and logical operators: what one rank changes in a result that the others would leave. */
+/* For bit and logical operators: what one rank changes in a result that the others would leave. */
 static int64_t bits_of(kolo_redop op, uint32_t hash, int nranks)
 {
     uint32_t rare = hash % (4 * (uint32_t)nranks);
@@ -74,7 +74,7 @@ static bool is_float(kolo_dtype dtype)
            dtype == KOLO_FLOAT64;
 }
 
-/* An integer as the type keeps it. */
+/* An integer as the type stores it. */
 static int64_t wrapped(kolo_dtype dtype, int64_t value)
 {
     switch (dtype) {
@@ -115,7 +115,8 @@ static int64_t combine(kolo_redop op, int64_t a, int64_t b)
     return op == KOLO_PROD ? a * b : a + b;
 }
 
-/* Element @p i of the reduction of all ranks; a fraction only where it is an average of floats. */
+/* Element @p i of the reduction of all ranks; it has a fraction only if it is an average of
+ * floats. */
 static double reduced(const struct bench_call *call, size_t i)
 {
     const struct bench_options *o = call->options;
@@ -123,7 +124,7 @@ static double reduced(const struct bench_call *call, size_t i)
     for (int rank = 1; rank < call->nranks; rank++)
         result = combine(o->op, result, value_of(call, rank, i));
     if (o->op == KOLO_LAND || o->op == KOLO_LOR || o->op == KOLO_LXOR)
-        result = result != 0; /* of one rank, too */
+        result = result != 0; /* also with one rank */
     if (o->op != KOLO_AVERAGE)
         return (double)result;
     return is_float(o->dtype) ? (double)result / call->nranks
@@ -258,7 +259,7 @@ static bool has_result(const struct bench_call *call)
     return !call->operation->on_root || call->rank == call->root;
 }
 
-/* Of a broadcast, the root's one buffer is what it sends. */
+/* In a broadcast, the root sends its only buffer. */
 static void *sent_from(const struct bench_call *call, size_t *count_out)
 {
     *count_out = bench_call_send_count(call);
@@ -268,8 +269,8 @@ static void *sent_from(const struct bench_call *call, size_t *count_out)
     return call->recv;
 }
 
-/** What this rank sends, @p count elements at @p send, of which @p period are drawn and the rest
- * repeats them: to draw one takes longer than to reduce it. */
+/** Fills what this rank sends, @p count elements at @p send. @p period of them are drawn and the
+ * rest repeat them, because drawing one takes longer than reducing it. */
 static void fill_sent(const struct bench_call *call, uint8_t *send, size_t count, size_t period)
 {
     const kolo_dtype dtype = call->options->dtype;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is slow against its siblings. Each thing is held against the median of the others of its
-// kind (itself left out, so that one of two can be found), and is slow if it is `factor` times
-// worse and, where there are enough siblings to know how much they differ, further from their
-// median than DEVIATIONS times their median deviation. Hosts are looked at first, then ranks, then
-// links; what touches a slow one is left out of what follows, since it would only say the same
-// again: only the line of a host is worse than its processors may be, if it is by much. A host or a
-// rank is judged by its best link: one bad link does not make it slow, but if even the best one is
-// slow, the links have nothing else in common.
+// Finds what is slow compared with others of its kind. Each thing is compared with the median of
+// the others (without itself, so that one of two can be found). It is slow if it is `factor` times
+// worse and, if there are enough others to know how much they differ, further from their median
+// than DEVIATIONS times their median deviation.
+//
+// Hosts are judged first, then ranks, then links. What involves a slow one is left out of the
+// following comparisons, since it would only repeat the finding; one exception: the line of a host
+// with slow processors is reported if it is much worse than they explain. A host or a rank is
+// judged by its best link: one bad link does not make it slow, but if even the best one is slow,
+// its links have nothing else in common.
 #include "bench/diagnose.h"
 
 #include <math.h>
@@ -17,23 +19,23 @@
 #include "bench/statistics.h"
 
 static const double deviations = 5 * 1.4826; /* of a normal distribution: five sigma */
-static const double least_us = 2;            /* a smaller difference in latency is nobody's fault */
+static const double least_us = 2;            /* smaller differences in latency do not count */
 enum { SIBLINGS_FOR_MAD = 4 };
-/* What processors that are slow by a factor explain of a line: it is slow by twice that, and more
- * than a few times slower than they copy. */
+/* How much processors that are slow by a factor explain about a line: it is slow only if it is slow
+ * by twice that factor, and more than a few times slower than they copy. */
 enum { EXPLAINED_TIMES = 2, COPIES_A_BYTE = 4 };
 
 struct judge {
     struct diagnosis *d;
     bool *slow_host, *slow_rank;
-    double *busy; /* by host: how many times slower its processors are, if that is all so far */
-    double *values, *others, *scratch; /* as many as there can be of any kind */
+    double *busy; /* by host: how many times slower its processors are, if nothing else was found */
+    double *values, *others, *scratch; /* room for as many as there can be of any kind */
     size_t nvalues;
 };
 
 enum direction { LOWER_IS_SLOW, HIGHER_IS_SLOW };
 
-/* Whether values[i] is slow against the rest of the values; 0 is no value. */
+/* Whether values[i] is slow compared with the other values; 0 is not a value. */
 static bool is_slow(struct judge *judge, size_t i, enum direction direction,
                     struct diagnose_finding *finding)
 {
@@ -105,7 +107,7 @@ static double speed(const struct diagnose_rank *rank, bool reduces)
     return reduces ? rank->reduce_gbps : rank->copy_gbps;
 }
 
-/* A host whose fastest rank is slow is slow itself. */
+/* A host whose fastest rank is slow is itself slow. */
 static void judge_hosts_speed(struct judge *judge, bool reduces)
 {
     const struct diagnosis *d = judge->d;
@@ -179,7 +181,7 @@ static double link_value(const struct diagnosis *d, const struct side *side, int
     return side->direction == LOWER_IS_SLOW ? d->gbps[at] : d->latency_us[at];
 }
 
-/* The best link to another host; of two hosts, both have the same one. */
+/* The best link to another host; if there are two hosts, both have the same one. */
 static void judge_hosts_links(struct judge *judge, const struct side *side)
 {
     const struct diagnosis *d = judge->d;
@@ -211,8 +213,8 @@ static double host_copies(const struct diagnosis *d, int host)
     return most;
 }
 
-/* The lines of hosts whose processors are slow: against those of all hosts, for even a busy one
- * shows what a line can carry at least. */
+/* The lines of hosts whose processors are slow. They are compared with those of all hosts, because
+ * even a busy host shows a lower bound of what its line can carry. */
 static void judge_busy_hosts_lines(struct judge *judge, const struct side *side)
 {
     const struct diagnosis *d = judge->d;
@@ -234,7 +236,8 @@ static void judge_busy_hosts_lines(struct judge *judge, const struct side *side)
     }
 }
 
-/* The best link of each rank within hosts, or between them; against all ranks that have such. */
+/* The best link of each rank within hosts, or between them, compared with all ranks that have
+ * one. */
 static void judge_ranks_links(struct judge *judge, const struct side *side, bool within)
 {
     const struct diagnosis *d = judge->d;
@@ -275,7 +278,7 @@ static void judge_links(struct judge *judge, const struct side *side, bool withi
         struct diagnose_finding finding = {
             .kind = DIAGNOSE_LINK, .measure = side->measure, .within = within};
         int from = at / many, to = at % many;
-        bool again = side->direction == HIGHER_IS_SLOW && from > to; /* the way back is the same */
+        bool again = side->direction == HIGHER_IS_SLOW && from > to; /* reverse is the same */
         if (again || !is_slow(judge, (size_t)at, side->direction, &finding))
             continue;
         finding.rank = within ? from : -1;

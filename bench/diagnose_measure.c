@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures every pair of ranks by the public send and receive, and each rank's own speed. Pairs run
-// in rounds, like a tournament: in one round no host takes part in two pairs, so that none of them
-// is slowed by another, and hosts do not wait for each other. With `exhaustive` a round is one
-// pair. Ranks of one host measure their own speed one after the other.
+// in rounds, like a tournament: no host takes part in two pairs of a round, so that no pair slows
+// another, and hosts do not wait for each other. With `exhaustive` a round is one pair. Ranks of
+// one host measure their own speed one after the other.
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,9 +21,9 @@ enum {
     MESSAGES_MAX = 4000,
     WINDOW = 4,
     PROBE_BYTES = 64 << 10,
-    REDUCE_BYTES = 128 << 10, /* within a core's cache: the processor alone */
+    REDUCE_BYTES = 128 << 10, /* within a core's cache: only the processor matters */
     COPY_BYTES = 8 << 20,
-    SPEED_TIMES = 5 /* a rank's own speed is measured so much longer, as limits come in slices */
+    SPEED_TIMES = 5 /* so many times longer, because CPU limits act in time slices */
 };
 
 struct meter {
@@ -93,7 +93,7 @@ static kolo_status take(const struct meter *meter, int peer, void *data, size_t 
     return kolo_recv(meter->comm, data, bytes, KOLO_UINT8, peer, NULL, NULL);
 }
 
-/* The side that leads says how often; the other hears it. */
+/* The side that leads decides how many; the other is told. */
 static kolo_status agree(const struct meter *meter, int peer, bool leads, int64_t *count)
 {
     return leads ? give(meter, peer, count, sizeof *count)
@@ -133,7 +133,7 @@ out:
     return status;
 }
 
-/* @p count messages of @p bytes from the side that leads, WINDOW at once, and an answer. */
+/* @p count messages of @p bytes bytes from the side that leads, WINDOW at once, and an answer. */
 static kolo_status stream(const struct meter *meter, int peer, bool leads, size_t bytes,
                           int64_t count, int64_t *ns_out)
 {
@@ -162,7 +162,7 @@ out:
     return status;
 }
 
-/* So many messages as fit into the time; short ones where long ones take too long. */
+/* As many messages as fit into the time; short ones if long ones take too long. */
 static kolo_status measure_bandwidth(const struct meter *meter, int peer, bool leads,
                                      double *gbps_out)
 {
@@ -214,7 +214,7 @@ struct pair {
     bool done;
 };
 
-/* Takes what fits into the round, and measures the pair that this rank is in, if any. */
+/* Takes the pairs that fit into the round, and measures the one that this rank is in, if any. */
 static kolo_status play_round(struct meter *meter, struct pair *pairs, size_t count, bool *busy,
                               size_t *left)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolobench plan: asks the choice of plans, with the figures of a profile or the built-in ones,
-// what it would do in a world that need not be there.
+// what it would choose in a world that need not exist.
 #include "bench/explain.h"
 
 #include <inttypes.h>
@@ -112,7 +112,7 @@ TAKE(deterministic)
 
 static const char *const transports[] = {"inproc", "shm", "rdma", "tcp", NULL};
 
-/* The name itself, NULL: it is none. */
+/* Returns the transport's own string; NULL: there is no such transport. */
 static const char *find_transport(const char *name)
 {
     for (int i = 0; transports[i]; i++)
@@ -204,7 +204,7 @@ static int take_word(const char *word, void *target)
 
 /* ---- the question ---- */
 
-/* Where the ranks are: hosts in blocks of ranks, and on each its domains in blocks. */
+/* Where the ranks are: hosts in blocks of ranks, and on each host its domains in blocks. */
 struct ground {
     struct kolo_topology map;
     int *hosts, *domains, *memory;
@@ -312,7 +312,7 @@ static void print_rounding(const struct kolo_question *question, const struct ko
                plan->name);
 }
 
-/* KOLO_PLAN takes the choice from a job; what it takes is said, and the choice is still shown. */
+/* With KOLO_PLAN a job does not choose; says what it would take, and still shows the choice. */
 static void print_forced(const char *name, const struct kolo_answer *answers, size_t count)
 {
     size_t i = 0;
@@ -367,7 +367,7 @@ out:
     return status;
 }
 
-/* Those of a job that would be started here; the question has its transport, if none of its own. */
+/* Takes the settings of a job started here; the question has its own transport, or theirs. */
 static kolo_status load_settings(struct command *c, struct kolo_settings *settings)
 {
     kolo_status status = kolo_config_settings(NULL, settings);

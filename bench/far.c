@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies between two NUMA nodes, measured by threads of one process, each bound to a core: a
-// word that goes from core to core inside a node and between two, and all cores of one node that
-// read memory of the other at once. Uses what hwloc says of the machine; binds no thread but its
-// own.
+// Measures what lies between two NUMA nodes, by threads of one process, each bound to a core: a
+// word that goes from core to core inside a node and between two, and all cores of one node reading
+// memory of the other at once. Uses what hwloc knows about the machine; binds only its own threads.
 #include "bench/far.h"
 
 #include <hwloc.h>
@@ -21,7 +20,7 @@ enum {
     EXCHANGES = 1000,
     ROUNDS = 50,
     READS = 3,
-    READ_BYTES = 64 << 20, /* of a core; more than its part of the last cache */
+    READ_BYTES = 64 << 20, /* per core; more than its part of the last-level cache */
     DEADLINE_MS = 10000
 };
 static const size_t all_bytes = (size_t)1 << 30; /* of all cores, at most */
@@ -83,12 +82,12 @@ static kolo_status start(pthread_t *thread, void *(*function)(void *), void *con
 
 /* ---- a word ---- */
 
-/** The words that two threads write in turn. Each gives up at the deadline. */
+/** The words that two threads write in turn. Each thread gives up at the deadline. */
 struct exchange {
     _Alignas(512) uint64_t words[2 * LINE_WORDS];
     int cpus[2];
     kolo_deadline deadline;
-    double ns; /* of one way; 0: not measured */
+    double ns; /* one way; 0: not measured */
 };
 
 static bool await_word(struct exchange *exchange, int side, uint64_t turn)
@@ -114,7 +113,7 @@ static void *answer(void *context)
     return NULL;
 }
 
-/** The least of rounds: what else the machine does comes and goes. */
+/** The least of several rounds, since other work of the machine comes and goes. */
 static void *ask(void *context)
 {
     struct exchange *exchange = context;
@@ -143,7 +142,7 @@ static kolo_status time_word(int from, int to, double *ns_out)
     if (status == KOLO_OK)
         pthread_join(threads[1], NULL);
     else
-        raise_word(&exchange, 0, UINT64_MAX); /* lets the other run to its end */
+        raise_word(&exchange, 0, UINT64_MAX); /* lets the other thread run to its end */
     pthread_join(threads[0], NULL);
     *ns_out = exchange.ns;
 out:
@@ -160,7 +159,7 @@ struct gate {
     bool is_open, is_off; /* held: lock; off: nobody reads */
 };
 
-/** False: off. */
+/** Returns false if it is off. */
 static bool pass(struct gate *gate)
 {
     pthread_mutex_lock(&gate->lock);
@@ -173,7 +172,7 @@ static bool pass(struct gate *gate)
     return is_on;
 }
 
-/** Opens it when @p count have come; 0: at once, for nobody to read. */
+/** Opens the gate when @p count threads have come; with 0 at once, and off. */
 static void open_gate(struct gate *gate, int count)
 {
     pthread_mutex_lock(&gate->lock);
@@ -185,13 +184,14 @@ static void open_gate(struct gate *gate, int count)
     pthread_mutex_unlock(&gate->lock);
 }
 
-/** One core and the memory that it reads; @p owner touches it first, so that it is near to that. */
+/** One core and the memory that it reads; @p owner touches it first, so that it is near that
+ * core. */
 struct reader {
     struct gate *gate;
     uint64_t *memory;
     size_t words;
     int cpu, owner;
-    uint64_t sum; /* so that the reading is not left out */
+    uint64_t sum; /* prevents the compiler from removing the reads */
     int64_t begin_ns, end_ns;
 };
 
@@ -241,7 +241,7 @@ static kolo_status run_readers(struct reader *readers, int count)
     return status;
 }
 
-/** What each of @p count cores reads: more than caches hold, and a part of what is free. */
+/** What each of @p count cores reads: more than caches hold, and a part of the free memory. */
 static size_t words_of(int count)
 {
     long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -252,7 +252,7 @@ static size_t words_of(int count)
     return each / sizeof(uint64_t) > 0 ? each / sizeof(uint64_t) : 1;
 }
 
-/** Nanoseconds of a byte that the cores of @p here read of memory near to those of @p there. */
+/** Nanoseconds per byte that the cores of @p here read from memory near those of @p there. */
 static kolo_status time_byte(const struct node *here, const struct node *there, double *ns_out)
 {
     static struct reader readers[CORES_MAX];
@@ -273,13 +273,13 @@ out:
     return status;
 }
 
-/** A line is what makes the memory of another node slower to read than the own one's: else none is
- * in the way. */
+/** The line between nodes is what makes reading another node's memory slower than one's own; if it
+ * is not slower, there is no such limit. */
 static kolo_status measure_byte(const struct node nodes[NODES], struct kolo_figures *figures)
 {
     double near = 0, far = 0;
     kolo_status status;
-    for (int i = 0; i < READS; i++) { /* in turn; the least of each */
+    for (int i = 0; i < READS; i++) { /* alternating; the least of each */
         double ns[NODES];
         for (int node = 0; node < NODES; node++)
             KOLO_TRY(time_byte(&nodes[0], &nodes[node], &ns[node]));

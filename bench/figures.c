@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures of a machine: how fast a rank, and all ranks at once, copy and reduce; how long a
+// The figures of a machine: how fast one rank, and all ranks at once, copy and reduce; how long a
 // word takes from one core to another, a sleeper to wake, a byte through TCP and by RDMA; and how
 // fast bytes go from one rank to another through a small ring, through a socket and by RDMA writes.
 // Pairs are rank 0 and rank 1, or over TCP and RDMA rank 0 and the first rank of another host.
@@ -20,9 +20,9 @@
 #include "runtime/relax.h"
 
 enum {
-    CACHED_BYTES = 128 << 10, /* three of them fit into a core's second cache */
+    CACHED_BYTES = 128 << 10, /* three of them fit into a core's second-level cache */
     SLOTS = 8,
-    SLOT_BYTES = 16 << 10, /* with SLOTS: kolo's ring */
+    SLOT_BYTES = 16 << 10, /* with SLOTS: like kolo's ring */
     RING_BYTES = 16 << 20, /* moved through it in a step */
     STREAM_BYTES = 32 << 20,
     CPUS = 1024,
@@ -34,7 +34,7 @@ enum {
 struct buffers {
     uint8_t *a, *b, *out;
     size_t bytes;
-    bool all; /* every rank works, else rank 0 alone */
+    bool all; /* every rank works, else only rank 0 */
 };
 
 static bool copy_step(struct bare_world *world, void *context)
@@ -128,8 +128,8 @@ static bool move_to(int cpu)
     return sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
-/* The first processor that may be used, and the first on another core (-1: there is none). This
- * thread ends on either. */
+/* Finds the first usable processor, and the first on another core (-1: there is none). Afterwards
+ * this thread may be bound to either. */
 static void find_processors(int *first_out, int *other_out)
 {
     *first_out = *other_out = -1;
@@ -156,7 +156,7 @@ struct pair {
 
 static uint64_t *pair_word(const struct bare_world *world, int rank)
 {
-    return bare_flag(world, rank) + 2; /* in the line of the flag, which nobody uses now */
+    return bare_flag(world, rank) + 2; /* on the line of the flag, which is not in use now */
 }
 
 static bool sleep_on(struct bare_world *world, uint64_t *word, uint64_t turn)
@@ -238,7 +238,7 @@ static kolo_status word_figures(struct bare_world *world, int64_t time_ns,
         else if (known)
             (void)sched_setaffinity(0, sizeof before, &before);
         pair.how = wanted[i].how;
-        world->crowded = false; /* of these two, each has its core or knows that it has not */
+        world->crowded = false; /* each of the two has its own core, or knows that it has not */
         KOLO_TRY(bare_time(world, wanted[i].key, word_step, &pair, time_ns, &us));
         world->crowded = crowded;
         add(figures, wanted[i].key, wanted[i].text, us / 2);
@@ -250,7 +250,8 @@ out:
     return status;
 }
 
-/* RING_BYTES from ordinary memory of rank 0 through a ring of SLOTS to ordinary memory of rank 1.
+/* Moves RING_BYTES from ordinary memory of rank 0 through a ring of SLOTS to ordinary memory of
+ * rank 1.
  */
 static bool ring_step(struct bare_world *world, void *context)
 {
@@ -301,9 +302,9 @@ out:
 /* ---- between two ranks by TCP ---- */
 
 struct stream {
-    int other; /* of the pair, with rank 0 */
+    int other; /* forms the pair with rank 0 */
     bool sleeps;
-    size_t bytes; /* to the other; then one byte back */
+    size_t bytes; /* bytes to the other; then one byte back */
     uint8_t *memory;
 };
 

@@ -21,14 +21,14 @@ struct run {
     int64_t errors; /* rank 0's */
 };
 
-/* What one rank has at hand while it sweeps; report is NULL but on rank 0. */
+/* What one rank needs during the sweep; report is NULL except on rank 0. */
 struct sweep {
     struct kolo_comm *comm;
     const struct bench_options *options;
     const struct bench_machine *machine;
     struct bench_report *report;
     int64_t errors;
-    size_t rows, least_bytes; /* least: that any of those without a row can have */
+    size_t rows, least_bytes; /* least: the smallest size of those without a row */
 };
 
 static kolo_status measure_row(struct sweep *sweep, const struct bench_operation *operation,
@@ -47,7 +47,7 @@ static kolo_status measure_row(struct sweep *sweep, const struct bench_operation
     return sweep->report ? bench_report_row(sweep->report, &row) : KOLO_OK;
 }
 
-/** Says so where there is no size for @p operation, whose least one is @p unit. */
+/** Reports that there is no size for @p operation, whose smallest one is @p unit. */
 static void note_none(struct sweep *sweep, const struct bench_operation *operation, size_t unit)
 {
     if (sweep->report)
@@ -92,7 +92,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
         return bench_limits_run(comm, &run->options);
     struct bench_machine machine;
     struct sweep sweep = {.comm = comm, .options = &run->options, .machine = &machine};
-    kolo_comm_own(comm, true); /* a plan that is forced bars what is measured, and nothing else */
+    kolo_comm_own(comm, true); /* a forced plan applies to what is measured, and nothing else */
     kolo_status status = check_ranks(&run->options, kolo_size(comm));
     if (status == KOLO_OK)
         status = bench_machine_look(comm, &machine);

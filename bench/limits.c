@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolobench --limits: the machine's figures, and for each collective and size the times of the bare
-// loops that do its pattern and nothing else: over memory that all map, over stages for memory that
-// the user brought, over TCP, and of allreduce by RDMA writes. The best way is the lower bound, and
-// a measurement: of this machine, these ranks, now.
+// loops that do only its pattern: over memory that all map, over stages for memory that the user
+// brought, over TCP, and for allreduce by RDMA writes. The fastest way is the lower bound. It is a
+// measurement: it holds for this machine, these ranks, now.
 #include "bench/limits.h"
 
 #include <jansson.h>
@@ -18,12 +18,12 @@ enum channel { CHANNEL_SHM, CHANNEL_USER, CHANNEL_TCP, CHANNEL_RDMA, CHANNELS };
 static const char *const channel_texts[] = {"shm", "shm_user", "tcp", "rdma"};
 enum {
     CANDIDATES_MAX = 12
-}; /* four of memory, two each of TCP and RDMA, one of kolo for each channel */
+}; /* four of memory, two each of TCP and RDMA, one of kolo per channel */
 
 struct limit {
     double us; /* 0: none here */
     const char *way;
-    double kolo_us; /* that kolo took in turn with it; 0: it goes another way */
+    double kolo_us; /* kolo's time, timed in turn with it; 0: kolo takes another way */
     const char *plan;
 };
 
@@ -40,7 +40,7 @@ struct limits {
     struct outfile json, plot;
 };
 
-/* Is this way asked for? All are, where no transport is forced. */
+/* Whether this way was asked for; all were if no transport is forced. */
 static bool is_wanted(const struct limits *limits, const char *transport)
 {
     return !limits->only || strcmp(limits->only, transport) == 0;
@@ -48,10 +48,10 @@ static bool is_wanted(const struct limits *limits, const char *transport)
 
 /* ---- the bounds of one size ---- */
 
-/* One loop among those of a size: a bare one, or kolo's call. */
+/* One of the loops for a size: a bare one, or kolo's call. */
 struct candidate {
-    const char *way;                /* of kolo's call its plan */
-    struct bench_prepared prepared; /* of kolo's call */
+    const char *way;                /* for kolo's call, its plan */
+    struct bench_prepared prepared; /* for kolo's call */
     bool is_for[CHANNELS], is_kolo;
 };
 
@@ -69,7 +69,7 @@ static struct bare_run *add(struct candidates *all, const char *way, enum channe
     return &all->runs[all->count++];
 }
 
-/* All ways of common memory; what goes over stages is good for both kinds of memory. */
+/* Adds all ways over common memory; those over stages are valid for both kinds of memory. */
 static void add_shm(const struct limits *limits, const struct bare_pattern *pattern, size_t bytes,
                     struct candidates *all)
 {
@@ -109,7 +109,7 @@ static kolo_status add_kolo(struct limits *limits, const struct bare_pattern *pa
     const struct bench_operation *operation = bench_operation_find(pattern->name);
     struct bare_run *run = add(all, NULL, channel);
     struct candidate *own = &all->list[all->count - 1];
-    struct bench_options options = *limits->options; /* what the bare loops do */
+    struct bench_options options = *limits->options; /* the same as the bare loops do */
     bool is_lent = channel == CHANNEL_SHM || channel == CHANNEL_RDMA;
     options.memory = is_lent ? BENCH_KOLO : BENCH_USER;
     options.dtype = KOLO_FLOAT32;
@@ -126,7 +126,7 @@ static kolo_status add_kolo(struct limits *limits, const struct bare_pattern *pa
     return status;
 }
 
-/* Of the ways that this world of kolo's goes: it is one way between two ranks. */
+/* Adds kolo's calls for the ways that its links take here: there is one way between two ranks. */
 static kolo_status add_calls(struct limits *limits, const struct bare_pattern *pattern,
                              size_t bytes, struct candidates *all)
 {
@@ -189,7 +189,7 @@ out:
 
 /* ---- what is said ---- */
 
-/* A column of dashes would say nothing where there is no RDMA. */
+/* Without RDMA there is no column for it: it would be only dashes. */
 static int channels(const struct limits *limits)
 {
     return limits->world.rdma ? CHANNELS : CHANNEL_RDMA;
@@ -202,7 +202,7 @@ static double bus_gbps(const struct limits *limits, const char *collective, size
     return us > 0 ? (double)bytes / us / 1e3 * factor : 0;
 }
 
-/* What kolo takes, and which part of the bound it reaches. */
+/* Prints kolo's time, and which part of the bound it reaches. */
 static void say_kolo(const struct limits *limits, const char *collective, size_t bytes,
                      const struct limit *limit)
 {
@@ -343,7 +343,7 @@ bool bench_has_limit(const char *collective)
     return pattern_of(collective) != NULL;
 }
 
-/* The vectors are as long as the longest that is asked for. */
+/* The vectors are as long as the longest that was asked for. */
 static size_t longest_vector(const struct bench_options *options)
 {
     size_t at = 0, longest = sizeof(float);
@@ -352,7 +352,7 @@ static size_t longest_vector(const struct bench_options *options)
     return longest;
 }
 
-/* What kolo would take: the setting, inside one host reno, else the system's. */
+/* What kolo would use: the setting; inside one host reno; else the system's default. */
 static const char *congestion(const struct limits *limits, const struct kolo_settings *settings)
 {
     if (settings->tcp_congestion[0] || limits->machine.nhosts > 1)
@@ -360,7 +360,7 @@ static const char *congestion(const struct limits *limits, const struct kolo_set
     return limits->machine.congestion[0] ? limits->machine.congestion : "reno";
 }
 
-/* The ways between ranks, as kolo's settings have them. */
+/* Opens the ways between ranks, according to kolo's settings. */
 static kolo_status open_ways(struct limits *limits)
 {
     struct kolo_settings settings;
@@ -422,8 +422,8 @@ static kolo_status write_outputs(struct limits *limits, bool keep)
     return status;
 }
 
-/* What --transport forces. Threads that are joined in their process have the memory that shm is
- * about. */
+/* The transport that --transport forces. Threads of one process are connected by the memory that
+ * shm stands for. */
 static const char *forced(const struct bench_options *options)
 {
     static const char name[] = "KOLO_TRANSPORT=";

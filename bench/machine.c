@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands above every figure: hosts, ranks, cores, load, transport, and the congestion control
-// of kolo's TCP links, asked of the kernel rather than of the settings.
+// What is printed above all figures: hosts, ranks, cores, load, transport, and the congestion
+// control of kolo's TCP links, which is asked of the kernel rather than taken from the settings.
 #include <dirent.h>
 #include <jansson.h>
 #include <linux/tcp.h>
@@ -20,7 +20,7 @@
 
 enum { TRAFFIC_BYTES = 1 << 18 };
 
-/* The rest of the first line of @p path that begins with @p key, after its colon. */
+/* Reads the rest, after the colon, of the first line of @p path that begins with @p key. */
 static void read_fact(const char *path, const char *key, char *text, size_t capacity)
 {
     char line[512];
@@ -80,7 +80,7 @@ static kolo_status count_hosts(struct kolo_comm *comm, struct host *hosts, int *
     return KOLO_OK;
 }
 
-/* "a*4, b*4": hosts in the order of their first rank; what is too long ends in "...". */
+/* "a*4, b*4": hosts in the order of their first rank; ends in "..." if it is too long. */
 static kolo_status host_text(struct kolo_comm *comm, struct bench_machine *machine)
 {
     struct host *hosts = kolo_calloc((size_t)kolo_size(comm), sizeof *hosts);
@@ -100,7 +100,7 @@ static kolo_status host_text(struct kolo_comm *comm, struct bench_machine *machi
     return status;
 }
 
-/* The congestion control of @p fd and the bytes that it has moved; 0: it is no TCP socket. */
+/* The congestion control of @p fd and the bytes that it has moved; 0: it is not a TCP socket. */
 static uint64_t moved_by(int fd, char name[32])
 {
     struct tcp_info info = {0};
@@ -112,7 +112,7 @@ static uint64_t moved_by(int fd, char name[32])
     return info.tcpi_bytes_acked + info.tcpi_bytes_received;
 }
 
-/* Of all TCP sockets of this process the one that moved most is a link of kolo's. */
+/* Of all TCP sockets of this process, the one that moved most is a link of kolo's. */
 static void congestion_text(char *text, size_t capacity)
 {
     uint64_t most = TRAFFIC_BYTES / 4;
@@ -146,7 +146,7 @@ static kolo_status look_at_congestion(struct kolo_comm *comm, struct bench_machi
     return status;
 }
 
-/* Load by cores on the busiest host, and the host that is fullest with ranks. */
+/* The load per core of the busiest host, and the host with most ranks for its cores. */
 static kolo_status look_at_load(struct kolo_comm *comm, struct bench_machine *machine)
 {
     enum { LOAD, EXCESS, RANKS, CORES, FACTS };
@@ -182,9 +182,9 @@ kolo_status bench_machine_look(struct kolo_comm *comm, struct bench_machine *mac
     kolo_comm_own(comm, true);
     KOLO_TRY(host_text(comm, machine_out));
     KOLO_TRY(look_at_load(comm, machine_out));
-    /* After the first collective: by then it is known which links of RDMA have become TCP's. */
+    /* After the first collective: only then it is known which RDMA links were replaced by TCP. */
     KOLO_TRY(transport_text(comm, machine_out->transport, sizeof machine_out->transport));
-    /* Every rank must take part, and only rank 0 can see its own links: all do the same. */
+    /* Every rank must take part, but only rank 0 can see its own links, so all do as it does. */
     int64_t tcp = strstr(machine_out->transport, "tcp") != NULL;
     KOLO_TRY(kolo_allreduce(comm, &tcp, &tcp, 1, KOLO_INT64, KOLO_MAX, NULL, NULL));
     if (tcp)
@@ -196,7 +196,7 @@ out:
 
 /* ---- how it is said ---- */
 
-static const double busy_load = 0.3; /* runnable programs a core, before we begin */
+static const double busy_load = 0.3; /* runnable programs per core before the run */
 
 json_t *bench_machine_object(struct kolo_comm *comm, const struct bench_machine *machine)
 {

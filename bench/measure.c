@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures one operation at one size. Calls are timed in samples: one call each, or so many that
-// reading the clock does not count. A sample's time is that of the rank it took longest, and the
-// row's is the median over the samples, so that what else the machine did now and then does not
-// show, except in the tail, which is in the row too. The check makes one more call for each root,
-// on freshly filled buffers, outside the timed loop.
+// Measures one operation at one size. Calls are timed in samples of one call each, or of so many
+// that the time of reading the clock does not matter. A sample's time is that of the slowest rank.
+// The row has the median over the samples, so that occasional other work of the machine shows only
+// in the tail, which the row has too. The check makes one more call for each root, on newly filled
+// buffers, outside the timed loop.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -19,14 +19,14 @@ enum {
     SAMPLE_NS = 20000,
     SAMPLES_MIN = 5,
     SAMPLES_MAX = 20000,
-    SAMPLES_GIVEN = 20, /* as many at least, where the number of calls is given and allows it */
+    SAMPLES_GIVEN = 20, /* at least this many, if the number of calls is given and allows it */
     CALLS_MAX = 1 << 20,
     GUESS_CALLS = 3
 };
 
 /* ---- time ---- */
 
-/* *request_out: what end_call is to wait for; NULL: the call is over. */
+/* *request_out: what end_call must wait for; NULL: the call is over. */
 static kolo_status begin_call(struct bench_call *call, struct kolo_request **request_out)
 {
     const bool waits = call->options->pace == BENCH_ASYNC || call->stream != NULL;
@@ -65,8 +65,8 @@ static kolo_status time_sample(struct bench_call *call, int64_t calls, int64_t *
     return status;
 }
 
-/* In pieces that every plan can take: one may be forced (--plan), and this is a collective as
- * any. */
+/* In pieces that every plan can take: a plan may be forced (--plan), and this is a collective like
+ * any other. */
 static kolo_status longest(const struct bench_call *call, int64_t *values, size_t count)
 {
     enum { PIECE = 4096 };
@@ -173,7 +173,7 @@ out:
 
 /* ---- the check ---- */
 
-/* All ranks learn how much was wrong, and the details of the lowest rank that saw some. */
+/* All ranks learn how much was wrong, and the details of the lowest rank that found something. */
 static kolo_status share_mismatch(const struct bench_call *call, struct bench_mismatch *mismatch)
 {
     int64_t errors = mismatch->errors, first = errors ? call->rank : INT64_MAX;
@@ -188,7 +188,7 @@ out:
     return status;
 }
 
-/* With a stream the result is taken by its next work: nothing else waits for the call. */
+/* With a stream, the stream's next work takes the result: nothing else waits for the call. */
 static kolo_status call_and_check(struct bench_call *call, struct bench_buffers *buffers, int root,
                                   struct bench_mismatch *mismatch_out)
 {
@@ -230,8 +230,8 @@ out:
 
 /* ---- a call, and its row ---- */
 
-/* The plan that a call runs: of one that is made for it, asynchronously, so that its request can be
- * looked at. The plan of a request never changes. */
+/* The plan of a call, found by making one asynchronously and looking at its request, whose plan
+ * never changes. */
 static kolo_status find_plan(struct bench_call *call, const char **name_out)
 {
     struct kolo_request *request = NULL;
@@ -244,8 +244,8 @@ static kolo_status find_plan(struct bench_call *call, const char **name_out)
     return kolo_wait(&request, -1);
 }
 
-/* Ranks that are threads have one context: to make memory or free it may wait for its streams, of
- * which none may wait for a rank that does so. */
+/* Ranks that are threads share one context: allocating or freeing memory may wait for its streams,
+ * and none of these may wait for a rank that does so. */
 static kolo_status part_from_streams(const struct bench_call *call)
 {
     return call->options->stream ? kolo_barrier(call->comm, NULL, NULL) : KOLO_OK;
@@ -280,7 +280,7 @@ out:
 void bench_unprepare(struct bench_prepared *prepared)
 {
     if (prepared->call.comm) {
-        (void)part_from_streams(&prepared->call); /* which fails with the communicator alone */
+        (void)part_from_streams(&prepared->call); /* it fails only with the communicator */
         bench_buffers_free(&prepared->buffers, &prepared->call);
     }
     *prepared = (struct bench_prepared){.bytes = 0};

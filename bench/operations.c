@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of operations: what each takes and gives, how it is called, and its bandwidth factor.
-// busbw is algbw times the share of the data that must cross a rank's link however clever the
-// algorithm is (nccl-tests defines the factors), so it can be held against the hardware whatever
-// the number of ranks.
+// busbw is algbw times the share of the data that must cross a rank's link whatever the algorithm
+// (nccl-tests defines the factors), so it can be compared with the hardware at any number of ranks.
 #include <string.h>
 
 #include "bench/bench.h"
 
-enum { WINDOW = 32 }; /* messages of `bandwidth` on their way at once */
+enum { WINDOW = 32 }; /* messages of `bandwidth` in flight at once */
 
 static double factor_one(int nranks)
 {
@@ -95,7 +94,7 @@ static kolo_status call_barrier(const struct bench_call *c, struct kolo_request 
 
 static kolo_status to_itself(const struct bench_call *c)
 {
-    if (bench_is_device(c->options->memory)) /* which the host cannot touch: a collective of one */
+    if (bench_is_device(c->options->memory)) /* the host cannot access it: a collective of one */
         return kolo_allgather(c->comm, c->send, c->recv, c->count, DATA(c), NULL, NULL);
     memmove(c->recv, c->send, c->count * kolo_dtype_bytes(DATA(c)));
     return KOLO_OK;
@@ -111,7 +110,7 @@ static kolo_status receive_from(const struct bench_call *c, int peer, struct kol
     return kolo_recv(c->comm, c->recv, c->count, DATA(c), peer, NULL, request);
 }
 
-/* Everybody sends to the right and receives from the left. */
+/* Every rank sends to the right and receives from the left. */
 static kolo_status call_sendrecv(const struct bench_call *c, struct kolo_request **request)
 {
     struct kolo_request *receiving = NULL;
@@ -140,7 +139,7 @@ static kolo_status call_pingpong(const struct bench_call *c, struct kolo_request
     return c->rank == 0 ? receive_from(c, other, NULL) : send_to(c, other, NULL);
 }
 
-/* WINDOW messages one way, then one element back, which says that they have come. */
+/* WINDOW messages one way, then one element back, which confirms that they have come. */
 static kolo_status call_bandwidth(const struct bench_call *c, struct kolo_request **request)
 {
     struct kolo_request *requests[WINDOW] = {NULL};
@@ -327,8 +326,8 @@ size_t bench_unit_bytes(const struct bench_operation *operation,
     return by_rank ? element * (size_t)nranks : element;
 }
 
-/* Uneven blocks: of two neighbours one has half as much again, the other half, so that the vector
- * is as long as with even ones. */
+/* Uneven blocks: of two neighbours one block is half as long again, the other half as long, so that
+ * the vector is as long as with even ones. */
 size_t bench_pair_count(const struct bench_call *call, int from, int to)
 {
     bool transposed = call->operation->result == BENCH_TRANSPOSED;

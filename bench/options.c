@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of a measuring run, as one table that is also the help. Every bad value is one
-// line that names the option, the value, what is allowed, and what was probably meant.
+// The command line of a measuring run, as one table that is also the help. Every bad value is
+// reported in one line that names the option, the value, what is allowed, and what was probably
+// meant.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -8,13 +9,13 @@
 #include "bench/bench.h"
 #include "bench/limits.h"
 
-static const int64_t warmup_calls = 2; /* where --warmup says nothing */
+static const int64_t warmup_calls = 2; /* unless --warmup is given */
 
 /* ---- names ---- */
 
 enum { NAMES_MAX = 64 };
 
-/* The texts of a numbered list: for messages (joined) and for the nearest one. */
+/* The texts of a numbered list: joined for messages, and searched for the nearest one. */
 struct names {
     const char *list[NAMES_MAX];
     char joined[1024];
@@ -55,7 +56,7 @@ static void operation_names(struct names *names)
     collective_names(names);
 }
 
-/* The place of @p value in the list, or -1 with a line said. */
+/* The index of @p value in the list; or -1, after printing a line. */
 static int choose(const char *what, const char *value, void (*fill)(struct names *))
 {
     struct names names = {{NULL}, ""};
@@ -133,7 +134,7 @@ int bench_take_redop(const char *value, kolo_redop *op_out)
     return op < 0 ? 2 : BENCH_GO_ON;
 }
 
-/* One whose calls are alike on all ranks, so that one answer is true of all of them. */
+/* An operation whose calls are the same on all ranks, so that one answer holds for all of them. */
 static bool has_plans(const struct bench_operation *operation)
 {
     return bench_collective_of(operation) != KOLO_COLLECTIVES && !operation->uneven;
@@ -331,7 +332,7 @@ TAKE(csv)
     return bench_take_file(flag, value, &o->csv);
 }
 
-/* Remembers "NAME=value" for kolo_init, which checks the value. */
+/* Stores "NAME=value" for kolo_init, which checks the value. */
 static int add_setting(const struct bench_flag *flag, struct bench_options *options,
                        const char *name, const char *value)
 {
@@ -499,7 +500,7 @@ static int check_ranges(const struct bench_options *options)
     return BENCH_GO_ON;
 }
 
-/* What --limits measures is the same each time: it takes nothing that would change what, and has no
+/* --limits always measures the same things: it takes no option that would change them, and has no
  * rows for a CSV. */
 static int check_limits(const struct bench_options *o)
 {
@@ -537,7 +538,7 @@ static int check_limits(const struct bench_options *o)
     return BENCH_GO_ON;
 }
 
-/* Messages take no place in a stream: "all" is all but them. */
+/* Messages take no place in a stream: "all" means all but them. */
 static int check_stream(struct bench_options *o)
 {
     size_t kept = 0;

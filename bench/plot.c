@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws: for each collective a row of two fields, time and busbw over size, both axes logarithmic;
+// Draws for each collective a row of two fields, time and busbw over size, with logarithmic axes;
 // one colour for each series in all of them, limits as dashed grey lines, one legend above. A
-// series is called by what tells it from the others and by nothing else.
+// series is named only by what distinguishes it from the others.
 #include "bench/plot.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ enum {
 static const double small = 11, normal = 12.5, large = 16;
 static const char ink[] = "#222222", faint[] = "#e4e4e4", frame[] = "#9a9a9a";
 
-/* Told apart by people who see few colours, too. */
+/* Also distinguishable with colour blindness. */
 static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00",
                                       "#56b4e9", "#8c564b", "#5d5d9c", "#7f9f1f", "#b03060"};
 static const char *const limit_dashes[] = {"6 4", "2 3", "9 3 2 3", "12 4"};
@@ -43,7 +43,7 @@ struct series {
 
 struct figure {
     const struct plot *plot;
-    bool differs[2][PLOT_TRAITS]; /* of what is measured, of limits */
+    bool differs[2][PLOT_TRAITS]; /* among measured series; among limits */
     struct series series[PLOT_SERIES_MAX];
     size_t nseries;
     size_t *series_of; /* of each point */
@@ -61,7 +61,7 @@ static bool same_but_file(const struct plot_point *a, const struct plot_point *b
     return strcmp(a->collective, b->collective) == 0 && !a->limit && !b->limit;
 }
 
-/* A file is named only where nothing else tells its series from another file's. */
+/* A file is named only if nothing else distinguishes its series from another file's. */
 static bool files_differ(const struct plot *plot)
 {
     for (size_t i = 0; i < plot->count; i++)
@@ -90,7 +90,7 @@ static void find_differences(struct figure *figure)
     figure->differs[true][PLOT_FILE] = figure->differs[true][PLOT_LIBRARY] = false;
     for (int trait = 0; trait < PLOT_TRAITS; trait++)
         any[false] = any[false] || figure->differs[false][trait];
-    if (!any[false]) /* one thing is always said */
+    if (!any[false]) /* a series always has some name */
         figure->differs[false][PLOT_CHANNEL] = true;
 }
 
@@ -161,7 +161,7 @@ static kolo_status find_collectives(struct figure *figure)
 /* ---- a field ---- */
 
 struct field {
-    double x, y, low_bytes, high_bytes, low, high; /* the values are those of the axes' ends */
+    double x, y, low_bytes, high_bytes, low, high; /* the values at the ends of the axes */
     bool is_time;
 };
 
@@ -187,7 +187,7 @@ static bool belongs(const struct plot_point *point, const char *name)
     return strcmp(point->collective, name) == 0;
 }
 
-/* Ends of the axes: sizes by powers of two around the data, values by a little more than it. */
+/* The ends of the axes: sizes by powers of two around the data, values by a little more than it. */
 static void span(const struct figure *figure, const char *collective, struct field *field)
 {
     double low_bytes = 1e300, high_bytes = 0, low = 1e300, high = 0;
@@ -289,7 +289,7 @@ static void draw_field(FILE *out, const struct figure *figure, const char *colle
     svg_rectangle(out, field->x, field->y, FIELD_WIDTH, FIELD_HEIGHT, frame);
     snprintf(head, sizeof head, "%s: %s", collective, field->is_time ? "time" : "busbw, GB/s");
     svg_text(out, field->x, field->y - 9, normal, SVG_START, ink, head);
-    for (int limits = 1; limits >= 0; limits--) /* below the rest */
+    for (int limits = 1; limits >= 0; limits--) /* limits first, below the rest */
         for (size_t i = 0; i < figure->nseries; i++)
             if (figure->series[i].limit == limits)
                 draw_series(out, figure, i, collective, field, scratch);
@@ -297,7 +297,7 @@ static void draw_field(FILE *out, const struct figure *figure, const char *colle
 
 /* ---- the figure ---- */
 
-/* Draws the legend, or (out NULL) only says how high it is. */
+/* Draws the legend, or (out NULL) only returns its height. */
 static double legend(FILE *out, const struct figure *figure, double top)
 {
     double x = LEFT, y = top;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the files that are drawn: JSON of kolobench (rows and limits) and of bench/compare, CSV of
-// kolobench by the names of its columns. What is no number where one is needed is refused.
+// Reads the files that are drawn: JSON of kolobench (rows and limits) and of bench/compare, and CSV
+// of kolobench by the names of its columns. Refuses anything else where a number is needed.
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
@@ -14,10 +14,10 @@
 
 enum { LINE_MAX_BYTES = 4096, CSV_COLUMNS_MAX = 64 };
 
-/* What a picture can have: the largest vector of a process, from a picosecond to thirty years. */
+/* What a picture can show: the largest vector of a process, from a picosecond to thirty years. */
 static const double most_bytes = 0x1p47, least_us = 1e-6, most_us = 1e15;
 
-/** Can it be drawn? Then no scale or place of the picture overflows. */
+/** Whether it can be drawn without any scale or position overflowing. */
 static bool is_sane(const struct plot_point *point)
 {
     return point->bytes <= most_bytes && point->us >= least_us && point->us <= most_us &&
@@ -117,7 +117,7 @@ static kolo_status add_row(struct plot *plot, const json_t *row, const char *fil
     return add(plot, file, &point);
 }
 
-/* A row of kolobench --limits: the bound, and kolo's call where it was timed in turn with it. */
+/* A row of kolobench --limits: the bound, and kolo's call if it was timed in turn with it. */
 static kolo_status add_limit(struct plot *plot, const json_t *row, const char *file)
 {
     struct plot_point point;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolobench profile: measures every figure that the choice of plans takes and saves them where jobs
-// look (runtime/profile.h). Alone it starts kolorun beside it, for each way in which ranks of one
-// host are joined: two ranks, then more than there are cores. Under kolorun it measures between the
-// ranks it is given. What is not measured in a run keeps the value that the file had.
+// kolobench profile: measures every figure that the choice of plans uses, and saves them where jobs
+// look for them (runtime/profile.h). Alone, it starts kolorun for each way in which ranks of one
+// host are connected: with two ranks, then with more than there are cores. Under kolorun it
+// measures between the ranks that it is given. What a run does not measure keeps the value in the
+// file.
 #include "bench/profile.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@
 
 enum {
     FEW_BYTES = 8,
-    BLOCK_BYTES = 64 << 10, /* what the model takes to be in a cache, also of ranks that share it */
+    BLOCK_BYTES = 64 << 10, /* assumed by the model to be in a cache, even if ranks share it */
     SHOWN_BYTES = 16 << 10,
     DIRECT_BYTES = 256 << 10,
     CACHED_BYTES = 128 << 10,
@@ -37,7 +38,7 @@ enum {
     PATH_MAX_BYTES = 4096
 };
 
-/* What one run measures, which is a matter of the plan that its ranks are made to take. */
+/* What one run measures; it depends on the plan that its ranks are made to take. */
 enum kind { OVER_LINKS, SHORT, LONG, KINDS };
 static const char *const kinds[KINDS] = {"links", "short", "long"};
 static const char *const plans[KINDS] = {"ring", "oneshot", "twoshot"};
@@ -61,10 +62,10 @@ struct place {
 
 struct part {
     struct bare_world world;
-    uint8_t *send, *recv; /* of kolo_alloc */
-    uint8_t *from, *to;  /* not of it: more than caches hold, which rank 0 copies and others read */
-    int other;           /* the rank that rank 0 plays with */
-    struct place theirs; /* FROM of whom this rank plays with: PULLED_BYTES to be read */
+    uint8_t *send, *recv; /* from kolo_alloc */
+    uint8_t *from, *to;   /* other memory, more than caches hold: rank 0 copies, others read */
+    int other;            /* the rank that forms a pair with rank 0 */
+    struct place theirs;  /* FROM of the other rank of the pair: PULLED_BYTES to be read */
     size_t bytes;
     int64_t time_ns;
     bool is_network;
@@ -153,7 +154,7 @@ static bool combine_step(struct bare_world *world, void *context)
     return true;
 }
 
-/* Both at a time, as in an alltoall. */
+/* Both at the same time, as in an alltoall. */
 static bool pull_step(struct bare_world *world, void *context)
 {
     const struct part *part = context;
@@ -166,7 +167,8 @@ static bool pull_step(struct bare_world *world, void *context)
 
 /* ---- one world ---- */
 
-/* The least of medians over so many rounds: what else the machine does comes and goes. */
+/* The least of the medians over this many rounds, since other work of the machine comes and
+ * goes. */
 static kolo_status take(struct part *part, const char *name, bare_step step, size_t bytes,
                         double *ns_out)
 {
@@ -211,7 +213,7 @@ out:
     return status;
 }
 
-/* Where is each other's memory? */
+/* Exchanges where each other's memory is. */
 static kolo_status find_places(struct part *part)
 {
     struct kolo_comm *comm = part->world.comm;
@@ -225,7 +227,7 @@ static kolo_status find_places(struct part *part)
     return status;
 }
 
-/* Nothing where the system does not allow it: such memory is not pulled then. */
+/* Measures nothing if the system does not allow it: such memory is not pulled then. */
 static kolo_status measure_pulls(struct part *part, struct profile_times *times)
 {
     int32_t may;
@@ -280,7 +282,7 @@ static kolo_status measure(struct part *part, enum kind kind, struct profile_tim
                                 : measure_board(part, kind, times);
 }
 
-/* How all ranks but this one are joined to it. */
+/* How all ranks but this one are connected to it. */
 static kolo_status find_path(struct part *part, enum kolo_path *path_out)
 {
     struct kolo_peer_info info = {.size = sizeof info};
@@ -296,14 +298,14 @@ static kolo_status find_path(struct part *part, enum kolo_path *path_out)
 
 /* ---- the file ---- */
 
-/* ~/.cache/kolo need not be there. */
+/* ~/.cache/kolo may not exist yet. */
 static void make_folders(const char *path)
 {
     char folder[PATH_MAX_BYTES];
     snprintf(folder, sizeof folder, "%s", path);
     for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        (void)mkdir(folder, 0777); /* what is wrong with it, opening the file says */
+        (void)mkdir(folder, 0777); /* opening the file reports what is wrong */
         *slash = '/';
     }
 }
@@ -384,7 +386,7 @@ out:
 
 /* ---- alone ---- */
 
-/* kolorun, which is installed beside kolobench. */
+/* Finds kolorun, which is installed beside kolobench. */
 static kolo_status find_kolorun(char own[PATH_MAX_BYTES], char kolorun[PATH_MAX_BYTES])
 {
     ssize_t length = readlink("/proc/self/exe", own, PATH_MAX_BYTES - 1);
@@ -404,7 +406,7 @@ static kolo_status run_one(const char *const *argv)
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        execv(argv[0], (char *const *)(uintptr_t)argv); /* which writes none of them */
+        execv(argv[0], (char *const *)(uintptr_t)argv); /* which does not write to them */
         _exit(127);
     }
     if (child < 0)
@@ -417,7 +419,7 @@ static kolo_status run_one(const char *const *argv)
     return kolo_fail(KOLO_ERR_SYSTEM, "profile: a run of %s failed, and said why", argv[0]);
 }
 
-/* What is measured alone, in this order: crowding adds to what is there. */
+/* What is measured alone, in this order: crowding is added to figures that are there. */
 static const struct run {
     const char *transport;
     enum kind kind;
@@ -451,7 +453,7 @@ out:
     return status;
 }
 
-/* What lies between NUMA nodes; nothing where there is one. */
+/* Adds what lies between NUMA nodes; nothing if there is one node. */
 static kolo_status add_far(const struct command *c, const char *beside,
                            struct kolo_figures *figures)
 {
@@ -474,7 +476,7 @@ static kolo_status run_alone(const struct command *c)
     struct kolo_figures figures;
     struct stat there;
     kolo_status status;
-    if (stat(c->out, &there) == 0 && !S_ISREG(there.st_mode)) /* a file would take its place */
+    if (stat(c->out, &there) == 0 && !S_ISREG(there.st_mode)) /* a file would replace it */
         return kolo_fail(KOLO_ERR_CONFIG, "--output %s: is there and is no file", c->out);
     snprintf(beside, sizeof beside, "%s.new-%ld", c->out, (long)getpid());
     KOLO_TRY(outfile_probe("--output", c->out));

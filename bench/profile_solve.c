@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// From times to figures: the model of runtime/cost.h, solved for its figures. Pure. Where a time
-// shows only the sum of two figures, they share it as the built-in ones do.
+// From times to figures: the model of runtime/cost.h, solved for its figures. Pure. If a time shows
+// only the sum of two figures, it is divided between them as in the built-in ones.
 #include <math.h>
 
 #include "bench/profile.h"
 
-enum { PARTS_FEWEST = 5 }; /* a latency is at least so great a part of a message */
+enum { PARTS_FEWEST = 5 }; /* a latency is at least one part in this many of a message */
 
 static const double least_byte = 1e-3; /* 1 TB/s */
 
@@ -14,7 +14,8 @@ static double crowd_of(const struct profile_times *times)
     return fmax(1, (double)times->ranks / fmax(1, times->cores));
 }
 
-/* Of a byte that each rank sends in each round and of one that it receives, half of it. */
+/* Time of a byte that each rank sends in each round, or of one that it receives: half of the time
+ * of both. */
 static double ring_byte(const struct profile_times *times)
 {
     double bytes = 2 * (times->ranks - 1) * times->ring_bytes * crowd_of(times);
@@ -31,7 +32,7 @@ static void of_links(const struct profile_times *times, struct kolo_path_figures
     figures->call = fmax(0, times->ring - (times->ranks - 1) * times->one_way);
 }
 
-/* A round of the barrier is the latency, and of all ranks of a core a message each way. */
+/* A round of the barrier is the latency, and for all ranks of a core a message each way. */
 static void of_crowded_links(const struct profile_times *times, struct kolo_path_figures *figures)
 {
     double round = (times->barrier - figures->call) / ceil(log2(times->ranks));
@@ -40,7 +41,7 @@ static void of_crowded_links(const struct profile_times *times, struct kolo_path
     figures->crowded_byte = fmax(0, ring_byte(times) - figures->byte);
 }
 
-/* What processors do is as on one host; the rest of the time is the network's. */
+/* The processors' part is as on one host; the rest of the time is the network's. */
 static void of_network(const struct profile_times *times, enum kolo_path path,
                        const struct kolo_figures *usual, struct kolo_figures *figures)
 {
@@ -53,7 +54,7 @@ static void of_network(const struct profile_times *times, enum kolo_path path,
         fmax(least_byte, times->stream_byte);
 }
 
-/* An entrance and a flag; or, where ranks share cores, a turn. Each of two ranks puts up a vector,
+/* An entrance and a flag; or, if ranks share cores, a turn. Each of two ranks publishes a vector,
  * and reads two to write one: what the other has written is remote. */
 static void of_board(const struct profile_times *times, struct kolo_figures *figures)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that stands for a program's own: by cuMemAlloc, or by cuMemAllocManaged, which kolo itself
-// never calls, so that it is looked up here. Owns a hold on the device's primary context for each
-// piece, as long as that lives. Must never use what kolo knows of memory that it has allocated.
+// Memory that stands for a program's own, from cuMemAlloc or cuMemAllocManaged; kolo itself never
+// calls the latter, so it is looked up here. Each piece holds the device's primary context as long
+// as it lives. Must never use what kolo knows about memory that it has allocated.
 #include "bench/program_memory.h"
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "memory/cuda_memory.h"
 
-enum { ATTACH_GLOBAL = 1 }; /* CU_MEM_ATTACH_GLOBAL: any stream on any device may reach it */
+enum { ATTACH_GLOBAL = 1 }; /* CU_MEM_ATTACH_GLOBAL: any stream on any device may access it */
 
 typedef int (*alloc_managed)(kolo_cuda_address *memory_out, size_t bytes, unsigned flags);
 
@@ -62,7 +62,7 @@ static kolo_status get_managed(struct piece *piece, size_t bytes)
     void *library = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
     if (library) {
         *(void **)&function = dlsym(library, "cuMemAllocManaged");
-        (void)dlclose(library); /* others have it */
+        (void)dlclose(library); /* others have loaded it too */
     }
     if (!function)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
@@ -82,7 +82,7 @@ static kolo_status get(struct piece *piece, size_t bytes, bool is_managed)
     return status;
 }
 
-/** The device of this rank, and a hold on its context. */
+/** Finds the device of this rank, and takes a hold on its context. */
 static kolo_status find_device(struct kolo_comm *comm, struct kolo_cuda_visit *visit_out)
 {
     struct kolo_pointer near;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of program_cuda.c in a build without CUDA: there is no such memory.
+// Replaces program_cuda.c in a build without CUDA: there is no such memory.
 #include "base/status.h"
 #include "bench/program_memory.h"
 

@@ -17,7 +17,7 @@ int bench_company(int threads)
     return cores < 2 ? 2 : cores > COMPANY_MAX ? COMPANY_MAX : (int)cores;
 }
 
-/** Each of kolorun's processes would run a world of its own, beside the others' and into the same
+/** Otherwise each of kolorun's processes would run a world of its own, all writing the same
  * files. */
 static kolo_status check_alone(int threads)
 {
@@ -30,8 +30,8 @@ static kolo_status check_alone(int threads)
                      threads, size);
 }
 
-/** One rank speaks for all, except of what happened to a rank alone: rank 0 would only say that it
- *  is gone. */
+/** One rank reports for all, except what happened to a single rank: rank 0 would only report that
+ * this rank is gone. */
 static bool must_speak(bool is_up, kolo_status status)
 {
     bool is_everybodys = status == KOLO_ERR_CONFIG || status == KOLO_ERR_PEER ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kolobench says: the table in nccl-tests' columns with the tail of the times, a JSON object
-// with the machine's facts and the rows, and the same rows as CSV. The columns of the CSV and the
-// keys of the JSON are stable: new ones are added at the end.
+// The output of kolobench: the table in nccl-tests' columns with the tail of the times, a JSON
+// object with the machine's facts and the rows, and the same rows as CSV. The columns of the CSV
+// and the keys of the JSON are stable: new ones are added at the end.
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
@@ -98,7 +98,7 @@ void bench_report_header(struct bench_report *report, const struct bench_operati
     fflush(stdout);
 }
 
-/** Why the size that was asked for last has no row. */
+/** Says why the last size has no row. */
 static void say_left_out(const struct bench_sizes *sizes, size_t rounded)
 {
     printf("# %10" PRId64 " no row of its own: ", sizes->bytes);

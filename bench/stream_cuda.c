@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stream of --stream: made in the context of the measured memory, with what keeps it busy and
-// the pages that it has locked. It asks the driver by kolo's table of its functions, but nothing of
-// kolo's that has to do with streams: it stands for the program. Must never wait without a bound.
+// The stream of --stream: created in the context of the measured memory, with the work that keeps
+// it busy and the pages that it has locked. It stands for the program: it calls the driver through
+// kolo's table of functions, but uses nothing of kolo's that has to do with streams. Must never
+// wait without a bound.
 #include "bench/stream.h"
 
 #include <poll.h>
@@ -14,16 +15,16 @@
 
 enum {
     FINISH_MS = 60000,
-    BUSY_MS = 2,          /* for so long it is asked between yields, */
-    LOOK_NS = 20000,      /* and then so often: what the stream waits for may need this processor */
-    BUSY_BYTES = 8 << 20, /* copied within the device this many times: 0.1 ms and more where that */
-    BUSY_COPIES = 32,     /* goes at 5 TB/s, as in a cache; a call is made in 20 us */
+    BUSY_MS = 2,          /* polled with yields for this time, */
+    LOOK_NS = 20000,      /* then at this interval: the stream may need this processor */
+    BUSY_BYTES = 8 << 20, /* copied within the device this many times: 0.1 ms or more even */
+    BUSY_COPIES = 32,     /* at 5 TB/s, as in a cache; a call is made in 20 us */
     LOCKED_MAX = 2
 };
 
 struct bench_stream {
     struct kolo_cuda_visit visit;
-    struct kolo_pointer near, busy; /* the memory it is for; what it is kept busy with */
+    struct kolo_pointer near, busy; /* memory that it is for; memory that it is kept busy with */
     void *stream;
     struct {
         struct kolo_pin pin;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of stream_cuda.c in a build without CUDA, where no memory is of a device: none opens.
+// Replaces stream_cuda.c in a build without CUDA, where no memory is on a device: none opens.
 #include "base/status.h"
 #include "bench/stream.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words of a command line, see words.h. A mistake is one line that names the option, the value,
-// what is allowed, and the nearest word that would have been right.
+// Words of a command line, see words.h. A mistake is reported in one line that names the option,
+// the value, what is allowed, and the nearest word that would have been right.
 #include "bench/words.h"
 
 #include <ctype.h>
@@ -33,7 +33,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Insertions, deletions and replacements that turn @p a into @p b, without regard to case. */
+/* The number of insertions, deletions and replacements that turn @p a into @p b, ignoring case. */
 static size_t distance(const char *a, const char *b)
 {
     size_t row[WORD_MAX + 1], width = strlen(b);
@@ -86,8 +86,7 @@ static int unknown(const struct bench_flag *flags, const char *word)
     return 2;
 }
 
-/* The option that @p word names. @p value_out: what stands behind its '=' or its letter, or NULL.
- */
+/* The option that @p word names. *value_out: what follows its '=' or its letter, or NULL. */
 static const struct bench_flag *find(const struct bench_flag *flags, const char *word,
                                      const char **value_out)
 {
@@ -95,7 +94,7 @@ static const struct bench_flag *find(const struct bench_flag *flags, const char 
     bool is_long = word[1] == '-';
     size_t length = strcspn(word + 2, "=");
     for (const struct bench_flag *flag = flags; !is_long && flag->name; flag++)
-        if (strcmp(flag->name, word + 1) == 0) /* -np, as kolorun takes it */
+        if (strcmp(flag->name, word + 1) == 0) /* -np, as in kolorun */
             return flag;
     for (; flags->name; flags++) {
         if (!is_long && flags->letter == word[1]) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two system calls of a gate: sleeping on a word of shared memory, and waking who sleeps there.
+// The two system calls of a gate: sleeping on a word of shared memory, and waking the sleepers.
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the ratios as tables for a document: one per collective, a line for each channel, number
-// of ranks and memory, a column for each size. A cell is kolo's time / the best peer's as
-// installed, and behind a bar, from 1 MiB, / the best of all peers.
+// of ranks and memory, a column for each size. A cell is kolo's time divided by that of the best
+// peer as installed, and after a bar, from 1 MiB on, by that of the best of all peers.
 #include <string.h>
 
 #include "bench/compare/report.h"
@@ -14,8 +14,8 @@ static bool same_line(const struct point *a, const struct point *b)
            strcmp(a->collective, b->collective) == 0;
 }
 
-/* Points of one collective with few ranks have sizes that are rounded up; a column is the place in
- * its line, named by the first. */
+/* Points of one collective with few ranks have sizes that are rounded up. A column is therefore the
+ * position in the line, and is named after the first line's size. */
 static size_t line_length(const struct report *report, const struct point *first)
 {
     size_t length = 0;

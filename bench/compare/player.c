@@ -4,11 +4,11 @@
 //
 //   compare-SIDE --gate FILE --rank R --ranks N [--meet PATH] [--hosts H]
 //
-// The measuring code is this file for every side. The time of a batch is that of this rank's calls
+// This file is the measuring code for every side. The time of a batch is that of this rank's calls
 // between a barrier and the end of its last call; the referee takes the slowest rank. Roots rotate
 // from call to call, so no rank can run ahead of the others by more than the algorithm allows. User
-// memory is mapped anew (not malloc'd), so that neither side's buffers depend on the settings of
-// malloc that one of the peers is tuned with.
+// memory is newly mapped (not from malloc), so that no side's buffers depend on the malloc settings
+// with which one of the peers is tuned.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +47,7 @@ static int64_t now_ns(void)
 
 /* ---- pinning ---- */
 
-/* Each host has cores of its own, as far as there are enough; ranks lie on hosts in blocks. */
+/* Each host has its own cores, if there are enough; ranks are placed on hosts in blocks. */
 static int core_of(const struct player *player, const cpu_set_t *allowed)
 {
     int cores = CPU_COUNT(allowed), ranks = player->nranks / player->nhosts;
@@ -59,7 +59,7 @@ static int core_of(const struct player *player, const cpu_set_t *allowed)
     return -1;
 }
 
-/* The library may have narrowed its threads: a set of all cores is cut by the kernel to those that
+/* The library may have restricted its threads: of a set of all cores, the kernel keeps those that
  * this process may use. */
 static int allowed_cores(cpu_set_t *allowed)
 {
@@ -75,8 +75,7 @@ static bool is_pinned(int task, const cpu_set_t *one)
     return sched_getaffinity(task, sizeof is, &is) == 0 ? CPU_EQUAL(one, &is) : errno == ESRCH;
 }
 
-/* Asks for every thread of this process whether it is on core @p cpu alone, after having put it
- * there where @p pin says so. */
+/* Whether every thread of this process is bound to core @p cpu; with @p pin, binds it first. */
 static bool all_pinned(int cpu, bool pin)
 {
     cpu_set_t one;
@@ -98,8 +97,8 @@ static bool all_pinned(int cpu, bool pin)
     return all;
 }
 
-/* After the library's start, since a library that sees one core at its start would take all ranks
- * to be on it; threads that it starts later inherit the core. */
+/* After the library's start: a library that sees one core when it starts would assume that all
+ * ranks are on it. Threads that it starts later inherit the core. */
 static int pin_rank(const struct player *player)
 {
     cpu_set_t allowed;
@@ -302,7 +301,7 @@ static void report(struct player *player)
         gate_wake(&player->gate->done);
 }
 
-/* Ends with the command to leave, or with a failure, of which the referee reads in the slot. */
+/* Ends with the command to leave, or with a failure, which the referee reads in the slot. */
 static int play_turns(struct player *player)
 {
     uint32_t seen = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws times by size, both logarithmic, as SVG: one field per collective, channel and number of
-// ranks, in each a line for kolo with either memory, for every peer and for the limit.
+// Draws times over size, both logarithmic, as SVG: one field per collective, channel and number of
+// ranks, each with a line for kolo with either memory, for every peer and for the limit.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static const struct style styles[] = {
 };
 enum { STYLES = sizeof styles / sizeof styles[0] };
 
-/** A field: where it lies and what its axes span (decadic logarithms). */
+/** A field: where it lies and what its axes span (decimal logarithms). */
 struct field {
     double x, y, low_bytes, high_bytes, low_us, high_us;
     const struct point *first;
@@ -171,8 +171,8 @@ static bool one_collective(const struct report *report)
     return true;
 }
 
-/* Fields of one channel and number of ranks stand in a row; of one channel, where there is but one
- * collective. */
+/* Fields of one channel and number of ranks form a row; if there is only one collective, those of
+ * one channel do. */
 static void place(const struct report *report, size_t i, double *columns, double *rows)
 {
     bool alone = one_collective(report);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the sides of one comparison, lets them play in turn, and prints what each batch took.
+// Starts the sides of one comparison, lets them play in turn, and prints the time of each batch.
 //
 //   compare-referee --dir DIR --np N --collectives A,B --sizes N,N --rounds N --batch-us N
 //                   --seconds N --turn-timeout-s N --side NAME:MEMORIES:LEAST:COMMAND ...
 //
-// MEMORIES is user, own or both; LEAST the size in bytes from which the side takes part; COMMAND,
-// for bash, starts N players with the gate DIR/NAME.gate, and ends when they end. For each
-// collective and size: one checked operation and a trial batch per side, to find how many calls
-// make a batch of --batch-us, then the rounds, in each of which every side plays one batch,
-// beginning with another side each time. Lines of output, of fields separated by tabs:
+// MEMORIES is user, own or both; LEAST is the size in bytes from which on the side takes part;
+// COMMAND, for bash, starts N players with the gate DIR/NAME.gate, and ends when they end. Each
+// collective and size begins with one checked operation and a trial batch per side, to find how
+// many calls make a batch of --batch-us. Then come the rounds. In each of them every side plays one
+// batch, and each round begins with another side. The output is lines of fields separated by tabs:
 //
 //   sample COLLECTIVE BYTES SIDE MEMORY ROUND MICROSECONDS   one operation, mean of a batch,
-//   slowest rank failed COLLECTIVE BYTES SIDE MEMORY WHY                  a crash, a hang, wrong
-//   results absent COLLECTIVE SIDE                                   the library does not have it
+//                                                            slowest rank
+//   failed COLLECTIVE BYTES SIDE MEMORY WHY                  a crash, a hang, wrong results
+//   absent COLLECTIVE SIDE                                   the library does not have it
 //   note   TEXT
 //
-// A side has five turns' time to start. A side that crashed or hung is killed and started again, a
-// few times. When the seconds are over, the points that are left are left out, with a note. Every
-// process that was started is in a process group of its side and gets SIGKILL when the referee
-// dies.
+// A side has five turns' time to start. A side that crashed or hung is killed and restarted, a few
+// times. When the seconds are over, the remaining points are left out, with a note. Every process
+// that was started is in the process group of its side and gets SIGKILL when the referee dies.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -45,9 +45,9 @@ enum {
     NAME_MAX_ = 40
 };
 
-/* How long after the end of the time a turn may take; then its side is killed. */
+/* How far beyond the end of the time a turn may last; then its side is killed. */
 static const int64_t SPARE_NS = 1000000000;
-static const int64_t AGAIN_NS = 2000000000; /* at most, for who seems hopeless */
+static const int64_t AGAIN_NS = 2000000000; /* at most, for a side that seems hopeless */
 
 static const char *const collective_names[] = {[ALLREDUCE] = "allreduce",
                                                [ALLGATHER] = "allgather",
@@ -71,7 +71,7 @@ struct entry {
     struct contestant *side;
     enum memory memory;
     uint64_t calls;   /* 0: out of this point */
-    int64_t trial_ns; /* one operation, at first sight */
+    int64_t trial_ns; /* one operation, by the first estimate */
 };
 
 struct referee {
@@ -85,11 +85,11 @@ struct referee {
     int sides_count;
 };
 
-/** A collective at a size, while it is measured. */
+/** A collective at a size, while it is being measured. */
 struct point {
     enum collective collective;
     size_t bytes, count;
-    bool keep; /* buffers stay between turns */
+    bool keep; /* keep buffers between turns */
     struct entry entries[SIDES_MAX * MEMORIES];
     int entries_count;
 };
@@ -162,7 +162,7 @@ static int launch(const struct referee *referee, struct contestant *side)
     return 0;
 }
 
-/* The launcher is gone; `why` says how. */
+/* The launcher has ended; `why` says how. */
 static bool has_exited(struct contestant *side, char *why, size_t capacity)
 {
     int status;
@@ -319,7 +319,7 @@ static void fail(const struct referee *referee, const struct point *point, struc
                  const char *why)
 {
     entry->calls = 0;
-    if (now_ns() > referee->deadline_ns) { /* no fault of the side */
+    if (now_ns() > referee->deadline_ns) { /* not the side's fault */
         kill_side(entry->side);
         return;
     }
@@ -331,7 +331,7 @@ static void fail(const struct referee *referee, const struct point *point, struc
 
 /* ---- a point ---- */
 
-/* How many calls make a batch; 0 if the side cannot do it. */
+/* Determines how many calls make a batch; 0 if the side cannot do it. */
 static void try_entry(const struct referee *referee, const struct point *point, struct entry *entry)
 {
     char why[256] = "";
@@ -402,9 +402,9 @@ static bool is_hopeless(const struct referee *referee, const struct entry *entry
            entry->trial_ns >= referee->batch_ns;
 }
 
-/* The first call of a side, on fresh buffers among more ranks than cores, can take hundreds of
- * times what the others do. Who seems hopeless by it is tried again, with more calls each time,
- * while that shows it to be twice as fast. */
+/* The first call of a side, on fresh buffers with more ranks than cores, can take hundreds of times
+ * as long as the others. A side that seems hopeless because of it is tried again, with more calls
+ * each time, as long as each try shows it to be twice as fast. */
 static void try_again(const struct referee *referee, const struct point *point, struct entry *entry,
                       int64_t least_ns)
 {
@@ -427,7 +427,7 @@ static void try_again(const struct referee *referee, const struct point *point, 
     }
 }
 
-/* Ends the part of sides that are many times slower than the fastest. */
+/* Removes sides from this point that are many times slower than the fastest. */
 static void dismiss_hopeless(const struct referee *referee, const struct point *point,
                              struct entry *entries, int64_t least_ns)
 {

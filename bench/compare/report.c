@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the lines of the referee into one table, and JSON and a picture where asked for.
+// Turns the lines of the referee into one table, and into JSON and a picture if asked for.
 //
 //   compare-report [--json FILE] [--svg FILE] [--markdown FILE] SAMPLES
 //
-// A figure is the median over the rounds of a side's batches at a point. A ratio is kolo's divided
-// by another's, so less than one is better. The targets that figures are held to are in misses().
+// A figure is the median over the rounds of a side's batches at a point. A ratio is kolo's figure
+// divided by another's, so less than one is better. misses() has the targets for the figures.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,7 +166,7 @@ const struct time *best_peer(const struct point *point, bool tuned)
     return best;
 }
 
-/* Over shared memory there is one for each kind of memory. */
+/* Over shared memory there is one limit for each kind of memory. */
 static const struct time *limit_of(const struct point *point, const struct time *kolo)
 {
     bool shared = strcmp(point->channel, "shm") == 0;
@@ -183,7 +183,7 @@ static bool is_allreduce(const struct point *point)
     return strcmp(point->collective, "allreduce") == 0;
 }
 
-/* Do kolo and the peers each use the congestion control that they use as installed? */
+/* Whether kolo and the peers each use the congestion control that they use as installed. */
 static bool is_mixed(const struct report *report)
 {
     for (int i = 0; i < report->metas_count; i++)
@@ -192,7 +192,7 @@ static bool is_mixed(const struct report *report)
     return false;
 }
 
-/* Do its ranks exchange by TCP, on one host or on several? */
+/* Whether its ranks communicate by TCP, on one host or on several. */
 static bool goes_by_tcp(const struct point *point)
 {
     return strcmp(point->channel, "tcp") == 0 || strcmp(point->channel, "net") == 0;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limit as a side: bare loops that do one pattern each over shared memory, with no checks, no
-// deadlines and no failures. Own memory: every rank maps every other's buffers and reads and writes
-// them in place. User memory: through a ring of slots that all ranks map, copied in and copied out.
+// The limit as a side: bare loops that do one pattern each over shared memory, without checks,
+// deadlines or failure handling. Own memory: every rank maps every other's buffers, and reads and
+// writes them in place. User memory: through a ring of slots that all ranks map, copied in and out.
 //
 // Direct: an allreduce sums its share of all ranks' inputs once and writes it into all ranks'
-// outputs; the others copy what a rank is to have from where it lies. Flags before (everybody's
-// input is there) and after (everybody has read mine). Vectors of a few cache lines go through two
-// slots per rank instead, used in turn, where one flag is enough. Staged: pieces of the vectors go
-// through slots in the same way, two in flight.
+// outputs; the other collectives copy what a rank needs from where it lies. Flags come before (all
+// inputs are there) and after (all have read mine). Vectors of a few cache lines go through two
+// slots per rank instead, used alternately, for which one flag is enough. Staged: pieces of the
+// vectors go through slots in the same way, two in flight.
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ struct rank_area {
     float results[2][SLOT_BYTES / sizeof(float)];
 };
 
-/** One buffer of MEMORY_OWN and where each rank's is mapped here. */
+/** A buffer of MEMORY_OWN, and where each rank's is mapped here. */
 struct buffer {
     void *mine;
     size_t bytes;
@@ -43,7 +43,7 @@ static struct rank_area *areas;
 static struct buffer buffers[BUFFERS];
 static int me, all;
 static bool crowded;
-static uint64_t step; /* how many times this rank set its flag */
+static uint64_t step; /* how many times this rank has set its flag */
 
 static void relax(int *spins)
 {
@@ -153,7 +153,8 @@ static int barrier(char *detail)
 
 /* ---- sums ---- */
 
-/* out[i] = sum over ranks of in[rank][i], left to right, a tile of the first-level cache at a time.
+/* out[i] = sum over ranks of in[rank][i], left to right, one tile of the first-level cache at a
+ * time.
  */
 static void sum_into(float *restrict out, float *const *in, size_t begin, size_t count)
 {
@@ -233,7 +234,7 @@ static float **slots_of(uint64_t round, float **slots)
     return slots;
 }
 
-/* Whole vectors in one slot each, read by everybody. */
+/* Whole vectors in one slot each, read by all ranks. */
 static void small(const struct operation *operation, uint64_t round)
 {
     float *slots[GATE_RANKS], *recv = operation->recv;
@@ -257,8 +258,8 @@ static void small(const struct operation *operation, uint64_t round)
                    block * sizeof(float));
 }
 
-/* A piece of a vector goes in, but for this rank's share of it; each rank sums its share, own input
- * from where it lies; the sums go out. */
+/* A piece of a vector is copied in, except this rank's share of it. Each rank sums its share,
+ * taking its own input from where it lies. The sums are copied out. */
 static void staged_allreduce(const struct operation *operation, uint64_t *round)
 {
     float *send = operation->send, *recv = operation->recv, *in[GATE_RANKS];
@@ -300,8 +301,8 @@ static void staged_broadcast(const struct operation *operation, uint64_t *round)
     }
 }
 
-/* What others are to have goes in, and comes out at theirs; what a rank has for itself goes
- * straight.
+/* What others need is copied in, and each copies out its own; what a rank has for itself is copied
+ * directly.
  */
 static void staged_blocks(const struct operation *operation, uint64_t *round)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The limit over TCP as a side: bare loops over loopback sockets, without frames, checks or
-// deadlines. Each collective is one pattern, as two streams of a rank, of what goes out and of what
-// comes in, which wait for each other only where a byte has to come before it can go on:
+// deadlines. Each collective is one pattern. A rank has two streams, outgoing and incoming, which
+// wait for each other only if a byte must have come before it can be passed on:
 //
 //   ring    allreduce: a block is summed on its way round, and then passed on once more
 //   pairs   allgather, reduce_scatter, alltoall: in step s to the rank s + 1 behind this one, while
@@ -9,8 +9,8 @@
 //   chain   broadcast: each passes on what has come
 //   star    a short broadcast: from the root to all
 //
-// Sums are made while a piece is in the cache. A short allreduce is exchanged by recursive doubling
-// (or all at once where the ranks are no power of two).
+// Sums are computed while a piece is in the cache. A short allreduce is exchanged by recursive
+// doubling (or all at once if the number of ranks is not a power of two).
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@
 
 enum { SMALL_BYTES = 16 << 10, PIECE = 64 << 10, SEND_MOST = 1 << 20, SPINS = 200 };
 
-/** Where in its stream a rank is, in bytes. */
+/** Where a rank is in its stream, in bytes. */
 struct cursor {
     int step;
     size_t offset;
@@ -35,17 +35,17 @@ struct cursor {
 
 struct stream;
 
-/** What a step sends or receives; of length 0: nothing. */
+/** What a step sends or receives; length 0: nothing. */
 struct part {
     int peer;
     const char *from;
-    size_t ready; /* of length, what is there to be sent */
+    size_t ready; /* of length, what can be sent already */
     char *to;
-    const float *mine; /* what comes is added to it; NULL: nothing is */
+    const float *mine; /* what comes is added to it; NULL: is not added */
     size_t length;
 };
 
-/** A pattern, and where each side of it is. */
+/** A pattern, and where each direction of it is. */
 struct stream {
     struct part (*out_part)(const struct stream *, int step);
     struct part (*in_part)(const struct stream *, int step);
@@ -53,7 +53,7 @@ struct stream {
     size_t block; /* elements; the last block may be shorter */
     int steps, folds;
     struct cursor out, in;
-    char piece[PIECE]; /* arrived and not yet folded */
+    char piece[PIECE]; /* arrived and not yet added */
     size_t held;
 };
 
@@ -142,7 +142,7 @@ static int start(int rank, int nranks, const char *meet, char *detail)
     return -1;
 }
 
-/* As many bytes as go now; 0: none; a connection that ended breaks the side. */
+/* Bytes that could be moved; 0: none now. A connection that ended breaks the side. */
 static size_t moved(ssize_t result)
 {
     if (result > 0)
@@ -197,7 +197,7 @@ static void small_allreduce(const float *from, float *to, size_t count)
     bool even = (all & (all - 1)) == 0;
     const float *mine = from;
     for (int i = even ? 1 : 0; i < all; i = even ? i * 2 : i + 1) {
-        /* pairs whose sum is i modulo the ranks are disjoint */
+        /* pairs whose sum is i modulo the number of ranks are disjoint */
         int peer = even ? me ^ i : ((i - me) % all + all) % all;
         if (peer == me)
             continue;
@@ -219,7 +219,7 @@ static int before(int distance)
     return (me - distance % all + all) % all;
 }
 
-/* Bytes of a block of the vector, and where it begins. */
+/* The bytes of a block of the vector, and where it begins. */
 static size_t block_at(const struct stream *stream, int block, size_t *begin)
 {
     size_t count = stream->operation->count;
@@ -230,7 +230,7 @@ static size_t block_at(const struct stream *stream, int block, size_t *begin)
     return (last - first) * sizeof(float);
 }
 
-/* What has come of a step may go on in the next. */
+/* What a step has received may be passed on in the next. */
 static size_t come(const struct stream *stream, int step, size_t length)
 {
     if (stream->in.step > step)
@@ -323,7 +323,7 @@ static struct part star_in(const struct stream *stream, int step)
 
 /* ---- streams ---- */
 
-/* Steps of nothing are passed by. */
+/* Skips empty steps. */
 static void advance(const struct stream *stream, struct cursor *cursor, bool goes_out, size_t bytes)
 {
     cursor->offset += bytes;
@@ -445,7 +445,7 @@ static void choose_pattern(struct stream *stream)
     }
 }
 
-/* What a rank has for itself. */
+/* Copies what a rank has for itself. */
 static void keep_own(const struct operation *operation)
 {
     bool gathers = operation->collective == ALLGATHER;

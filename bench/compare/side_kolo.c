@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolo as a side, by its public interface alone.
+// kolo as a side, using only its public interface.
 #include <stdio.h>
 
 #include <kolo/kolo.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An MPI library as a side; compiled once against each MPI.
+// An MPI library as a side; compiled separately for each MPI.
 #include <stdio.h>
 #include <string.h>
 

@@ -2,10 +2,10 @@
 // The course of an examination. Hosts progress side by side; if one of them takes too long, that is
 // noted, and the others continue without it.
 //
-//   REACHING --all have greeted, are lost, or are late--> LOOKING --all have said their facts, are
-//     lost, or are late--> TRYING (the paths between those that said them)
-//     --all are tried, or late--> SURVEYING (what asks drivers) --all, or late--> ENDING --all
-//     gone--> OVER
+//   REACHING --all have greeted, are lost, or are late--> LOOKING
+//   LOOKING --all have said their facts, are lost, or are late--> TRYING
+//   TRYING (the paths between those that said them) --all are tried, or late--> SURVEYING
+//   SURVEYING (what asks drivers) --all, or late--> ENDING --all gone--> OVER
 #include "launcher/doctor_state.h"
 
 #include "base/clock.h"

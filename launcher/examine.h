@@ -4,13 +4,12 @@
 //
 //   examiner                                     doctor
 //   begin start ------------------------------>
-//            <---------------------------------- secret <64 digits>, self <its number> <hosts>,
-//            clock
+//            <---------------------------------- secret <64 digits>, self <number> <hosts>, clock
 //   clock, number, text, place ..., end facts ->
-//   backend ..., end survey ------------------->  from a process of its own: drivers may hang
+//   backend ..., end survey ------------------->  from a child process: drivers may hang
 //            <---------------------------------- target <host> <place> <address> ..., dial
 //   path ..., end paths ----------------------->
-//            <---------------------------------- the end of standard input: it ends
+//            <---------------------------------- the end of standard input: the examiner ends
 #ifndef KOLO_LAUNCHER_EXAMINE_H
 #define KOLO_LAUNCHER_EXAMINE_H
 

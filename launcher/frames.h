@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kolorun and its agents say to each other over the agent's standard input and output.
+// The messages between kolorun and its agents, over the agent's standard input and output.
 //
 //   agent                                    kolorun
 //   preamble (16 bytes) READY -------------->            within the start timeout
 //             <------------------------------ JOB        secret, command, ranks, environment
-//   PREPARED | REFUSED --------------------->            directory and program were looked at
+//   PREPARED | REFUSED --------------------->            directory and program were checked
 //             <------------------------------ START      once every host is prepared
 //   STARTED per rank, OUTPUT, EXITED ------->
-//   STRAY per rank ------------------------->            what has outlived it, and will be ended
+//   STRAY per rank ------------------------->            what outlived it, and will be ended
 //             <------------------------------ INPUT, CREDIT, SIGNAL, END
 //             <------------------------------ PAUSE      stop the ranks; no heartbeat from here on
-//   PAUSED ---------------------------------->           kolorun may stop itself
+//   PAUSED --------------------------------->            kolorun may stop itself
 //             <------------------------------ RESUME
 //             <------------------------------ EXAMINE    instead of START, by `kolorun doctor`
 //   FACTS ---------------------------------->
-//   DONE ----------------------------------->            everything of the job is gone
-//   TIMELINE -------------------------------> then what the ranks have left of their calls, if
-//   asked for
+//   DONE ----------------------------------->            no process of the job is left
+//   TIMELINE ------------------------------->            then the ranks' timelines, if asked for
 //   BEAT <---------------------------------> BEAT        silence means that the host is lost
 //
-// A frame is [u32 bytes of the body][u8 type][body]. What comes before the preamble (a login
-// shell's chatter) is skipped, up to a bound; the secret is sent only to who sent the preamble.
-// Output flows under credit, so that control frames never wait behind a slow reader.
+// A frame is [u32 bytes of the body][u8 type][body]. What comes before the preamble (output of a
+// login shell) is skipped, up to a bound; the secret is sent only to a process that has sent the
+// preamble. Output flows under credit, so that control frames never wait behind a slow reader.
 #ifndef KOLO_LAUNCHER_FRAMES_H
 #define KOLO_LAUNCHER_FRAMES_H
 
@@ -52,7 +51,7 @@ enum {
     X(NOTE)     /* text for the user */                                                            \
     X(STRAY)    /* struct kolo_stray */                                                            \
     X(DONE)     /* nothing */                                                                      \
-    X(TIMELINE) /* u32 rank, bytes: the next of its timeline (runtime/timeline.h) */               \
+    X(TIMELINE) /* u32 rank, bytes: next piece of its timeline (runtime/timeline.h) */             \
     X(JOB)      /* struct kolo_spec */                                                             \
     X(START)    /* nothing */                                                                      \
     X(INPUT)    /* bytes of standard input for rank 0; none: its end */                            \
@@ -63,7 +62,7 @@ enum {
     X(PAUSED)   /* u32 round */                                                                    \
     X(RESUME)   /* u32 round */                                                                    \
     X(EXAMINE)  /* lines for the examiner (examine.h); the first starts it */                      \
-    X(FACTS)    /* a piece of what it says; nothing: its end */                                    \
+    X(FACTS)    /* a piece of the examiner's output; nothing: its end */                           \
     X(BEAT)     /* nothing */
 
 enum kolo_frame_type {
@@ -77,31 +76,31 @@ const char *kolo_frame_text(enum kolo_frame_type type);
 
 extern const uint8_t kolo_preamble[KOLO_PREAMBLE_BYTES];
 
-/** Puts arriving bytes together to frames. */
+/** Assembles arriving bytes into frames. */
 struct kolo_frames {
     uint8_t *data;
     size_t capacity, used;
     size_t noise_bytes;          /* skipped before the preamble */
-    char noise[KOLO_NOISE_KEPT]; /* the end of it */
+    char noise[KOLO_NOISE_KEPT]; /* the last of these bytes */
     bool wants_preamble;
 };
-/** @p body is read during the call only. A failure ends the decoding and is passed on. */
+/** @p body may be read only during the call. A failure ends the decoding and is passed on. */
 typedef kolo_status kolo_frame_fn(void *context, enum kolo_frame_type type,
                                   struct kolo_reader *body);
 
 void kolo_frames_init(struct kolo_frames *frames, bool wants_preamble);
 void kolo_frames_fini(struct kolo_frames *frames);
-/** The end of what came where no preamble has come, not terminated; returns its length. */
+/** If no preamble has come: the last bytes received, not terminated. Returns their length. */
 size_t kolo_frames_noise(const struct kolo_frames *frames, char text_out[KOLO_NOISE_KEPT]);
-/** Where the next bytes may be read to: at least @p need. */
+/** Where the next bytes may be read to; room for at least @p need. */
 kolo_status kolo_frames_room(struct kolo_frames *frames, size_t need, uint8_t **room_out,
                              size_t *bytes_out) KOLO_NODISCARD;
-/** @p bytes bytes were put there: hands every frame that is complete to @p fn.
+/** @p bytes bytes were put there: passes every complete frame to @p fn.
  *  @return ERR_PROTOCOL for a frame of unknown type or above the bound, or too much noise. */
 kolo_status kolo_frames_took(struct kolo_frames *frames, size_t bytes, kolo_frame_fn *fn,
                              void *context) KOLO_NODISCARD;
 
-/** Writes the head of a frame with @p bytes bytes of body. */
+/** Writes the head of a frame whose body has @p bytes bytes. */
 void kolo_frame_head(uint8_t head[KOLO_FRAME_HEAD_BYTES], enum kolo_frame_type type, size_t bytes);
 
 /** How a rank ended. */
@@ -116,13 +115,13 @@ enum { KOLO_OUTCOME_BYTES = 27 };
 void kolo_outcome_write(struct kolo_writer *writer, const struct kolo_outcome *outcome);
 void kolo_outcome_read(struct kolo_reader *reader, struct kolo_outcome *outcome_out);
 
-/** A list of texts, such as argv: NULL-terminated, owned. */
+/** A list of texts, such as argv: NULL-terminated; owns its texts. */
 struct kolo_texts {
     char **at;
     size_t count, capacity;
 };
 kolo_status kolo_texts_add(struct kolo_texts *texts, const char *text) KOLO_NODISCARD;
-/** Adds "NAME=VALUE", in place of an entry of the same name. */
+/** Adds "NAME=VALUE", or replaces an entry of the same name. */
 kolo_status kolo_texts_define(struct kolo_texts *texts, const char *name,
                               const char *value) KOLO_NODISCARD;
 void kolo_texts_fini(struct kolo_texts *texts);
@@ -134,21 +133,21 @@ enum { KOLO_GPUS_MAX = 1024 /* of a host */ };
 /** What an agent needs to know. */
 struct kolo_spec {
     char *cwd;
-    struct kolo_texts argv, env; /* env: on top of the agent's own */
+    struct kolo_texts argv, env; /* env: in addition to the agent's own */
     uint32_t size;               /* ranks of the job */
     uint32_t first_rank, ranks;  /* of this host */
     bool has_input;              /* rank 0 gets kolorun's standard input */
     enum kolo_bind bind;
-    uint32_t gpus; /* that each rank sees; 0: as it comes */
+    uint32_t gpus; /* devices that each rank sees; 0: not restricted */
     uint32_t peer_timeout_ms;
-    uint32_t credit_bytes;   /* of output, to begin with */
-    uint32_t timeline_calls; /* that are kept of each rank; 0: no timeline */
+    uint32_t credit_bytes;   /* initial credit for output */
+    uint32_t timeline_calls; /* calls kept per rank; 0: no timeline */
 };
 kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out,
                            size_t *bytes_out) KOLO_NODISCARD;
 /** *spec_out must be finished also after a failure. */
 kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_out) KOLO_NODISCARD;
-/** The environment of what an agent starts: this process's own, and on top that of @p spec. */
+/** The environment of what an agent starts: this process's own, with that of @p spec added. */
 kolo_status kolo_spec_environment(const struct kolo_spec *spec,
                                   struct kolo_texts *env) KOLO_NODISCARD;
 void kolo_spec_fini(struct kolo_spec *spec);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ctrl-Z: the whole job stops with kolorun, and continues with it.
 //
-//   OFF --allow--> READY --SIGTSTP--> ASKING --all hosts answered, or a second--> (stopped)
-//   --SIGCONT--> READY
-//                                       `--cancel, SIGCONT--> READY
+//   OFF --allow--> READY --SIGTSTP--> ASKING
+//   ASKING --all hosts answered, or a second--> (stopped) --SIGCONT--> READY
+//   ASKING --SIGCONT--> READY
+//   any --forbid--> OFF
 //
 // Hosts stop the process groups of their ranks, and from then on neither expect nor send a
-// heartbeat. If kolorun dies, they still notice the end of their channel. Only then does kolorun
-// stop itself. A SIGTSTP while OFF is remembered.
+// heartbeat; if kolorun dies, they still notice the end of their channel. kolorun stops itself only
+// after that. A SIGTSTP while OFF is remembered.
 #ifndef KOLO_LAUNCHER_PAUSE_H
 #define KOLO_LAUNCHER_PAUSE_H
 

@@ -262,7 +262,6 @@ static size_t pieces_of(const struct bare_world *world, size_t bytes)
     return bytes ? (bytes + most - 1) / most : 1;
 }
 
-/* Each rank sums its slice of the vector and spreads it; or, of one phase, the whole. */
 /* With two phases each rank sums a slice of the vector and spreads it; with one phase each sums all
  * of it. */
 static bool spreads(const struct bare_loop *loop)

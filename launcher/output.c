@@ -37,7 +37,6 @@ struct kolo_output {
     int error; /* that a write failed with; 0: none */
 };
 
-/* Writes the whole batch; false when nobody reads. */
 /* Writes the parts. Returns 0, or the error. */
 static int write_all(int fd, struct iovec *parts, int count)
 {

@@ -181,7 +181,7 @@ static void print_all(const struct diagnosis *d)
     if (d->nfindings == 0 && d->nranks < 3)
         printf("nothing to compare with: %d rank%s\n", d->nranks, d->nranks == 1 ? "" : "s");
     else if (d->nfindings == 0)
-        printf("nothing is slow against its siblings (by a factor of %g)\n", d->factor);
+        printf("nothing is slow compared with its siblings (by a factor of %g)\n", d->factor);
 }
 
 static json_t *finding_object(const struct diagnose_finding *f)

@@ -364,6 +364,6 @@ void diagnose_say(const struct diagnose_finding *f, char *text, size_t capacity)
              "%s is slow: it %s %.3g %s where the median of its siblings is %.3g %s (%.1f times); "
              "%s",
              f->who, words[at].does, f->value, unit, f->siblings, unit, f->times,
-             f->within ? "no wire is between: look at what else runs on its processors"
+             f->within ? "no wire is involved: look at what else runs on its processors"
                        : words[at].advice);
 }

@@ -532,8 +532,7 @@ static int check_limits(const struct bench_options *o)
     for (size_t i = 0; !o->has_all && i < o->noperations; i++)
         if (!bench_has_limit(o->operations[i]->name))
             return bench_refuse("--limits", o->operations[i]->name,
-                                "a collective with a bare loop: one between all ranks that is no v "
-                                "form",
+                                "a collective with a bare loop: one of all ranks, and not a v form",
                                 NULL);
     return BENCH_GO_ON;
 }

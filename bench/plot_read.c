@@ -193,7 +193,7 @@ static kolo_status csv_number(const struct csv *csv, char *const *fields, const 
     *value_out = word ? strtod(word, &end) : 0;
     if (word && end != word && *end == '\0' && isfinite(*value_out))
         return KOLO_OK;
-    return kolo_fail(KOLO_ERR_DATA, "%s line %zu: %s is '%s', no finite number", csv->path,
+    return kolo_fail(KOLO_ERR_DATA, "%s line %zu: %s is '%s', not a finite number", csv->path,
                      csv->line, name, word ? word : "");
 }
 

@@ -362,7 +362,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     enum kolo_path path;
     kolo_status status;
     if (kolo_size(comm) < 2)
-        return kolo_fail(KOLO_ERR_CONFIG, "profile: it takes two ranks: kolorun -np 2");
+        return kolo_fail(KOLO_ERR_CONFIG, "profile: it needs two ranks: kolorun -np 2");
     if (kolo_rank(comm) == 0)
         KOLO_TRY(outfile_probe("--output", c->out));
     size_t bytes = (size_t)kolo_size(comm) * BLOCK_BYTES; /* of what a ring gathers */
@@ -477,7 +477,7 @@ static kolo_status run_alone(const struct command *c)
     struct stat there;
     kolo_status status;
     if (stat(c->out, &there) == 0 && !S_ISREG(there.st_mode)) /* a file would replace it */
-        return kolo_fail(KOLO_ERR_CONFIG, "--output %s: is there and is no file", c->out);
+        return kolo_fail(KOLO_ERR_CONFIG, "--output %s: exists and is not a file", c->out);
     snprintf(beside, sizeof beside, "%s.new-%ld", c->out, (long)getpid());
     KOLO_TRY(outfile_probe("--output", c->out));
     KOLO_TRY(load(c->out, &figures));

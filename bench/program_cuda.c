@@ -52,7 +52,7 @@ static kolo_status judge(const struct piece *piece, const char *call, size_t byt
     (void)kolo_cuda_fail(piece->visit.driver, call, piece->visit.ordinal, result);
     if (result != KOLO_CUDA_OUT_OF_MEMORY)
         return KOLO_ERR_SYSTEM;
-    return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: device %d has no %zu bytes", call,
+    return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: device %d does not have %zu bytes free", call,
                      piece->visit.ordinal, bytes);
 }
 

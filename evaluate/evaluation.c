@@ -217,8 +217,9 @@ static kolo_status add_detection(struct feed *feed, size_t place, uint32_t image
     if (status == KOLO_OK)
         status = check_mask_size(feed, &feed->found_boxes);
     if (status == KOLO_OK && evaluation->by_box && !found->has_box)
-        status = kolo_fail(KOLO_ERR_DATA, "it has no bbox, which decides the area where the first "
-                                          "detection has one");
+        status =
+            kolo_fail(KOLO_ERR_DATA,
+                      "it has no bbox; the first detection has one, so areas are taken from boxes");
     feed->bad = status == KOLO_OK ? EVAL_NO_PLACE : found->number;
     if (status != KOLO_OK)
         return fail_at(status, evaluation->options->detections, "detection",

@@ -249,7 +249,7 @@ static kolo_status write_json(const struct eval_evaluation *evaluation, FILE *ou
     const unsigned char *text = NULL;
     size_t bytes = 0;
     if (status == KOLO_OK && yajl_gen_get_buf(gen, &text, &bytes) != yajl_gen_status_ok)
-        status = kolo_fail(KOLO_ERR_INTERNAL, "--json: the generator is in no good state");
+        status = kolo_fail(KOLO_ERR_INTERNAL, "--json: internal error of the JSON generator");
     if (status == KOLO_OK)
         (void)fwrite(text, 1, bytes, out); /* a failure is noticed when it is closed */
     yajl_gen_free(gen);

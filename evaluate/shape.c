@@ -118,7 +118,7 @@ const char *eval_shape_close(struct eval_shape *shape, size_t inside)
     if (shape->kind != EVAL_POLYGONS)
         return NULL;
     if (inside == 0)
-        return shape->ends > 0 ? NULL : "a segmentation of no polygon";
+        return shape->ends > 0 ? NULL : "a segmentation without polygons";
     size_t begin = shape->ends > 0 ? (size_t)shape->end[shape->ends - 1] : 0;
     size_t count = shape->numbers - begin, first = shape->ends > 0 ? (size_t)shape->end[0] : count;
     if (count % 2 != 0 || first < 4 || count == 0)

@@ -20,7 +20,7 @@ static kolo_status take(struct eval_sigmas *sigmas, const char *given, const cha
         double value = strtod(at, &end);
         size_t length = strcspn(at, between);
         if (end != at + length || !(value > 0) || !isfinite(value))
-            return kolo_fail(KOLO_ERR_CONFIG, "--sigmas %s: '%.*s' is no number above 0", given,
+            return kolo_fail(KOLO_ERR_CONFIG, "--sigmas %s: '%.*s' is not a number above 0", given,
                              length < WORD_SHOWN ? (int)length : WORD_SHOWN, at);
         if (sigmas->count == KOLO_DETECTION_POINTS_MAX)
             return kolo_fail(KOLO_ERR_CONFIG, "--sigmas %s: more than %d numbers", given,
@@ -52,7 +52,7 @@ static kolo_status take_file(struct eval_sigmas *sigmas, const char *path)
                          FILE_BYTES_MAX - 1);
     text[bytes] = '\0';
     if (strlen(text) != bytes)
-        return kolo_fail(KOLO_ERR_CONFIG, "--sigmas %s: the file is no text", path);
+        return kolo_fail(KOLO_ERR_CONFIG, "--sigmas %s: the file is not text", path);
     return take(sigmas, path, text);
 }
 

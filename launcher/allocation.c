@@ -13,7 +13,7 @@
 
 #include "base/settings.h"
 
-#define NEXT_STEP "give the hosts by -H, or -H localhost for this machine alone"
+#define NEXT_STEP "give the hosts by -H, or -H localhost for this machine only"
 
 struct list {
     const char *text; /* the whole list, for messages */
@@ -23,7 +23,7 @@ struct list {
 static kolo_status refuse(const struct list *list)
 {
     return kolo_fail(KOLO_ERR_INVALID,
-                     "SLURM_JOB_NODELIST=%.200s is no list of hosts as Slurm writes it; " NEXT_STEP,
+                     "SLURM_JOB_NODELIST=%.200s is not a host list in Slurm's notation; " NEXT_STEP,
                      list->text);
 }
 

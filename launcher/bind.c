@@ -27,7 +27,7 @@ kolo_status kolo_bind_parse(const char *text, enum kolo_bind *bind_out)
         *bind_out = (enum kolo_bind)i;
         return KOLO_OK;
     }
-    return kolo_fail(KOLO_ERR_CONFIG, "'%s' is no binding; use auto, none, core or numa", text);
+    return kolo_fail(KOLO_ERR_CONFIG, "'%s' is not a binding; use auto, none, core or numa", text);
 }
 
 static bool add_object(hwloc_topology_t topology, hwloc_obj_t object, cpu_set_t *set)

@@ -143,7 +143,7 @@ static void judge(const struct kolo_doctor *doctor, struct kolo_findings *findin
     kolo_judge_paths(doctor->checkups, doctor->count, &doctor->paths, &job, findings);
     if (doctor->count > DOCTOR_WHOLE_MAX)
         kolo_findings_add(findings, KOLO_SEVERITY_NOTE, "sample", -1,
-                          "of %zu hosts each was tried with some others, not with all",
+                          "%zu hosts: each was tried with some of the others, not with all",
                           doctor->count);
     kolo_findings_sort(findings);
 }

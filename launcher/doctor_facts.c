@@ -229,6 +229,5 @@ kolo_status kolo_facts_take(struct kolo_facts *facts, char *line, struct kolo_fa
         if (strcmp(fields[0], table[i].word) == 0 && count == table[i].fields + 1 &&
             table[i].take(facts, fields + 1, news_out))
             return KOLO_OK;
-    return kolo_fail(KOLO_ERR_PROTOCOL, "says '%.40s' of itself, which means nothing here",
-                     fields[0]);
+    return kolo_fail(KOLO_ERR_PROTOCOL, "sent '%.40s', which is not a known fact", fields[0]);
 }

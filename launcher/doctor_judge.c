@@ -157,16 +157,15 @@ static void judge_memory(const struct kolo_checkup *host, int self, struct kolo_
     int64_t room = number(host, KOLO_FACT_memory_room_bytes);
     int64_t limit = number(host, KOLO_FACT_memory_limit_bytes);
     if (available >= 0 && available < needed)
-        WARNING("memory",
-                "%" PRId64 " MiB of memory are free for %d ranks; see what holds the rest",
+        WARNING("memory", "%" PRId64 " MiB of memory are free for %d ranks; see what uses the rest",
                 available / MIB, host->ranks);
     if (room >= 0 && room < needed)
         WARNING("memory-limit",
                 "%" PRId64 " MiB are left below its cgroup's limit of %" PRId64
-                " MiB for %d ranks: the kernel kills one that goes beyond; raise memory.max",
+                " MiB for %d ranks: the kernel kills a rank that exceeds it; raise memory.max",
                 room / MIB, limit / MIB, host->ranks);
     if (number(host, KOLO_FACT_memfd_works) == 0)
-        ERROR("memfd", "no memory can be made that ranks share (memfd_create is refused); see the "
+        ERROR("memfd", "ranks cannot share memory (memfd_create is refused); see the "
                        "seccomp profile of its container");
 }
 
@@ -203,7 +202,7 @@ static void judge_limits(const struct kolo_checkup *host, int self,
     if (file_bytes >= 0)
         WARNING("file-size",
                 "ulimit -f is %" PRId64
-                " MiB: memory that ranks share is a file, and ends there; set "
+                " MiB: memory that ranks share is a file and cannot be larger; set "
                 "it to unlimited",
                 file_bytes / MIB);
     if (locked >= 0 && number(host, KOLO_FACT_may_lock) == 0 &&
@@ -211,8 +210,8 @@ static void judge_limits(const struct kolo_checkup *host, int self,
         (has_device(host, "transport", "rdma") || number(host, KOLO_FACT_gpus) > 0))
         WARNING("locked-memory",
                 "ulimit -l is %" PRId64
-                " MiB: RDMA and GPUs use memory that is locked, and what is "
-                "beyond goes slower ways; set memlock to unlimited in /etc/security/limits.conf",
+                " MiB: RDMA and GPUs need locked memory, and use slower ways for the rest; set "
+                "memlock to unlimited in /etc/security/limits.conf",
                 locked / MIB);
 }
 
@@ -223,11 +222,11 @@ static void judge_devices(const struct kolo_checkup *host, int self,
     int64_t gpus = number(host, KOLO_FACT_gpus);
     if (!host->has_survey)
         WARNING("survey",
-                "asking for devices does not come to an end (the last was %s); ranks may hang "
+                "the search for devices hangs (last step: %s); ranks may hang "
                 "there as well: see dmesg, and nvidia-smi or ibv_devinfo by hand",
                 facts->step);
     else if (text(host, KOLO_FACT_survey_error)[0] != '\0')
-        WARNING("survey", "asking for devices %s (the last was %s); see dmesg there",
+        WARNING("survey", "the search for devices %s (last step: %s); see dmesg there",
                 text(host, KOLO_FACT_survey_error), facts->step);
     if (gpus > 0 && job->gpus == 0 && host->ranks > gpus)
         NOTE("gpus", "%d ranks and %" PRId64 " GPU%s: some share one", host->ranks, gpus,
@@ -242,10 +241,10 @@ static void judge_devices(const struct kolo_checkup *host, int self,
                  backend->why);
         if (strcmp(backend->kind, "transport") == 0 && strcmp(backend->name, "shm") == 0 &&
             host->ranks > 1 && strcmp(job->transport, "auto") == 0)
-            WARNING("shm", "its ranks cannot share memory, and go by TCP: %s", backend->why);
+            WARNING("shm", "its ranks cannot share memory, and use TCP: %s", backend->why);
         if (strcmp(backend->kind, "transport") == 0 && strcmp(backend->name, job->transport) == 0)
-            ERROR("transport", "%s, which is asked for, does not work: %s", backend->name,
-                  backend->why);
+            ERROR("transport", "%s, which KOLO_TRANSPORT asks for, does not work: %s",
+                  backend->name, backend->why);
     }
 }
 
@@ -260,12 +259,12 @@ static void judge_other(const struct kolo_fact_other *other, int self,
         snprintf(step, sizeof step, "it: kill %" PRId64, other->pid);
     if (other->has_launcher)
         WARNING("other-job",
-                "another job of kolo has run here%s (its agent is pid %" PRId64
-                "); they share what the host has",
+                "another job of kolo has been running here%s (its agent is pid %" PRId64
+                "); both share the host",
                 age, other->pid);
     else
         WARNING("leftover",
-                "'%s' (pid %" PRId64 ") is a rank of an earlier job%s, that nobody watches; end %s",
+                "'%s' (pid %" PRId64 ") is a rank of an earlier job%s, whose agent is gone; end %s",
                 other->program, other->pid, age, step);
 }
 
@@ -333,7 +332,7 @@ static void judge_lack(const struct kolo_checkup *hosts, size_t count, int self,
             continue;
         for (size_t j = 0; j < count; j++)
             if (hosts[j].has_facts && has_device(&hosts[j], "transport", "rdma")) {
-                WARNING("rdma", "no RDMA (%s), but on %s; all go by TCP to it", backend->why,
+                WARNING("rdma", "no RDMA (%s), unlike %s; all links to it use TCP", backend->why,
                         hosts[j].name);
                 break;
             }
@@ -373,11 +372,10 @@ static void judge_ports(const struct kolo_checkup *hosts, int self, struct kolo_
             hosts[i].has_facts ? first_of(&hosts[i], "network") : NULL;
         if (!theirs || have_common(mine->why, theirs->why))
             continue;
-        WARNING(
-            "rdma-network",
-            "its RDMA port %s (%.120s) cannot be joined to %s of %s (%.120s), and all go by TCP "
-            "between them; name ports of one network: KOLO_RDMA_DEVICE, KOLO_NET",
-            mine->name, mine->why, theirs->name, hosts[i].name, theirs->why);
+        WARNING("rdma-network",
+                "its RDMA port %s (%.120s) cannot be connected to %s of %s (%.120s), and all links "
+                "between them use TCP; name ports of one network: KOLO_RDMA_DEVICE, KOLO_NET",
+                mine->name, mine->why, theirs->name, hosts[i].name, theirs->why);
         return;
     }
 }

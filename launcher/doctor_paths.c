@@ -66,7 +66,7 @@ static void describe_end(const struct network *network, const struct kolo_path *
     long who = -1;
     switch ((int)path->end) {
     case KOLO_PATH_LONG_LOST:
-        snprintf(text, capacity, "takes short messages alone (its MTU is %lld)",
+        snprintf(text, capacity, "lets only short messages through (its MTU is %lld)",
                  (long long)place_of(network, path)->mtu);
         return;
     case KOLO_PATH_REFUSED:
@@ -76,7 +76,7 @@ static void describe_end(const struct network *network, const struct kolo_path *
         snprintf(text, capacity, "does not answer");
         return;
     case KOLO_PATH_STRANGER:
-        snprintf(text, capacity, "is answered by something else than kolo");
+        snprintf(text, capacity, "is answered by something other than kolo");
         return;
     case KOLO_PATH_OTHER_HOST:
         if (sscanf(path->words, "is rank %ld", &who) == 1 && who >= 0 &&
@@ -166,10 +166,9 @@ static void judge_broken_way(const struct network *network, int from, int to)
     describe_way(network, way, how, sizeof how);
     describe_step(network, way, to, what, sizeof what);
     if (has_end(way, KOLO_PATH_LONG_LOST))
-        kolo_findings_add(
-            network->findings, KOLO_SEVERITY_ERROR, "mtu", from,
-            "what it sends to %s is lost if it is long: %s; a job would stop there; %s",
-            there->name, how, what);
+        kolo_findings_add(network->findings, KOLO_SEVERITY_ERROR, "mtu", from,
+                          "long messages from it to %s are lost: %s; a job would stop there; %s",
+                          there->name, how, what);
     else if (is_launcher(there))
         kolo_findings_add(network->findings, KOLO_SEVERITY_ERROR, "rendezvous", from,
                           "cannot connect to kolorun on %s, which its ranks must: %s; %s",
@@ -204,7 +203,7 @@ static bool judge_isolated(const struct network *network, int from)
         return false;
     describe_way(network, way_of(network, from, last), how, sizeof how);
     kolo_findings_add(network->findings, KOLO_SEVERITY_ERROR, "isolated", from,
-                      "gets through to none of %zu other hosts (to %s: %s); see its own firewall "
+                      "reaches none of %zu other hosts (to %s: %s); see its own firewall "
                       "and routes, or name another network in KOLO_NET",
                       tried, network->hosts[last].name, how);
     return true;
@@ -226,12 +225,11 @@ static void judge_place(const struct network *network, const struct kolo_path *p
                           "%s of %s %s: %s, or leave it out: KOLO_NET=^%s", name,
                           network->hosts[path->to].name, how, what, place->interface);
     else if (path->end != KOLO_PATH_OTHER_HOST && place->is_hardware && is_better(place, best))
-        kolo_findings_add(
-            network->findings, KOLO_SEVERITY_WARNING, "lesser-way", path->from,
-            "%s of %s, %lld Mbit/s, %s; ranks go by %s, %lld Mbit/s; see that card and "
-            "its cable, or a firewall",
-            name, network->hosts[path->to].name, (long long)place->speed_mbit, how, used,
-            (long long)best->speed_mbit);
+        kolo_findings_add(network->findings, KOLO_SEVERITY_WARNING, "lesser-way", path->from,
+                          "%s of %s, %lld Mbit/s, %s; ranks use %s, %lld Mbit/s; see that card and "
+                          "its cable, or a firewall",
+                          name, network->hosts[path->to].name, (long long)place->speed_mbit, how,
+                          used, (long long)best->speed_mbit);
     else
         kolo_findings_add(
             network->findings, KOLO_SEVERITY_NOTE, "dead-address", path->to,

@@ -188,7 +188,7 @@ static kolo_status take_path(struct kolo_visit *visit, struct kolo_path *path)
     if (visit->paths_pending == 0 || (size_t)path->to >= doctor->count ||
         !is_tried(doctor, (size_t)path->from, (size_t)path->to) ||
         (size_t)path->place >= doctor->checkups[path->to].facts.place_count)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "tells of a path that nobody asked for");
+        return kolo_fail(KOLO_ERR_PROTOCOL, "reports a path that was not asked for");
     visit->paths_pending--;
     return kolo_paths_add(&doctor->paths, path);
 }

@@ -63,7 +63,7 @@ kolo_status kolo_gather_create(const char *path, int size, uint32_t calls,
 kolo_status kolo_gather_take(struct kolo_gather *gather, int rank, const void *data, size_t bytes)
 {
     if (gather == NULL || rank < 0 || rank >= gather->size)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "a timeline of rank %d, which nobody asked for", rank);
+        return kolo_fail(KOLO_ERR_PROTOCOL, "a timeline of rank %d, which was not asked for", rank);
     struct part *part = &gather->parts[rank];
     if (bytes > gather->bytes_max - part->bytes)
         return kolo_fail(KOLO_ERR_PROTOCOL, "more than %zu bytes of the timeline of rank %d",

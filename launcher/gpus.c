@@ -23,7 +23,7 @@ static kolo_status add(struct kolo_gpus *gpus, const char *name, size_t length,
 {
     void *all = gpus->all;
     if (length >= KOLO_GPU_NAME_MAX || gpus->count == KOLO_GPUS_MAX)
-        return kolo_fail(KOLO_ERR_CONFIG, "CUDA_VISIBLE_DEVICES: '%.*s' is no device",
+        return kolo_fail(KOLO_ERR_CONFIG, "CUDA_VISIBLE_DEVICES: '%.*s' is not a device",
                          (int)(length < 100 ? length : 100), name);
     kolo_status status = kolo_grow(&all, &gpus->capacity, gpus->count + 1, sizeof *gpus->all);
     if (status != KOLO_OK)

@@ -56,7 +56,7 @@ static kolo_status parse_slots(const char *text, int *slots_out)
     errno = 0;
     long slots = strtol(text, &end, 10);
     if (!isdigit((unsigned char)text[0]) || *end || errno || slots < 1 || slots > KOLO_SLOTS_MAX)
-        return kolo_fail(KOLO_ERR_INVALID, "slots '%s' are no number from 1 to %d", text,
+        return kolo_fail(KOLO_ERR_INVALID, "slots '%s' are not a number from 1 to %d", text,
                          (int)KOLO_SLOTS_MAX);
     *slots_out = (int)slots;
     return KOLO_OK;
@@ -117,7 +117,7 @@ static kolo_status add_slots(struct kolo_host *host, int slots, bool is_open)
 kolo_status kolo_hosts_add(struct kolo_hosts *hosts, const char *name, int slots, bool is_open)
 {
     if (!is_host_name(name))
-        return kolo_fail(KOLO_ERR_INVALID, "'%s' is no host name; " GRAMMAR, name);
+        return kolo_fail(KOLO_ERR_INVALID, "'%s' is not a host name; " GRAMMAR, name);
     kolo_status status = reserve_one(hosts);
     if (status != KOLO_OK)
         return status;
@@ -162,7 +162,7 @@ static kolo_status parse_host(struct kolo_hosts *hosts, const char *item, size_t
     char *rest = cut_brackets(text);
     if (rest) {
         if (rest[0] != ':' && rest[0] != '\0')
-            return kolo_fail(KOLO_ERR_INVALID, "'%.*s' is no host; " GRAMMAR, (int)len, item);
+            return kolo_fail(KOLO_ERR_INVALID, "'%.*s' is not a host; " GRAMMAR, (int)len, item);
         slots_text = rest[0] == ':' ? rest + 1 : NULL;
     } else if ((slots_text = strchr(text, ':'))) {
         if (strchr(slots_text + 1, ':'))
@@ -211,7 +211,7 @@ static kolo_status read_line(struct kolo_hosts *hosts, char *line, size_t bytes)
     static const char blanks[] = " \t\r\n";
     if (strlen(line) < bytes) /* what follows the 0 would be dropped silently */
         return kolo_fail(KOLO_ERR_INVALID,
-                         "it has a byte of 0 (UTF-16, or no text); save it as UTF-8");
+                         "it has a byte of 0 (UTF-16, or not text); save it as UTF-8");
     line[strcspn(line, "#")] = '\0';
     char *rest = NULL;
     char *host = strtok_r(line, blanks, &rest);

@@ -96,7 +96,8 @@ kolo_status kolo_info_try_reading(struct kolo_why *why_out)
     if (child > 0 && WIFEXITED(result) && WEXITSTATUS(result) == 0)
         return KOLO_OK;
     snprintf(why_out->text, sizeof why_out->text,
-             "the system lets no process read another (kernel.yama.ptrace_scope, a container): "
+             "the system does not let processes read each other's memory "
+             "(kernel.yama.ptrace_scope, a container): "
              "KOLO_CMA does nothing");
     return KOLO_ERR_UNSUPPORTED;
 }

@@ -267,7 +267,7 @@ static int end_timeline(struct kolo_job *job)
     int exit_status = job->exit_status;
     if (job->gather && !job->has_started) {
         if (!job->is_quiet)
-            fprintf(stderr, "kolorun: timeline: nothing was started; %s is as it was\n",
+            fprintf(stderr, "kolorun: timeline: nothing was started; %s is unchanged\n",
                     job->options->timeline);
     } else if (job->gather &&
                kolo_gather_finish(job->gather, job->verdict_line, job->is_quiet) != KOLO_OK) {
@@ -289,9 +289,10 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
     }
     if (options->timeline && options->settings.timeline[0] != '\0' &&
         !kolo_timeline_is_lent(&options->settings))
-        fprintf(stderr,
-                "kolorun: warning: KOLO_TIMELINE=%s makes no files beside --timeline; unset one\n",
-                options->settings.timeline);
+        fprintf(
+            stderr,
+            "kolorun: warning: KOLO_TIMELINE=%s has no effect with --timeline; use one of them\n",
+            options->settings.timeline);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGTTIN, SIG_IGN);
     job.began_ns = kolo_now_ns();

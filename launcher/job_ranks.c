@@ -46,8 +46,8 @@ static void on_exited(struct kolo_job *job, const struct kolo_outcome *outcome)
         kolo_verdict_waited(job->verdict);
     if (has_failed && kolo_job_keeps_going(job)) {
         kolo_verdict_keep_going(job->verdict);
-        JOB_SAY(job, "kolorun: rank %d failed after %.3f s; the others go on (--keep-going)", rank,
-                kolo_job_age_s(job));
+        JOB_SAY(job, "kolorun: rank %d failed after %.3f s; the others continue (--keep-going)",
+                rank, kolo_job_age_s(job));
     } else if (has_failed) {
         kolo_job_begin_end(job);
     }

@@ -165,7 +165,7 @@ static void drop_lent_timeline(void)
         return;
     if (!kolo_environment("KOLO_LAUNCHER"))
         fprintf(stderr,
-                "kolorun: warning: KOLO_TIMELINE=%.32s is ignored, for only --timeline gives ranks "
+                "kolorun: warning: KOLO_TIMELINE=%.32s is ignored: only --timeline gives ranks "
                 "such memory; give --timeline FILE, or KOLO_TIMELINE=FILE\n",
                 value);
     (void)unsetenv("KOLO_TIMELINE");

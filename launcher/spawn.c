@@ -108,7 +108,8 @@ static ssize_t read_report(int fd, struct report *report)
 static const char *why_not_executed(const struct kolo_spawn *spawn, int error)
 {
     if (error == ENOEXEC)
-        return ", which is no program for this machine, or a script without #! on its first line";
+        return ", which is not a program for this machine, or a script without #! on its first "
+               "line";
     if (error == ENOENT && access(spawn->path, F_OK) == 0)
         return ", whose interpreter (the first line of a script) or loader is not there";
     return "";

@@ -156,7 +156,7 @@ kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_
         spec_out->first_rank > spec_out->size - spec_out->ranks ||
         (spec_out->timeline_calls > 0 &&
          spec_out->timeline_calls != kolo_timeline_calls(spec_out->timeline_calls, 1)))
-        status = kolo_fail(KOLO_ERR_DATA, "the job's description makes no sense");
+        status = kolo_fail(KOLO_ERR_DATA, "the job's description is malformed");
 out:
     return status;
 }

@@ -68,11 +68,10 @@ static kolo_status read_file(const char *path, void **data_out, size_t *bytes_ou
         return kolo_fail_errno(KOLO_ERR_INVALID, errno, "timeline: %s", path);
     if (fstat(fileno(file), &facts) != 0 || !S_ISREG(facts.st_mode) ||
         (size_t)facts.st_size > most) {
-        status =
-            kolo_fail(KOLO_ERR_INVALID,
-                      "timeline: %s is no timeline of kolo's; give files that KOLO_TIMELINE has "
-                      "made",
-                      path);
+        status = kolo_fail(
+            KOLO_ERR_INVALID,
+            "timeline: %s is not a timeline file; give files that KOLO_TIMELINE=FILE has made",
+            path);
         goto out;
     }
     data = kolo_calloc((size_t)facts.st_size + 1, 1);
@@ -104,7 +103,7 @@ static kolo_status add_file(struct kolo_trace *trace, const char *path)
         return status;
     snprintf(why, sizeof(why), "%s", kolo_error_detail());
     return kolo_fail(status,
-                     "timeline: %s: %s; give the files of one job that KOLO_TIMELINE has made",
+                     "timeline: %s: %s; give the files that KOLO_TIMELINE=FILE has made in one job",
                      path, why);
 }
 
@@ -122,8 +121,8 @@ static void say_missing(const struct kolo_trace *trace)
         lowest++;
     if (lowest < trace->size)
         fprintf(stderr,
-                "kolorun: timeline: %zu of %d ranks are here; give the file of rank %d%s too: what "
-                "was waited for them is not known\n",
+                "kolorun: timeline: there are files of %zu of %d ranks; give that of rank %d%s "
+                "too: how long others waited for them is not known\n",
                 trace->track_count, trace->size, lowest,
                 trace->track_count + 1 < (size_t)trace->size ? " and the others" : "");
 }

@@ -235,7 +235,8 @@ void kolo_trace_summary(const struct kolo_trace *trace, const char *path,
     }
     if (dropped > 0)
         snprintf(left_out, sizeof(left_out),
-                 "; %" PRIu64 " before them made room (KOLO_TIMELINE_CALLS keeps more)", dropped);
+                 "; %" PRIu64 " earlier ones were overwritten (KOLO_TIMELINE_CALLS keeps more)",
+                 dropped);
     snprintf(line, sizeof(line), "timeline: %zu calls of %zu rank%s in %s%s", trace->call_count,
              trace->track_count, trace->track_count == 1 ? "" : "s", path, left_out);
     say(context, line);

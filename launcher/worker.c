@@ -259,7 +259,7 @@ static void channel_ended(void *context, kolo_status why)
         return;
     }
     if (why != KOLO_ERR_LINK) /* silent or nonsense: kolorun may still read a note */
-        fprintf(stderr, "agent: hung up on kolorun: %s\n", kolo_error_detail());
+        fprintf(stderr, "agent: disconnected from kolorun: %s\n", kolo_error_detail());
     hang_up(worker);
 }
 

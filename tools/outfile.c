@@ -202,7 +202,7 @@ kolo_status outfile_spares(const char *option, const char *path, const char *con
     for (size_t i = 0; i < count; i++)
         if (stat(read[i], &facts) == 0 && are_same(path, read[i]))
             return kolo_fail(KOLO_ERR_CONFIG,
-                             "%s %s: that is the file %s, which is read; name another", option,
+                             "%s %s: that is %s, which is an input; name another file", option,
                              path, read[i]);
     return KOLO_OK;
 }

@@ -336,7 +336,8 @@ static int open_gate(struct player *player)
     }
     player->gate = map;
     if (player->gate->magic != GATE_MAGIC || player->gate->nranks != (uint32_t)player->nranks) {
-        fprintf(stderr, "compare: %s is no gate of %d ranks\n", player->gate_path, player->nranks);
+        fprintf(stderr, "compare: %s is not a gate of %d ranks\n", player->gate_path,
+                player->nranks);
         return -1;
     }
     player->slot = &player->gate->slots[player->rank];

@@ -138,7 +138,7 @@ static int start(int rank, int nranks, const char *meet, char *detail)
         if (join(listener, ports) == 0)
             return 0;
     }
-    snprintf(detail, GATE_TEXT, "the ranks cannot be joined: %s", strerror(errno));
+    snprintf(detail, GATE_TEXT, "the ranks cannot be connected: %s", strerror(errno));
     return -1;
 }
 

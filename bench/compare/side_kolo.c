@@ -28,7 +28,7 @@ static int start(int rank, int nranks, const char *meet, char *detail)
         return -1;
     if (kolo_rank(comm) == rank && kolo_size(comm) == nranks)
         return 0;
-    snprintf(detail, GATE_TEXT, "rank %d of %d was to be %d of %d", kolo_rank(comm),
+    snprintf(detail, GATE_TEXT, "this is rank %d of %d, expected was %d of %d", kolo_rank(comm),
              kolo_size(comm), rank, nranks);
     return -1;
 }

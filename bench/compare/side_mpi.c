@@ -29,7 +29,8 @@ static int start(int rank, int nranks, const char *meet, char *detail)
     MPI_Comm_size(MPI_COMM_WORLD, &is_size);
     if (is_rank == rank && is_size == nranks)
         return 0;
-    snprintf(detail, GATE_TEXT, "rank %d of %d was to be %d of %d", is_rank, is_size, rank, nranks);
+    snprintf(detail, GATE_TEXT, "this is rank %d of %d, expected was %d of %d", is_rank, is_size,
+             rank, nranks);
     return -1;
 }
 

@@ -176,7 +176,7 @@ with open(f"{work}/edge.svg") as file:
     if drawn.returncode or re.search(r"\b(nan|inf)\b", file.read()):
         wrong(f"plot of what can just be drawn: {drawn.stderr}")
 bounds = "expected at most 1.40737e+14 bytes, and from 1e-06 to 1e+15 us"
-for name, text in (("nan.csv", "line 2: bytes is 'nan', no finite number"), ("inf.csv", "time_us is 'inf'"), *((name, bounds) for name in
+for name, text in (("nan.csv", "line 2: bytes is 'nan', not a finite number"), ("inf.csv", "time_us is 'inf'"), *((name, bounds) for name in
                    ("large.csv", "long.csv", "short.csv", "fast.csv", "slow.csv", "far.json")), ("bad.json", "no array"), ("bad.csv", "line 2: bytes is 'x'"), ("cut.json", "line 1"), ("none", "No such file")):
     refused = run(0, "plot", f"{work}/{name}", "-o", f"{work}/none.svg")
     if refused.returncode != 1 or text not in refused.stderr or os.path.exists(f"{work}/none.svg"):
@@ -186,7 +186,7 @@ with open(f"{work}/o.json", "rb") as read:
     before = read.read()
 drawn_over = run(0, "plot", f"{work}/a.csv", f"{work}/o.json", "-o", f"{work}/o.json")
 with open(f"{work}/o.json", "rb") as read:
-    if drawn_over.returncode != 2 or "o.json, which is read; name another" not in drawn_over.stderr or read.read() != before:
+    if drawn_over.returncode != 2 or "o.json, which is an input; name another" not in drawn_over.stderr or read.read() != before:
         wrong(f"plot over what it draws: {drawn_over.returncode} {drawn_over.stderr}")
 for np, arguments, options in ((0, ("allreduce", "--threads", "2"), ("--json", "--plot")), (2, ("allreduce",), ("--csv", "--json")),
                                (2, ("--limits",), ("--json", "--plot"))):

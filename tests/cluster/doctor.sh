@@ -126,7 +126,7 @@ if wall host3 DROP --syn 2>"$work/why"; then
     # A hole for long segments: the link would come up, and the job stop.
     wall host2 DROP -m length --length 1000:65535
     finds 'mtu' -H "$hosts"
-    says out '^error: host1, host3: what it sends to host2 is lost if it is long: 10\.211\.53\.2 \(wire\) .*MTU'
+    says out '^error: host1, host3: long messages from it to host2 are lost: 10\.211\.53\.2 \(wire\) .*MTU'
     down host2
     finds '' -H "$hosts"
 else

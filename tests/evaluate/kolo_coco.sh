@@ -223,8 +223,8 @@ refused "two.json: category 3 has 2 keypoints, COCO's sigmas are of 17; give the
 refused 'two.json: category 3 has 2 keypoints, --sigmas 3' two.json dt.shapes.json --iou-type keypoints --sigmas 0.1,0.2,0.3
 refused 'two.json: annotation 1: 51 numbers as keypoints; 6 are needed' two.json dt.shapes.json --iou-type keypoints --sigmas 0.1
 refused '--sigmas none.txt is neither .*: No such file' two.json dt.shapes.json --iou-type keypoints --sigmas none.txt
-refused "--sigmas 0.1,-1: '-1' is no number above 0" two.json dt.shapes.json --iou-type keypoints --sigmas 0.1,-1
-refused "--sigmas gt.json: .* is no number above 0" two.json dt.shapes.json --iou-type keypoints --sigmas gt.json
+refused "--sigmas 0.1,-1: '-1' is not a number above 0" two.json dt.shapes.json --iou-type keypoints --sigmas 0.1,-1
+refused "--sigmas gt.json: .* is not a number above 0" two.json dt.shapes.json --iou-type keypoints --sigmas gt.json
 printf '%s\n' 0.1{,,,,,,,,,,,,,,,,} >sigmas.txt
 alone shapes.json dt.shapes.json --iou-type keypoints --sigmas sigmas.txt >out 2>err || wrong "--sigmas FILE: $(tail -2 err)"
 

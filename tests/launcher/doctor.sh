@@ -163,11 +163,11 @@ says out '^error: odd-unprepared: its agent greeted, and could not look'
 
 # A host that says nonsense of itself is named, and believed in nothing.
 there -H localhost:1,odd-nonsense:1,odd-endless:1,odd-early:1
-says out "^error: odd-nonsense: was lost while it was looked at: .*number' of itself, which means nothing here"
+says out "^error: odd-nonsense: was lost while it was looked at: .*number', which is not a known fact"
 says out '^error: odd-endless: was lost .*a line of facts without an end'
 says out '^error: odd-early: was lost .*its examiner ended early'
 there -H localhost:1,odd-path:1 --json "$work/d.json"
-says out '^error: odd-path: was lost .*tells of a path that nobody asked for'
+says out '^error: odd-path: was lost .*reports a path that was not asked for'
 python3 -c 'import json, sys; assert all(p["from"] != "odd-path" for p in json.load(open(sys.argv[1]))["paths"])' \
     "$work/d.json" || fail "a path that was made up"
 # The RDMA ports that ranks would take are said of each host, and whether two hosts' can be joined.
@@ -176,7 +176,7 @@ says out '^RDMA ports that ranks would take \(by their addresses; nothing is sen
 says out '^  odd-roce: mlx5_0:1 \(RoCE v2 10\.0\.0\.1\), mlx5_1:1 \(RoCE v2 10\.0\.1\.1\)$'
 says out '^  odd-infiniband: ib0:1 \(InfiniBand fe80::7\)$'
 says out '^  localhost: (none: .|[a-z0-9_]+:[0-9]+ \()'
-says out '^warning: odd-infiniband: its RDMA port ib0:1 \(InfiniBand fe80::\) cannot be joined to mlx5_0:1 of odd-roce \(RoCE v2 IPv4\)'
+says out '^warning: odd-infiniband: its RDMA port ib0:1 \(InfiniBand fe80::\) cannot be connected to mlx5_0:1 of odd-roce \(RoCE v2 IPv4\)'
 there -H localhost:1,odd-killed:1
 says out '^error: odd-killed: was lost while it was looked at: its agent was killed; '
 lacks out 'would not start'
@@ -191,7 +191,7 @@ KOLO_RANK=3 KOLO_SIZE=4 KOLO_LAUNCHER=kolorun tail -f /dev/null &
 lost=$!
 await sh -c "tr '\0' '\n' </proc/$lost/environ | grep -q KOLO_RANK=3"
 doctor -np 1
-says out '^warning: localhost: another job of kolo has run here for [0-9]+ s \(its agent is pid [0-9]+\)'
+says out '^warning: localhost: another job of kolo has been running here for [0-9]+ s \(its agent is pid [0-9]+\)'
 says out "^warning: localhost: 'tail' \(pid $lost\) is a rank of an earlier job, .*; end it: kill $lost$"
 own_jobs 2
 kill "$lost" "$job"

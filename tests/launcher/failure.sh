@@ -148,7 +148,7 @@ kill -STOP "$launcher"
 await grep -q '^State:.*Z' "/proc/$guardian/status"
 kill -CONT "$launcher"
 ended 255
-says err '^kolorun: the connection to host localhost broke \(agent: hung up on kolorun: silent for [0-9.]+ s, exit status 1\), with ranks 0 to 1; the job was ended$'
+says err '^kolorun: the connection to host localhost broke \(agent: disconnected from kolorun: silent for [0-9.]+ s, exit status 1\), with ranks 0 to 1; the job was ended$'
 nobody_left "$KOLOTEST_MARK"
 
 # Who ends without kolo_init is named before who waited for it; programs without kolo are not accused.

@@ -76,8 +76,8 @@ Test(allocation, refuses_what_is_no_list)
     }
     cr_assert(FIND(JOB, "SLURM_JOB_NODELIST=a[1") == KOLO_ERR_INVALID);
     cr_assert(strcmp(kolo_error_detail(),
-                     "SLURM_JOB_NODELIST=a[1 is no list of hosts as Slurm writes it; give the "
-                     "hosts by -H, or -H localhost for this machine alone") == 0,
+                     "SLURM_JOB_NODELIST=a[1 is not a host list in Slurm's notation; give the "
+                     "hosts by -H, or -H localhost for this machine only") == 0,
               "%s", kolo_error_detail());
 }
 

@@ -249,7 +249,7 @@ Test(doctor_judge, devices)
     set(1, KOLO_FACT_gpus, 4);
     hosts[1].has_survey = false;
     snprintf(hosts[1].facts.step, sizeof hosts[1].facts.step, "cuda");
-    expect(KOLO_SEVERITY_WARNING, "survey", 1, "the last was cuda");
+    expect(KOLO_SEVERITY_WARNING, "survey", 1, "last step: cuda");
     hosts[1].has_survey = true;
     set_text(1, KOLO_FACT_survey_error, "ended by signal 11 (SIGSEGV)");
     expect(KOLO_SEVERITY_WARNING, "survey", 1, "SIGSEGV");
@@ -258,7 +258,7 @@ Test(doctor_judge, devices)
     snprintf(hosts[1].facts.backends[0].why, sizeof hosts[1].facts.backends[0].why, "sealed off");
     expect(KOLO_SEVERITY_WARNING, "shm", 1, "sealed off");
     job.transport = "shm";
-    expect(KOLO_SEVERITY_ERROR, "transport", 1, "shm, which is asked for");
+    expect(KOLO_SEVERITY_ERROR, "transport", 1, "shm, which KOLO_TRANSPORT asks for");
     job.transport = "auto";
     hosts[1].facts.backends[0].works = true;
     hosts[1].facts.backends[3].works = false; /* cma */
@@ -270,7 +270,7 @@ Test(doctor_judge, rdma_on_some_hosts_alone)
     for (int i = 0; i < HOSTS; i++)
         set(i, KOLO_FACT_may_lock, 1);
     hosts[0].facts.backends[2].works = hosts[1].facts.backends[2].works = true;
-    expect(KOLO_SEVERITY_WARNING, "rdma", 2, "no RDMA (no device), but on a");
+    expect(KOLO_SEVERITY_WARNING, "rdma", 2, "no RDMA (no device), unlike a");
 }
 
 Test(doctor_judge, rdma_ports_that_cannot_be_joined)
@@ -286,8 +286,8 @@ Test(doctor_judge, rdma_ports_that_cannot_be_joined)
         add_backend(i, "network", "mlx5_1:1", true, "InfiniBand fe80::"); /* of further rails */
     }
     expect(KOLO_SEVERITY_WARNING, "rdma-network", 2,
-           "its RDMA port mlx5_0:1 (RoCE v2 link-local) cannot be joined to mlx5_0:1 of a "
-           "(RoCE v1 IPv4; RoCE v2 IPv4), and all go by TCP between them");
+           "its RDMA port mlx5_0:1 (RoCE v2 link-local) cannot be connected to mlx5_0:1 of a "
+           "(RoCE v1 IPv4; RoCE v2 IPv4), and all links between them use TCP");
 }
 
 Test(doctor_judge, others)
@@ -301,7 +301,7 @@ Test(doctor_judge, others)
     hosts[1].facts.others[0].age_s = -1;
     expect(KOLO_SEVERITY_WARNING, "other-job", 1, "has run here (its agent is pid 77)");
     hosts[1].facts.others[0].has_launcher = false;
-    expect(KOLO_SEVERITY_WARNING, "leftover", 1, "of an earlier job, that nobody watches");
+    expect(KOLO_SEVERITY_WARNING, "leftover", 1, "of an earlier job, whose agent is gone");
     hosts[1].facts.others[0].pid = 1;
     expect(KOLO_SEVERITY_WARNING, "leftover", 1, "end its container");
     cr_assert(!strstr(findings.at[0].text, "kill"));

@@ -196,9 +196,8 @@ Test(doctor_paths, a_fast_card_that_is_dead)
     path(1, 2, FAST)->end = KOLO_PATH_SILENT;
     judge(3);
     cr_assert(findings.count == 1);
-    expect(
-        0, KOLO_SEVERITY_WARNING, "lesser-way",
-        "10.9.0.3 (ib0) of c, 100000 Mbit/s, does not answer; ranks go by 10.0.0.3 (eth0), 1000");
+    expect(0, KOLO_SEVERITY_WARNING, "lesser-way",
+           "10.9.0.3 (ib0) of c, 100000 Mbit/s, does not answer; ranks use 10.0.0.3 (eth0), 1000");
 }
 
 Test(doctor_paths, long_messages_that_are_lost)
@@ -207,7 +206,7 @@ Test(doctor_paths, long_messages_that_are_lost)
     path(1, 2, ETH)->end = KOLO_PATH_LONG_LOST;
     judge(3);
     cr_assert(findings.count == 1);
-    expect(0, KOLO_SEVERITY_ERROR, "mtu", "c is lost if it is long: 10.0.0.3 (eth0)");
+    expect(0, KOLO_SEVERITY_ERROR, "mtu", "long messages from it to c are lost: 10.0.0.3 (eth0)");
     for (int i = 0; i < 3; i++)
         add_place(i, "eth1", 3, 1000);
     path(1, 2, ETH)->place = 1;

@@ -19,7 +19,7 @@ for transport in tcp shm; do
 done
 run 0 env KOLO_TIMELINE="$work/t" KOLO_TIMELINE_CALLS=32 "$KOLORUN" -np 3 "$CALLS" 50
 run 0 "$KOLORUN" timeline "$work"/t.[0-9]* -o "$work/t.json"
-says err 'calls of 3 ranks in .*; [0-9]+ before them made room \(KOLO_TIMELINE_CALLS keeps more\)$'
+says err 'calls of 3 ranks in .*; [0-9]+ earlier ones were overwritten \(KOLO_TIMELINE_CALLS keeps more\)$'
 check "$work/t.json" 3 50 kept=32
 
 # A rank that is killed leaves what it did.
@@ -51,7 +51,7 @@ for transport in auto tcp; do
     nobody_left "$KOLOTEST_MARK"
 done
 run 0 env KOLO_TIMELINE="$work/beside" "$KOLORUN" "${timeline[@]}" -np 2 "$CALLS" 5
-says err "^kolorun: warning: KOLO_TIMELINE=$work/beside makes no files beside --timeline"
+says err "^kolorun: warning: KOLO_TIMELINE=$work/beside has no effect with --timeline"
 run 0 "$KOLORUN" timeline --help
 says out '^usage: kolorun timeline FILE'
 # Of ranks that never were kolo's there is none, and a rank whose descriptor was closed says so and goes on.
@@ -144,9 +144,9 @@ refuses "$work/t.9" "$work/t.9" -o "$work/no.json"
 refuses 'it is no timeline' "$work/t.0" "$work/other" -o "$work/no.json"
 cp "$work/t.0" "$work/twin"
 refuses 'it is of rank 0, as one before it' "$work/t.0" "$work/twin" -o "$work/no.json"
-refuses 'is no timeline of kolo' /dev/zero -o "$work/no.json"
+refuses 'is not a timeline file' /dev/zero -o "$work/no.json"
 mkfifo "$work/pipe"
-refuses 'is no timeline of kolo' "$work/pipe" -o "$work/no.json"
+refuses 'is not a timeline file' "$work/pipe" -o "$work/no.json"
 cp "$work/t.1" "$work/stale"
 run 0 env KOLO_TIMELINE="$work/t" "$KOLORUN" -np 3 "$CALLS" 5
 refuses 'it is of another job than those before it' "$work/t.0" "$work/stale" "$work/t.2" -o "$work/no.json"
@@ -155,7 +155,7 @@ run 2 "$KOLORUN" timeline "$work/t.0" -o "$work/t.0"
 head -c 8 "$work/t.0" | grep -q kolotl || fail "a timeline was written over"
 [[ ! -e $work/no.json ]] || fail "a trace of what was refused"
 run 0 "$KOLORUN" timeline "$work/t.0" "$work/t.2" -o "$work/part.json"
-says err '^kolorun: timeline: 2 of 3 ranks are here; give the file of rank 1 too'
+says err '^kolorun: timeline: there are files of 2 of 3 ranks; give that of rank 1 too'
 head -c 41100 "$work/t.0" >"$work/cut"
 run 0 "$KOLORUN" timeline "$work/cut" -o "$work/cut.json"
 says err 'records could not be read$'

@@ -161,7 +161,7 @@ Test(outfile, a_file_that_is_read_is_not_written_over)
     cr_expect_eq(outfile_spares("--output", "x", read, 1), KOLO_OK);
     cr_expect_eq(outfile_spares("--output", "./x", read, 2), KOLO_ERR_CONFIG);
     cr_expect_str_eq(kolo_error_detail(),
-                     "--output ./x: that is the file x, which is read; name another");
+                     "--output ./x: that is x, which is an input; name another file");
     cr_expect_eq(outfile_spares("--output", "y", read, 2), KOLO_ERR_CONFIG, "a link");
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model of fashion.h on a GPU. Every thread makes one number and adds it up in the order in
-// which fashion.c does, in float32, and nvcc is told not to fuse (--fmad=false): so a score, a
-// gradient and a parameter have the same bits on a GPU and on the host, at any number of ranks.
+// The model of fashion.h on a GPU. Every thread computes one number, in float32, and sums in the
+// same order as fashion.c; nvcc must not fuse operations (--fmad=false). So a score, a gradient and
+// a parameter have the same bits on a GPU and on the host, at any number of ranks.
 #include "fashion.h"
 
 #ifndef KERNEL /* a test compiles this text for the host */
@@ -38,7 +38,7 @@ KERNEL fashion_scores(const struct fashion_model *model, const float *hidden, fl
     scores[THREAD] = sum;
 }
 
-/* back[image][h]: the slope of the loss by a hidden value, from slopes[image][class] */
+/* back[image][h]: the derivative of the loss by a hidden value, from slopes[image][class] */
 KERNEL fashion_back(const struct fashion_model *model, const float *hidden, const float *slopes,
                     float *back, int count)
 {
@@ -52,7 +52,7 @@ KERNEL fashion_back(const struct fashion_model *model, const float *hidden, cons
 }
 
 /* gradient[of][by]: factors[image][of] * slopes[image][by], summed over the images; without factors
- * (the slope of a bias) the slopes alone. */
+ * (the derivative by a bias) the sum of the slopes. */
 KERNEL fashion_gradient(const float *factors, const float *slopes, float *gradient, int ofs,
                         int bys, int count)
 {

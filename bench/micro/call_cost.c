@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ways of making a call cost: `kolorun -np 2 call_cost` prints, for short allreduces, the
-// time of a plain call, of a persistent one (kolo_run; kolo_start and kolo_wait), and of 16 of them
-// one by one, as a group, and as a group that repeats. Times are of rank 0: the median of rounds
-// in which the ways take turns, each a batch.
+// What the different ways of making a call cost: `kolorun -np 2 call_cost` prints, for short
+// allreduces, the time of a plain call, of a persistent one (kolo_run; kolo_start and kolo_wait),
+// and of 16 calls made one by one, as a group, and as a group that repeats. Times are rank 0's: the
+// median of rounds in which the ways alternate, each with a batch.
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files like COCO's, for what reads files:
+// Writes files like COCO's, to measure programs that read files:
 //   coco_files IMAGES PER_IMAGE GT.json DT.json [bbox|segm|keypoints]
-// writes the set of bench/coco_data.h as Python's json.dump() writes it, numbers with as few digits
-// as give the same bits; of segm the ground truth is polygons, the results are COCO's strings,
-// without boxes, as those of keypoints. The same arguments make the same bytes everywhere.
+// Writes the set of bench/coco_data.h as Python's json.dump() does, with the fewest digits that
+// give the same bits. For segm the ground truth has polygons and the results have COCO's strings,
+// without boxes, as for keypoints. The same arguments give the same bytes everywhere.
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static void put_numbers(FILE *file, const double *values, int count)
     }
 }
 
-/* What an annotation has beside its box. */
+/* What an annotation has besides its box. */
 static void put_shape(FILE *file, const char *kind, const double *box, uint64_t seed)
 {
     double corners[2 * COCO_DATA_CORNERS], points[3 * COCO_DATA_POINTS];

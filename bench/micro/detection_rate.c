@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What COCO's mAP costs: `kolorun -np N detection_rate [IMAGES [PER_IMAGE [SET]]]` makes a set like
-// COCO's, each rank its images, and prints the time of the updates (matching) and of the compute
-// (exchange and curves) on the slowest rank, the median of rounds; and the most memory that a rank
-// has beside the input and the results, per detection of its own. SET: rank 0 writes all of it
-// there too, in the form of tests/metrics/oracle/coco.py, for pycocotools.
-// `kolorun -np N detection_rate limit [IMAGES [PER_IMAGE]]` holds N ranks against one rank, and
-// against what N ranks reach that have nothing to do with each other.
-// `kolorun -np N detection_rate memory|memory-one [IMAGES [PER_IMAGE]]` fails where a rank needs
-// more than it may beside the input, the results and what its communicator keeps; with -one all
-// images are rank 0's.
+// What COCO's mAP costs. `kolorun -np N detection_rate [IMAGES [PER_IMAGE [SET]]]` makes a set like
+// COCO's, each rank its own images. It prints the time of the updates (matching) and of the compute
+// (exchange and curves) on the slowest rank, as the median of rounds, and the peak memory of a rank
+// in addition to the input and the results, per detection of its own. With SET, rank 0 also writes
+// the whole set there, in the form of tests/metrics/oracle/coco.py, for pycocotools.
+//
+// `kolorun -np N detection_rate limit [IMAGES [PER_IMAGE]]` compares N ranks with one rank, and
+// with N ranks that work independently of each other.
+//
+// `kolorun -np N detection_rate memory|memory-one [IMAGES [PER_IMAGE]]` fails if a rank needs more
+// than it may in addition to the input, the results and what its communicator keeps; with -one rank
+// 0 has all images.
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +22,7 @@
 #include "bench/coco_data.h"
 
 enum { ROUNDS = 7, WARM_BYTES = 8 << 20 };
-enum { BYTES_MAX = 60 }; /* of a detection */
+enum { BYTES_MAX = 60 }; /* per detection */
 
 static void check(kolo_status status)
 {
@@ -106,7 +108,7 @@ static double memory(const char *field)
     return kib * 1024;
 }
 
-/* The most memory is that of now. */
+/* Resets the peak to the present memory. */
 static void forget_peak(void)
 {
     FILE *file = fopen("/proc/self/clear_refs", "w");
@@ -138,7 +140,7 @@ static double results_of(const struct kolo_detection_result *result)
 /* Of one evaluation on this rank. */
 struct times {
     double update, compute, both; /* seconds */
-    double bytes;                 /* most memory beside input and results */
+    double bytes;                 /* peak memory in addition to input and results */
 };
 
 static struct times evaluate(struct kolo_comm *comm, const struct set *set,
@@ -193,7 +195,7 @@ static void measure(struct kolo_comm *comm, const struct set *set)
         updates[round] = slowest(comm, times.update);
         computes[round] = slowest(comm, times.compute);
         both[round] = slowest(comm, times.both);
-        if (round == 0) /* later ones find memory that was used before */
+        if (round == 0) /* later rounds find memory that was used before */
             most = times.bytes;
     }
     most = slowest(comm, set->found ? most / (double)set->found : 0);
@@ -205,9 +207,9 @@ static void measure(struct kolo_comm *comm, const struct set *set)
                result.stats[0]);
 }
 
-/* How much faster the ranks together are than rank 0 alone, and what the machine has for them:
- * every rank does all of it at the same time as the others and for itself, and the same with its
- * share. In turns, so that a slow minute of the machine is in all four. */
+/* How much faster the ranks together are than rank 0 alone, and what the machine allows: every rank
+ * evaluates everything by itself at the same time as the others, and likewise its share. The four
+ * alternate, so that a slow minute of the machine affects all of them. */
 static void measure_limit(struct kolo_comm *comm, const struct set *share, const struct set *whole)
 {
     enum { ALONE, COPIES, SHARES, TOGETHER, KINDS };
@@ -290,8 +292,8 @@ static void warm_with(struct kolo_comm *comm, size_t bytes, int64_t *mine, int64
     check(kolo_alltoallv(comm, mine, counts, NULL, all, counts, NULL, KOLO_INT64, NULL, NULL));
 }
 
-/* The collectives of a compute have been, of every length: what the communicator keeps for them is
- * there, also where each length goes another way. */
+/* Makes the collectives of a compute in every length, so that the communicator has allocated what
+ * it keeps for them, even if each length takes another path. */
 static void warm(struct kolo_comm *comm)
 {
     size_t ranks = (size_t)kolo_size(comm);
@@ -304,8 +306,8 @@ static void warm(struct kolo_comm *comm)
     free(counts);
 }
 
-/* By detections that a rank has, or by those that it would have of equal shares: a rank without any
- * makes its part of the curves, too. */
+/* Per detection of this rank, or per detection of an equal share if that is more: a rank without
+ * any still computes its part of the curves. */
 static int measure_memory(struct kolo_comm *comm, const struct set *set)
 {
     struct kolo_detection_result result = {.size = sizeof result};

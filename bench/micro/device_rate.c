@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CUDA device gives at most, for bench/gpu: `device_rate [BYTES]` (256 MiB) prints one line
-// of JSON: how many devices there are and the name of the first, the rates of copies on it and from
-// and to page-locked memory in GB/s (bytes copied, once), and what one kernel launch takes until it
-// is over, and how far apart launches in a row are, in microseconds. `device_rate --calls`: one
-// line of what the driver's calls take that a short collective is made of, in microseconds; several
-// processes at once share the device, as ranks do. Medians of several runs. What cannot be had
-// (locked pages, kernels) is left out, with a line. Exit status 77: no device.
+// Upper limits of a CUDA device, for bench/gpu. `device_rate [BYTES]` (256 MiB) prints one line of
+// JSON: the number of devices and the name of the first; the rates of copies on it and from and to
+// page-locked memory in GB/s (bytes copied, once); and the time of one kernel launch until it is
+// over and between launches in a row, in microseconds. `device_rate --calls` prints one line with
+// the times of the driver's calls that a short collective consists of, in microseconds; several
+// processes at once share the device, as ranks do. All are medians of several runs. What is not
+// available (locked pages, kernels) is left out, with a line. Exit status 77: no device.
 #include <inttypes.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -35,10 +35,10 @@ struct rig {
     struct kolo_cuda_kernels *kernels; /* NULL: this build has none */
     void *stream, *teller, *event, *host;
     _Atomic(void *) awaiting; /* as a lane keeps it */
-    bool is_locked;           /* the host's memory is */
-    atomic_int told;          /* by functions of the host's */
+    bool is_locked;           /* whether the host's memory is */
+    atomic_int told;          /* set by host functions in the stream */
     size_t bytes;
-    int runs; /* that a median is of */
+    int runs; /* of which a median is taken */
 };
 
 static void check(kolo_status status, const char *what)
@@ -61,13 +61,13 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/** Until it is over. */
+/** Waits until everything is done. */
 static void finish(const struct rig *rig)
 {
     judge(rig, "cuStreamSynchronize", rig->driver->stream_synchronize(rig->stream));
 }
 
-/** The median time in ns of @p work; the first run is not counted. What it leaves to the streams is
+/** The median time in ns of @p work; the first run is not counted. The streams' work of one run is
  * over before the next. */
 static double median(struct rig *rig, void (*work)(struct rig *rig))
 {
@@ -118,7 +118,7 @@ static void launch(struct rig *rig)
     check(try_launch(rig), "kolo_cuda_fold");
 }
 
-/** The last that is done with the device, which a kernel that fails takes along. */
+/** Must be the last use of the device, because a kernel that fails makes it unusable. */
 static bool can_launch(struct rig *rig)
 {
     kolo_status status = kolo_cuda_kernels_load(rig->driver, rig->visit.ordinal, &rig->kernels);
@@ -192,8 +192,8 @@ static void tell(void *context)
     atomic_fetch_add(&rig->told, 1);
 }
 
-/** As a lane puts a mark and has it told for who sleeps (memory/cuda_lane.c); not until it is. Who
- * looks has record() alone. */
+/** Records a mark as a lane does, with a notification for a sleeping thread (memory/cuda_lane.c),
+ * and waits for that. A thread that polls needs record() only. */
 static void mark(struct rig *rig)
 {
     judge(rig, "cuEventRecord", rig->driver->event_record(rig->event, rig->stream));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a fold takes that several processes share, as an allreduce over directly mapped memory
-// does it: `fold_rate [PROCESSES [TYPE [VECTORS]]]`. Each of VECTORS ranks (default 2, 4, 8) has an
+// How long a fold takes that several processes share, as in an allreduce over directly mapped
+// memory: `fold_rate [PROCESSES [TYPE [VECTORS]]]`. Each of VECTORS ranks (default 2, 4, 8) has an
 // input and an output in shared mappings; every process (default 2) folds its part of all inputs
-// into all outputs. A line per size: the best time of a round with plain stores, in which the
-// outputs are the inputs of the next round, with streams, and of 2 * VECTORS copies in their place,
-// in GB/s of the streams. Meaningful where every process has a core of its own.
+// into all outputs. Prints a line per size: the best time of a round with plain stores, in which
+// the outputs are the inputs of the next round, with streams, and of 2 * VECTORS copies instead, in
+// GB/s of the streams. Meaningful only if every process has its own core.
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>

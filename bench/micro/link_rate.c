@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one link between two processes of this host carries: `link_rate [TRANSPORT]` (shm) prints
+// What one link between two processes of this host can carry: `link_rate [TRANSPORT]` (shm) prints
 // the one-way latency of 8 bytes when both ranks spin and when both sleep, and the rate of messages
 // of 1 and 16 MiB from ordinary memory and from kolo_alloc, received by copy and by float32 sum.
 // The first line is the rate of memcpy between buffers of the same size (bytes copied, once). Best
@@ -34,7 +34,7 @@ static void check(kolo_status status, const char *what)
     exit(1);
 }
 
-/** Progress until the work is done: by spinning, or as the runtime sleeps. */
+/** Makes progress until the work is done: by spinning, or sleeping as the runtime does. */
 static void await(struct rank *rank, const struct kolo_work *work)
 {
     bool moved;
@@ -103,7 +103,7 @@ static double ping(struct rank *rank)
     return best;
 }
 
-/** Gigabytes a second from rank 1's @p src to rank 0. */
+/** Gigabytes per second from rank 1's @p src to rank 0. */
 static double stream(struct rank *rank, uint8_t *src, size_t bytes, bool reduces)
 {
     struct kolo_action action = {

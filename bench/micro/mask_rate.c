@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What masks cost: `mask_rate [IMAGES [PER_IMAGE [SET]]]` makes a set like COCO's
 // (bench/coco_data.h) whose objects are polygons of 24 corners within the boxes, in images of 480 x
-// 640, and prints, on one thread and as medians of rounds, the time in which polygons become masks,
+// 640. It prints, for one thread and as medians of rounds, the time in which polygons become masks,
 // strings become masks, masks of an image and category are compared, and a detection of masks is
-// updated and computed. SET: all of it is written there too, in the form of
+// updated and computed. With SET, all of it is also written there, in the form of
 // tests/metrics/oracle/segm.py, for pycocotools.
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,7 +151,7 @@ static void read_strings(struct objects *objects)
                                     &objects->mask[i]));
 }
 
-/* How many objects from `from` on are of its image and category. */
+/* How many objects from `from` on belong to its image and category. */
 static size_t group_at(const struct objects *objects, size_t from, int64_t image, int64_t category)
 {
     size_t to = from;
@@ -160,7 +160,7 @@ static size_t group_at(const struct objects *objects, size_t from, int64_t image
     return to - from;
 }
 
-/* Every image and category by itself. @return how many pairs there are */
+/* Compares within every image and category. @return the number of pairs */
 static size_t compare(const struct set *set, double *overlaps)
 {
     size_t d = 0, g = 0, pairs = 0;

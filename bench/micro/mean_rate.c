@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an update of a mean takes per value: `mean_rate [VALUES]` (2^20). Exact and fast, of floats
+// What an update of a mean costs per value: `mean_rate [VALUES]` (2^20). Exact and fast, of floats
 // and of doubles, in updates of 1024; the best of some passes over the values, in nanoseconds.
 #include <float.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 enum { PASSES = 15, BATCH = 1024 };
 
-/* The nanoseconds of a pass, or a negative number. */
+/* The nanoseconds of a pass, or a negative number on failure. */
 static double pass(struct kolo_metric *metric, const float *singles, const double *doubles,
                    size_t count)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many bytes a second the reduction kernels move: `reduce_rate [VARIANT [TYPE [OP]]]` prints a
-// line per variant, type and operator with the rate at three sizes of operand, a = a op b in place,
-// as the ring uses them. Rate: bytes of the three streams (two read, one written) by the best of
-// several runs. The first line is the rate of memcpy, two streams.
+// How many bytes per second the reduction kernels move: `reduce_rate [VARIANT [TYPE [OP]]]` prints
+// a line per variant, type and operator with the rate at three sizes of operand, a = a op b in
+// place, as the ring uses them. The rate is the bytes of the three streams (two read, one written)
+// by the time of the best of several runs. The first line is the rate of memcpy, two streams.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,8 +54,8 @@ static void print_row(const char *name, kolo_reduce_fn kernel, size_t element_by
     fflush(stdout);
 }
 
-/** Values near one: products of them neither overflow nor become subnormal, which some processors
- * are slow at. In bytes that suit every type: 1.0f, and small integers. */
+/** Values near one, whose products neither overflow nor become subnormal, which slows some
+ * processors down. The bytes suit every type: 1.0f, and small integers. */
 static void fill(uint8_t *a, size_t bytes, kolo_dtype dtype)
 {
     static const uint64_t ones[KOLO_DTYPES] = {[KOLO_INT8] = 1,

@@ -3,8 +3,9 @@
 // in its list.
 //
 // salloc and sbatch set SLURM_JOB_NODELIST ("n[01-04,7],gpu1") and the tasks per host in the same
-// order, as "2(x3),1". SLURM_TASKS_PER_NODE describes the job there, but a step within a step (srun
-// --pty inside salloc): if its number of hosts differs, the processors of each host count instead.
+// order, as "2(x3),1". There SLURM_TASKS_PER_NODE is the job's, but inside a step (srun --pty
+// inside salloc) it is the step's: if it is for another number of hosts, the processors of each
+// host count instead.
 #include "launcher/allocation.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Holds the timelines that agents have sent, and the file that becomes the trace. The file has no
-// name until it is complete. Timelines are not read before the job has ended. A rank's bytes are
-// bounded by the length of a timeline of this job, whatever its agent sends.
+// name until it is complete. Timelines are not interpreted before the job has ended. A rank's bytes
+// are bounded by the length of a timeline of this job, whatever its agent sends.
 #include "launcher/gather.h"
 
 #include <errno.h>

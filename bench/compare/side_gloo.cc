@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gloo as a side: its TCP transport over loopback, or over the interface that COMPARE_INTERFACE
-// names, ranks meeting through files in the folder given by --meet. Gloo has no shared memory
-// between processes. Its reduce_scatter is the old interface: an object per buffer, in place, made
+// names. Ranks meet through files in the folder given by --meet. Gloo has no shared memory between
+// processes. Its reduce_scatter is the old interface: one object per buffer, in place, created
 // before the timing.
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +29,7 @@ namespace
 std::shared_ptr<gloo::rendezvous::Context> context;
 std::unique_ptr<gloo::ReduceScatterHalvingDoubling<float>> scatterer;
 
-/* Runs what may throw; its words go to detail. */
+/* Runs code that may throw, and copies the message into detail. */
 template <typename Action> int told(const char *call, char *detail, Action action)
 {
     try {
@@ -67,7 +67,9 @@ void *allocate(size_t)
     return nullptr;
 }
 
-void release(void *) {}
+void release(void *)
+{
+}
 
 int barrier(char *detail)
 {
@@ -159,6 +161,5 @@ void end()
 
 extern "C" {
 extern const struct side this_side;
-const struct side this_side = {start,   can,  allocate, release, barrier,
-                               prepare, play, end};
+const struct side this_side = {start, can, allocate, release, barrier, prepare, play, end};
 }

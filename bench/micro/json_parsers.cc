@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What reading a list of COCO results costs with one parser: `json_parsers PARSER FILE` adds up
-// what kolo-coco keeps of each detection, and prints the sums, the time and the most memory.
-// Compiled and run by bench/micro/json_parsers. The sums are to be the same: the parsers did the
-// same work.
+// what kolo-coco keeps of each detection, and prints the sums, the time and the peak memory.
+// bench/micro/json_parsers compiles and runs it. Equal sums show that the parsers did the same
+// work.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -18,7 +18,8 @@ extern "C" {
 #include "evaluate/number.h"
 }
 
-namespace {
+namespace
+{
 
 struct Sums {
     uint64_t count = 0;
@@ -148,7 +149,7 @@ Sums by_simdjson(const char *path)
     return sums;
 }
 
-// Where the object that begins at `at` ends; 0: not in this piece.
+// The end of the object that begins at `at`; 0: not in this piece.
 size_t object_end(const char *data, size_t at, size_t to)
 {
     int depth = 0;
@@ -172,7 +173,7 @@ size_t object_end(const char *data, size_t at, size_t to)
     return 0;
 }
 
-// Object by object out of pieces, so that no file is in memory as a whole.
+// Parses object by object, in pieces, so that the file is never in memory as a whole.
 Sums by_simdjson_pieces(const char *path)
 {
     const size_t room = 1 << 20;

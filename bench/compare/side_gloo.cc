@@ -67,9 +67,7 @@ void *allocate(size_t)
     return nullptr;
 }
 
-void release(void *)
-{
-}
+void release(void *) {}
 
 int barrier(char *detail)
 {
@@ -161,5 +159,6 @@ void end()
 
 extern "C" {
 extern const struct side this_side;
-const struct side this_side = {start, can, allocate, release, barrier, prepare, play, end};
+const struct side this_side = {start,   can,  allocate, release, barrier,
+                               prepare, play, end};
 }

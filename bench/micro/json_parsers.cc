@@ -18,8 +18,7 @@ extern "C" {
 #include "evaluate/number.h"
 }
 
-namespace
-{
+namespace {
 
 struct Sums {
     uint64_t count = 0;

@@ -93,7 +93,7 @@ Test(allocation, refuses_too_many_by_their_number)
         snprintf(list, sizeof list, "SLURM_JOB_NODELIST=%s", many[i]);
         snprintf(want, sizeof want,
                  "%s names more than 65536 hosts, the most that kolorun takes; give the hosts by "
-                 "-H, or -H localhost for this machine alone",
+                 "-H, or -H localhost for this machine only",
                  list);
         cr_assert(FIND(JOB, list) == KOLO_ERR_INVALID, "%s", list);
         cr_assert(strcmp(kolo_error_detail(), want) == 0, "%s", kolo_error_detail());

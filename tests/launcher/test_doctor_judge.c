@@ -299,7 +299,7 @@ Test(doctor_judge, others)
     hosts[1].facts.others[0].has_launcher = true;
     expect(KOLO_SEVERITY_WARNING, "other-job", 1, "for 3600 s (its agent is pid 77)");
     hosts[1].facts.others[0].age_s = -1;
-    expect(KOLO_SEVERITY_WARNING, "other-job", 1, "has run here (its agent is pid 77)");
+    expect(KOLO_SEVERITY_WARNING, "other-job", 1, "has been running here (its agent is pid 77)");
     hosts[1].facts.others[0].has_launcher = false;
     expect(KOLO_SEVERITY_WARNING, "leftover", 1, "of an earlier job, whose agent is gone");
     hosts[1].facts.others[0].pid = 1;

@@ -65,10 +65,10 @@ run 0 "$KOLORUN" "${timeline[@]}" -np 2 sh -c 'ls -l /proc/self/fd/${KOLO_TIMELI
 says out 'memfd:kolo-timeline'
 # By hand there is no such memory: a line says so, with --timeline and without, and the job goes on.
 run 0 env KOLO_TIMELINE=fd://9 "$KOLORUN" "${timeline[@]}" -np 2 "$CALLS" 5
-says err '^kolorun: warning: KOLO_TIMELINE=fd://9 is ignored, .*; give --timeline FILE, or KOLO_TIMELINE=FILE$'
+says err '^kolorun: warning: KOLO_TIMELINE=fd://9 is ignored: .*; give --timeline FILE, or KOLO_TIMELINE=FILE$'
 says err "^kolorun: timeline: [0-9]+ calls of 2 ranks in $work/job.json\$"
 run 0 env KOLO_TIMELINE=fd://9 "$KOLORUN" -np 2 "$CALLS" 5
-says err '^kolorun: warning: KOLO_TIMELINE=fd://9 is ignored, '
+says err '^kolorun: warning: KOLO_TIMELINE=fd://9 is ignored: '
 lines err 1
 # A job within a rank of another: the memory is of the outer one's rank.
 run 0 "$KOLORUN" "${timeline[@]}" -np 2 "$KOLORUN" --oversubscribe -np 2 "$CALLS" 5

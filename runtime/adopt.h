@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that another launcher started: srun, mpirun (Open MPI), mpiexec of MPICH's family,
-// torchrun. Each tells its processes by variables of its own which rank of how many they are.
-// Without a look at them every process would be a world of one, and a wrong result nobody's fault.
+// Ranks started by another launcher: srun, mpirun (Open MPI), mpiexec of MPICH's family, torchrun.
+// Each of these tells a process its rank and the number of ranks in variables of its own. If kolo
+// ignored them, every process would be a world of one rank and silently compute a wrong result.
 #ifndef KOLO_RUNTIME_ADOPT_H
 #define KOLO_RUNTIME_ADOPT_H
 
 #include "base/settings.h"
 
-/** Where neither kolorun nor the program has said which rank this is, and another launcher's
- * variables do: sets rank and size, and where they are not given and can be known, the rendezvous.
- * A world of one is left as it is.
- *  @return KOLO_OK; ERR_CONFIG naming the launcher's variable, or what the ranks lack. */
+/** If neither kolorun nor the program has set the rank, and another launcher's variables do, sets
+ * the rank, the size, and the rendezvous if it is not set and can be derived. Leaves a world of one
+ * rank as it is.
+ * @return KOLO_OK; ERR_CONFIG: the detail names the launcher's variable, or what the ranks lack. */
 kolo_status kolo_adopt(struct kolo_settings *settings) KOLO_NODISCARD;
 
 #endif

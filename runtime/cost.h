@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan is expected to take: its steps counted for some of its ranks, and figures of the
-// machine. Pure arithmetic over doubles: the same figures give the same prediction on every rank.
+// The expected time of a plan, computed from the steps of some of its ranks and from figures of the
+// machine. Pure arithmetic on doubles: the same figures give the same prediction on every rank.
 //
-//   time = call + latency + the larger of processor and wire
-//   call       what a collective takes beside its messages, whose latencies are of messages alone
-//   latency    along the longest chain of steps that wait for each other, and as much again for
-//              what is passed on before the last rank's first message comes (each time a rank is
-//              woken, which costs a switch where ranks share cores), on several hosts by the way
-//              that it takes, of which few messages go from host to host; of a broadcast and a
-//              scatter half as much, since nobody waits for the last rank: the first ones are at
-//              the next call by then.
-//              What closes a plan that does not close itself runs beside it, and costs the longer
-//              of both and half of the shorter; an open broadcast (KOLO_CLOSING_LATER) has none
-//   processor  messages, bytes sent, received, copied and combined, of the busiest rank; or, where
-//              a host has more ranks than cores, of all its ranks over its cores, if that is longer
-//              than the chain. There a message costs a switch between ranks too, and all that a
-//              rank has in flight lies between a byte's arrival and its next use, else its message.
-//              Of what is long a part has left the caches by then, sooner where all ranks send at a
-//              time; what is read where it lies is then read as slowly as bytes are copied. What
-//              comes by RDMA lies where the device put it: a sum reads it there, all else is taken
-//              to be copied (rdma_direct.h says when it need not be)
-//   wire       what all ranks of a host send to others, or get from them, over its line, of the
-//              host that has most; or what goes from NUMA domain to NUMA domain inside one, if that
+//   time = call + latency + max(processor, wire)
+//
+//   call       what a collective takes besides its messages; the latency figures cover messages
+//              only
+//   latency    of the longest chain of steps that wait for each other, plus as much again for what
+//              is passed on before the last rank's first message arrives. (Each time a rank is
+//              woken, which costs a switch if ranks share cores.) On several hosts the path to the
+//              last rank counts, since few of its messages go from host to host. For a broadcast
+//              and a scatter the second part counts half: nobody waits for the last rank, and by
+//              then the first ranks are in the next call. The closing plan of a plan that does not
+//              close itself runs beside it: the longer of the two counts, plus half of the shorter.
+//              An open broadcast (KOLO_CLOSING_LATER) has no closing plan
+//   processor  of the busiest rank: messages, and bytes sent, received, copied and combined. If a
+//              host has more ranks than cores, and that takes longer than the chain: the sum over
+//              the host's ranks, divided by its cores. There a message also costs a switch between
+//              ranks, and between a byte's arrival and its next use passes all that a rank has in
+//              flight, otherwise only its message. Part of long data has left the caches by then,
+//              earlier if all ranks send at the same time; data that is read in place is then read
+//              as slowly as bytes are copied. Data that arrives by RDMA is where the device put it:
+//              a reduction reads it there, everything else is assumed to be copied (rdma_direct.h
+//              says when it need not be)
+//   wire       what all ranks of a host send to other hosts, or receive from them, over its line,
+//              for the host that has most; or what goes between NUMA domains inside a host, if that
 //              takes longer
 #ifndef KOLO_RUNTIME_COST_H
 #define KOLO_RUNTIME_COST_H
@@ -83,7 +86,7 @@ struct kolo_figures {
 
 /** Built-in figures, of a machine of 2024 (cost_figures.c). */
 void kolo_figures_init(struct kolo_figures *figures);
-/** Has nobody measured the line between hosts? */
+/** Whether the speed of the line between hosts is a guess, because nobody has measured it. */
 bool kolo_figures_guess_line(const struct kolo_figures *figures);
 /** Where the ranks are. */
 struct kolo_layout {
@@ -93,38 +96,38 @@ struct kolo_layout {
     const int *hosts;     /* number of each rank's host, from 0; NULL: all on one */
     int nhosts;
     bool by_rdma; /* from host to host */
-    /* A byte on the slowest host's line, as its cards' speed says; 0: that is not known, or it was
-     * measured: it is as the figures say. */
+    /* Time of a byte on the slowest host's line, by the speed of its cards; 0: unknown, or
+     * measured, so that the figures hold. */
     double line_byte;
-    int domains;    /* NUMA domains that they are on, of all hosts together; 0: as 1 */
-    bool has_board; /* all see memory of all: plans on a board can be taken */
-    bool is_unseen; /* but not that of the call, which is not of kolo_alloc */
-    /* Bytes of a block from which on they pull such memory (kolo_pull_from); 0: never. */
+    int domains;    /* NUMA domains of the ranks, over all hosts; 0: as 1 */
+    bool has_board; /* all ranks see each other's memory, so plans on a board are possible */
+    bool is_unseen; /* but not the memory of this call, which is not from kolo_alloc */
+    /* Block size in bytes from which on they pull such memory (kolo_pull_from); 0: never. */
     size_t pull_from;
-    bool pull_is_tried; /* and only where it is faster */
+    bool pull_is_tried; /* and only if that is faster */
 };
 
-/** Nanoseconds that @p plan is expected to take with @p args (rank is not looked at) for elements
- * of @p element_bytes. */
+/** Nanoseconds that @p plan is expected to take with @p args (rank is not used) for elements of @p
+ * element_bytes. */
 double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                       size_t element_bytes, const struct kolo_layout *layout,
                       const struct kolo_figures *figures);
 
 /* ---- cost_board.c ---- */
 
-/** The same of a plan on a board that fits (kolo_moves_fit), by the moves of its collective. */
+/** The same for a plan on a board that fits (kolo_moves_fit), from the moves of its collective. */
 double kolo_board_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                        size_t element_bytes, const struct kolo_layout *layout,
                        const struct kolo_figures *figures);
-/** Bytes of a block from which on a rank with these settings would pull such memory; 0: never. And
- * whether only where it is found to be faster. */
+/** Block size in bytes from which on a rank with these settings would pull such memory; 0: never.
+ * *is_tried_out: only if it is found to be faster. */
 size_t kolo_pull_from(const struct kolo_settings *settings, bool *is_tried_out);
 /** Whether memory that the others cannot see is pulled (board_pull.c), or expected to be. */
 bool kolo_board_is_pulled(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                           size_t element_bytes, const struct kolo_layout *layout,
                           const struct kolo_figures *figures);
-/** Up to so many bytes of the longest contribution, memory that the others cannot see is shown as
- * in a oneshot, though the plan is another; it is over first then. */
+/** The longest contribution in bytes for which memory that the others cannot see is shown as in a
+ * oneshot, although the plan is another: that is expected to finish first. */
 size_t kolo_board_shown(enum kolo_collective collective, const struct kolo_layout *layout,
                         const struct kolo_figures *figures);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cost.c adds up: the steps of single ranks (cost_walk.c), and the way between the root and
-// the last of them (cost_way.c). For these files alone.
+// The parts that cost.c adds up: the steps of single ranks (cost_walk.c), and the path between the
+// root and the last rank (cost_way.c). Only for these files.
 #ifndef KOLO_RUNTIME_COST_WALK_H
 #define KOLO_RUNTIME_COST_WALK_H
 
@@ -8,7 +8,7 @@
 
 #include "runtime/cost.h"
 
-/** What is asked, as kolo_plan_cost() has it. */
+/** The arguments of kolo_plan_cost(). */
 struct kolo_cost_query {
     const struct kolo_plan *plan;
     const struct kolo_plan_args *args;
@@ -17,34 +17,34 @@ struct kolo_cost_query {
     const struct kolo_figures *figures;
 };
 
-/** A message stays on a host, or goes to another. */
+/** Whether a message stays on a host or goes to another. */
 enum { KOLO_HOP_STAYS, KOLO_HOP_CROSSES, KOLO_HOPS };
 
-/** A line carries both ways at once. */
+/** A line carries both directions at the same time. */
 enum { KOLO_LINE_OUT, KOLO_LINE_IN, KOLO_LINE_WAYS };
 
-/** What one rank does, in nanoseconds. */
+/** The costs of one rank, in nanoseconds. */
 struct kolo_walk {
     double latency, processor;
-    double wire[KOLO_LINE_WAYS]; /* on the line of its host to others */
+    double wire[KOLO_LINE_WAYS]; /* on its host's line to other hosts */
     double far;                  /* on the line from its NUMA domain to others */
-    double hop[KOLO_HOPS];       /* the longest of a message, alone; 0: there is none such */
+    double hop[KOLO_HOPS];       /* the longest single message; 0: there is none of the kind */
 };
 
-/** Of a world at most so many ranks are walked: of a larger one those that cost.c says. */
+/** In a larger world only the ranks that cost.c selects are walked. */
 enum { KOLO_RANKS_WALKED = 8 };
 
 struct kolo_walks {
     int count, ranks[KOLO_RANKS_WALKED]; /* the root first */
     struct kolo_walk of[KOLO_RANKS_WALKED];
-    struct kolo_walk most, mean; /* of these ranks; of all, those not walked as the others */
+    struct kolo_walk most, mean; /* of the ranks walked; of all ranks, estimated from those */
 };
 
 struct kolo_walk kolo_walk_rank(const struct kolo_cost_query *query, int rank);
 
 /* ---- cost_way.c ---- */
 
-/** When the last rank's messages begin, and how long they take then, latencies alone. */
+/** When the messages of the last rank begin, and how long they take then; latencies only. */
 struct kolo_way {
     double hops, latency;
 };
@@ -58,7 +58,7 @@ static inline bool kolo_layout_has_several_hosts(const struct kolo_layout *layou
     return layout->hosts != NULL && layout->nhosts > 1;
 }
 
-/** Whether they are on two hosts. */
+/** Whether two ranks are on different hosts. */
 static inline bool kolo_layout_are_apart(const struct kolo_layout *layout, int rank, int peer)
 {
     return layout->hosts != NULL && layout->hosts[rank] != layout->hosts[peer];
@@ -82,7 +82,7 @@ static inline double kolo_layout_ranks_a_core(const struct kolo_layout *layout)
     return fmax(1, kolo_layout_ranks_a_host(layout) / (layout->cores > 0 ? layout->cores : 1));
 }
 
-/** Whether a receiver on the same host reads what is sent where it lies. */
+/** Whether a receiver on the same host reads data where the sender has it. */
 static inline bool kolo_path_lends(enum kolo_path path)
 {
     return path == KOLO_PATH_INPROC || path == KOLO_PATH_SHM;

@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that are started as one.
+// Groups: calls that are collected by kolo_group_begin() and start together at kolo_group_end().
 #ifndef KOLO_RUNTIME_GROUP_H
 #define KOLO_RUNTIME_GROUP_H
 
 #include "runtime/submit.h"
 
-/** A call that another carries out: its part of that one's vector. */
+/** A call that another call carries out: its part of that call's vector. */
 struct kolo_group_part {
     const void *send;
     void *recv;
     size_t count;
-    double prescale; /* of what is sent; 0: none */
+    double prescale; /* of the input; 0: none */
 };
-/** One that was closed, or whose communicator ends; its calls are left. NULL: nothing. */
+/** Frees a group that was closed, or whose communicator ends; its calls are kept. NULL is
+ * allowed. */
 void kolo_group_free(struct kolo_group *group);
-/** Takes a call up into the group that is open: prepared, not started. Takes the lock.
- * ERR_INVALID: it has a stream or a request of its own, or the group was ended meanwhile. */
+/** Adds a call to the open group: prepared, not started. Takes the lock. ERR_INVALID: the call has
+ * a stream or its own request, or the group has ended meanwhile. */
 kolo_status kolo_group_add(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
-/** Remembers what a call failed with, if a group is open: nothing of it starts then. Returns it. */
+/** If a group is open, remembers that a call failed, so that the group does not start. Returns @p
+ * status. */
 kolo_status kolo_group_note(struct kolo_comm *comm, kolo_status status);
-/** What @p function does cannot be part of a group: ERR_INVALID while one is open. */
+/** Refuses a @p function that cannot be part of a group: ERR_INVALID while one is open. */
 kolo_status kolo_group_none(const struct kolo_comm *comm, const char *function) KOLO_NODISCARD;
-/** Of a request that stands for several: puts their inputs together, and takes the result
- * apart. */
+/** For a request that stands for several calls: gathers their inputs, and distributes the
+ * result. */
 void kolo_parts_gather(const struct kolo_request *request);
 void kolo_parts_scatter(const struct kolo_request *request);
 

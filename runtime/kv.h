@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job's key-value store, for the library's own calls.
+// The job's key-value store, as the library itself uses it.
 #ifndef KOLO_RUNTIME_KV_H
 #define KOLO_RUNTIME_KV_H
 
 #include "runtime/comm.h"
 
-/** kolo_kv_get() on behalf of @p function, whose caller knows the key as @p shown. */
+/** kolo_kv_get() on behalf of @p function; messages call the key @p shown. */
 kolo_status kolo_kv_read(struct kolo_comm *comm, const char *function, const char *shown,
                          const char *key, void *value, size_t *bytes,
                          int timeout_ms) KOLO_NODISCARD;
-/** Takes @p count numbers of communicators, which nobody else gets: *last_out is the highest. */
+/** Reserves @p count numbers of communicators for the caller alone; *last_out is the highest. */
 kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count,
                          int64_t *last_out) KOLO_NODISCARD;
 

@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process may use of its machine. Found at most once per process, when first asked for.
+// What this process may use of its machine: processors, cores, NUMA nodes. What hwloc says is
+// determined once per process, when first asked for.
 #ifndef KOLO_RUNTIME_LOCAL_H
 #define KOLO_RUNTIME_LOCAL_H
 
 #include <stdbool.h>
 
-/** Processors the calling thread may run on (its binding). Cheap: one system call; at least 1. */
+/** The number of processors that the calling thread may run on (its binding), at least 1. Cheap:
+ * one system call. */
 int kolo_local_cpus(void);
 
 /** Whether each of these processes of this host (0: the calling thread) can have a processor to
- * itself, by their bindings. False: one of them is not to be seen here. One system call each. */
+ * itself, by their bindings. Returns false if one of them cannot be seen from here. One system call
+ * each. */
 bool kolo_local_has_cores(const int *pids, int count, bool *has_cores_out);
 
-/** Is process @p pid of this host stopped, by SIGSTOP or a debugger? False: also if it is not to be
- * seen here. Reads one file of /proc. Threads: any. */
+/** Whether process @p pid of this host is stopped by SIGSTOP or a debugger. False also if it cannot
+ * be seen from here. Reads one file of /proc. Threads: any. */
 bool kolo_local_is_stopped(int pid);
 
-/** The NUMA node that holds the whole binding (its OS index), as kolo_local_facts() says; -1:
- * several, or not known. Loads hwloc only where the machine has several nodes and the binding is a
- * part of it: a rank asks this at its start. */
+/** The NUMA node (its OS index) that contains the whole binding, as in kolo_local_facts(); -1:
+ * several, or unknown. Loads hwloc only if the machine has several nodes and the binding is a part
+ * of it, since every rank asks this at its start. */
 int kolo_local_numa(void);
 
 struct kolo_local {
-    int cpus;      /* hardware threads of the binding, at least 1 */
-    int cores;     /* cores of the binding, at least 1 */
-    int numa_node; /* the NUMA node that holds the whole binding (its OS index); -1: several, or not
-                      known */
+    int cpus;        /* hardware threads of the binding, at least 1 */
+    int cores;       /* cores of the binding, at least 1 */
+    int numa_node;   /* as kolo_local_numa() */
     int numa_nodes;  /* of the machine, at least 1 */
-    char error[128]; /* "" or why hwloc could not tell; then the figures are those of the system */
+    char error[128]; /* "", or why hwloc failed; then the figures are the system's */
 };
-/** Loads hwloc's view at the first call (tens of milliseconds); the same object ever after.
+/** Loads hwloc's view in the first call (tens of milliseconds); always returns the same object.
  * Threads: any. */
 const struct kolo_local *kolo_local_facts(void);
 

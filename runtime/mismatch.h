@@ -10,21 +10,22 @@
 struct kolo_comm;
 struct kolo_desc;
 
-/** Member @p peer called something else than this rank. */
+/** Member @p peer called something else than this rank: fails the communicator. */
 void kolo_comm_mismatch(struct kolo_comm *comm, int peer, const struct kolo_desc *mine,
                         const struct kolo_desc *theirs);
-/** The first collective of @p comm is entered: is what had come of it before the same? */
+/** The first collective of @p comm is entered: checks messages of it that arrived earlier. */
 void kolo_comm_look_early(struct kolo_comm *comm);
-/** What this rank called as number @p sequence, if that was a broadcast that may be open; NULL. */
+/** What this rank called as number @p sequence, if that was a broadcast that may be open; else
+ * NULL. */
 const struct kolo_desc *kolo_comm_past(const struct kolo_comm *comm, uint32_t sequence);
 
 /* ---- for the endpoint's events; @p context: struct kolo_engine, @p world: a rank in it ---- */
 
-/** A message met a receive of another description. */
+/** A message met a receive with another description. */
 void kolo_mismatch_found(void *context, int world, uint32_t channel,
                          const struct kolo_desc *expected, const struct kolo_desc *arrived);
-/** A message has come for which no receive is posted: says at once what would otherwise show when
- * the receive for it is posted, or never. */
+/** A message has arrived for which no receive is posted. Reports a mismatch at once that would
+ * otherwise show when the receive is posted, or never. */
 void kolo_mismatch_look(void *context, int world, uint32_t channel,
                         const struct kolo_desc *arrived);
 

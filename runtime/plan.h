@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans: a collective as a pure function from (rank, size, count, root, in place) and a step index
-// to what is sent, received, combined and copied in that step. No I/O and no allocation; the engine
-// runs them, simulate.c proves them.
+// Plans: a collective as a pure function from (rank, size, count, root, in place) and the index of
+// a step to what is sent, received, combined and copied in that step. No I/O and no allocation. The
+// engine runs plans; simulate.c proves them.
 //
-// Steps begin in their order, and a step is over when its send and its receive are over. A step
-// says how many of those right before it may still be in flight when it begins (`after`): with 1
-// none, with 1 + k the last k. So the first steps of an exchange with everybody are all in flight
-// at once, and step i of a pipeline of S segments follows step i - S.
+// Steps begin in order. A step is over when its send and its receive are over. `after` says how
+// many of the steps right before it may still be in flight when it begins: 1 none, 1 + k the last
+// k. So all steps of a direct exchange can be in flight at once, and in a pipeline of S segments
+// step i begins after step i - S.
 //
-// Rules that every plan keeps, because links may lend a buffer to the peer until it has read it:
-//   - nothing that may still be in flight when a step begins is touched by it: what is being sent
-//     is not written, what is being received is neither read nor written;
-//   - SEND is never written, but for the part of it that is RECV when the call is in place;
-//   - a message of no elements is sent all the same: its header carries the mismatch check.
-// A plan that `closes` ends on no rank before every rank has begun; beside the others the engine
-// runs another plan that does it (kolo_plan_closing): a barrier, or for a broadcast notes to the
-// root, which close it for the root alone, or nothing, if the calls after it close it.
+// Rules that every plan follows, because links may lend a buffer to the peer until it has read it:
+//   - a step does not touch what may still be in flight when it begins: what is being sent is not
+//     written, what is being received is neither read nor written;
+//   - SEND is never written, except for the part of it that is RECV when the call is in place;
+//   - a message without elements is sent too, because its header carries the mismatch check.
+//
+// A plan that `closes` is not over on any rank before every rank has begun. Beside other plans the
+// engine runs a closing plan (kolo_plan_closing): a barrier; or for a broadcast notes to the root,
+// which close it for the root only; or nothing, if later calls close it.
 #ifndef KOLO_RUNTIME_PLAN_H
 #define KOLO_RUNTIME_PLAN_H
 
@@ -45,59 +46,60 @@ enum kolo_collective {
 const char *kolo_collective_text(enum kolo_collective collective);
 
 enum {
-    KOLO_WINDOW_MAX = 64, /* steps of a plan in flight at once, at most */
-    KOLO_FOLD_MAX = 4096, /* operands of a fold, at most */
-    /* Scratch of plans that hold what others sent while they pass it on or fold it, on a rank: they
-     * are for short vectors, and would take a multiple of the caller's own. */
+    KOLO_WINDOW_MAX = 64, /* the most steps of a plan in flight at once */
+    KOLO_FOLD_MAX = 4096, /* the most operands of a fold */
+    /* The most scratch of a plan in which ranks hold others' data while they pass it on or fold it.
+     * Such plans are for short vectors; for long ones they would need a multiple of the caller's
+     * buffers. */
     KOLO_SCRATCH_BYTES = 16 << 20,
-    /** Of so many broadcasts in a row at least one is closed for all: nobody is further ahead of
-     * another. 64: few enough to hear of a late rank soon, and by estimate 2 % of short
-     * broadcasts. */
+    /** At least one in this many consecutive broadcasts is closed for all, which bounds how far a
+     * rank can be ahead. 64 is few enough to notice a late rank soon, and costs an estimated 2 % of
+     * the time of short broadcasts. */
     KOLO_OPEN_MAX = 64
 };
 
 /** How a broadcast is closed whose plan does not close it: over links, or a short one on a
  * board. */
 enum kolo_closing {
-    KOLO_CLOSING_LATER, /* by the calls after it, whose descriptions speak of it */
+    KOLO_CLOSING_LATER, /* by later calls, whose descriptions include it */
     KOLO_CLOSING_NOTES, /* for its root, by a note of each other rank, or its entry on the board */
     KOLO_CLOSING_NOW    /* for all, by a barrier; on a board, for its root */
 };
 
 /** The NUMA domains of all hosts (plan_hosts.c), numbered in host order. */
 struct kolo_domains {
-    int count;        /* of all hosts together; as many as hosts: none has several */
-    int a_host;       /* on each host; 0: some have more than others */
-    int least, most;  /* ranks of the one that has the fewest, and of that which has the most */
+    int count;        /* over all hosts; equal to the number of hosts if none has several */
+    int a_host;       /* on each host; 0: hosts have different numbers of them */
+    int least, most;  /* ranks of the smallest and of the largest domain */
     const int *of;    /* by rank: its domain */
     const int *local; /* by rank: its place among the ranks of its domain */
-    const int *first; /* by domain: where it begins in `ranks` of the hosts; count + 1 of them */
+    const int *first; /* by domain: its start in `ranks` of the hosts; count + 1 entries */
 };
 
-/** Which ranks share a host, for worlds on several, and for hosts of several NUMA nodes. All arrays
- * are in host order: hosts numbered from 0 in the order of their lowest ranks, the ranks of one by
- * NUMA node, those of one node ascending. */
+/** Which ranks share a host, in a world of several hosts, or on hosts with several NUMA nodes. The
+ * arrays are in host order: hosts are numbered from 0 by their lowest ranks; the ranks of a host
+ * are sorted by NUMA node, then by rank. */
 struct kolo_topology {
-    int count;        /* of hosts, at least 1 */
-    int least, most;  /* ranks of the host that has the fewest, and of that which has the most */
+    int count;        /* number of hosts, at least 1 */
+    int least, most;  /* ranks of the smallest and of the largest host */
     const int *of;    /* by rank: its host */
     const int *local; /* by rank: its place among the ranks of its host */
     const int *ranks; /* by position in host order */
-    const int *first; /* by host: where it begins in `ranks`; count + 1 of them */
-    bool is_in_order; /* the ranks of a host have numbers that follow each other, host by host */
+    const int *first; /* by host: its start in `ranks`; count + 1 entries */
+    bool is_in_order; /* the ranks of each host have consecutive numbers, host by host */
     struct kolo_domains domains;
 };
 
 struct kolo_plan_args {
     int rank, size, root;
     const struct kolo_topology *hosts; /* NULL: all on one host, in the order of ranks */
-    /** Per rank for allgather, reduce_scatter, gather, scatter and alltoall. */
+    /** Elements per rank for allgather, reduce_scatter, gather, scatter and alltoall. */
     size_t count;
-    /** Elements of each rank's block, and where it lies: in RECV for allgather and gather, in SEND
-     * for scatter and reduce_scatter; in RECV, by who sends it, for alltoall. NULL: count of each,
-     * one after the other. Given both or neither. */
+    /** Elements of each rank's block, and its offset: in RECV for allgather and gather, in SEND for
+     * scatter and reduce_scatter, and for alltoall in RECV, by sender. NULL: blocks of `count`, one
+     * after the other. Either both or neither is NULL. */
     const size_t *counts, *displs;
-    /** alltoall with counts: the blocks of SEND, by who gets them. */
+    /** alltoall with counts: the blocks of SEND, by receiver. */
     const size_t *send_counts, *send_displs;
     size_t segment; /* elements that a pipelined plan moves in a step, > 0 */
     /** SEND and RECV share memory on this rank, as kolo.h allows it; never for alltoall. */
@@ -113,9 +115,9 @@ struct kolo_slice {
     size_t offset, count;
 };
 
-/** out = x[0] op x[1] op ... op x[ways - 1], from left to right, and finished: divided for average.
- * x[own] is `mine`, the others lie behind each other in rank order, `stride` elements apart, from
- * `others` on. `out` equals `mine` or is disjoint from all. */
+/** out = x[0] op x[1] op ... op x[ways - 1], from left to right, and finished (divided, for an
+ * average). x[own] is `mine`; the others follow each other in rank order from `others` on, `stride`
+ * elements apart. `out` equals `mine` or is disjoint from all of them. */
 struct kolo_folding {
     int ways; /* 0: none; at most KOLO_FOLD_MAX */
     int own;
@@ -123,11 +125,11 @@ struct kolo_folding {
     size_t stride;
 };
 
-/** One step of one rank. In this order: copy, fold, finish, then the messages. */
+/** One step of one rank. Order: copy, fold, finish, then the messages. */
 struct kolo_step {
     struct kolo_slice copy_from, copy_to; /* count 0: none */
     struct kolo_folding fold;
-    struct kolo_slice finish; /* these have their final sum: divide them for average */
+    struct kolo_slice finish; /* elements that now have their final sum: divided for an average */
     int to;                   /* -1: nothing is sent */
     struct kolo_slice out;
     int from; /* -1: nothing is received */
@@ -135,13 +137,13 @@ struct kolo_step {
     bool reduces;            /* in = local op incoming; else in = incoming */
     struct kolo_slice local; /* equals `in`, or is disjoint from it */
     bool incoming_first;     /* in = incoming op local */
-    /** Begins when all steps before it but the last after - 1 are over. */
+    /** The step begins when all steps before it, except the last after - 1, are over. */
     size_t after;
 };
 
-/** What passes before the last rank's first message comes, beyond what its steps show. ROUNDS:
- * whole vectors spread out as down a tree, and every rank takes part in every round, so that on one
- * host its own steps show the time that is spent. */
+/** What happens before the last rank's first message arrives, beyond what its own steps show.
+ * ROUNDS: whole vectors spread as down a tree, and every rank takes part in every round, so that on
+ * one host its own steps show the time. */
 enum kolo_depth { KOLO_DEPTH_NONE, KOLO_DEPTH_CHAIN, KOLO_DEPTH_TREE, KOLO_DEPTH_ROUNDS };
 
 struct kolo_plan {
@@ -149,113 +151,117 @@ struct kolo_plan {
     enum kolo_collective collective;
     const char *summary;
     bool closes;
-    bool is_segmented; /* what its steps move depends on args->segment */
-    /** Every element is folded once, on one rank, from all ranks' contributions in the order of
-     * ranks: the same bits as any other such plan gives. */
+    bool is_segmented; /* the contents of its steps depend on args->segment */
+    /** Each element is folded once, on one rank, from all contributions in the order of ranks: all
+     * such plans give the same bits. */
     bool is_ordered;
-    /** Not steps over links, but memory that all ranks see (route_board.c): has no steps and needs
-     * no scratch; nothing but its name and place in the table are the plan's. */
+    /** A plan on a board (route_board.c), not over links: it has no steps and no scratch, and only
+     * its name and its place in the table are used. */
     bool on_board, is_oneshot;
-    /** Follows the hosts, or their NUMA nodes: of plans that are expected to take as long it goes
-     * from host to host least often, whatever the order of ranks. */
+    /** Follows the hosts or their NUMA nodes. Among plans with the same expected time it goes
+     * between hosts least often, whatever the order of ranks. */
     bool is_by_hosts;
     enum kolo_depth depth;
-    /** NULL, or why it cannot do it. */
+    /** NULL, or why the plan cannot carry out the call. */
     const char *(*fits)(const struct kolo_plan_args *args);
     size_t (*scratch)(const struct kolo_plan_args *args); /* elements of SCRATCH */
-    /** For plans that may take KOLO_SCRATCH_BYTES at most: times `count`, the elements of SCRATCH
-     * on the rank that needs most. NULL: its scratch is not bounded beyond the caller's buffers.
-     * Asked if it fits. */
+    /** For plans that may take at most KOLO_SCRATCH_BYTES: returns a factor; times `count` it gives
+     * the elements of SCRATCH on the rank that needs most. NULL: the scratch is not limited beyond
+     * the caller's buffers. Called only if the plan fits. */
     size_t (*held)(const struct kolo_plan_args *args);
     size_t (*nsteps)(const struct kolo_plan_args *args);
-    /** The most steps in flight, 1 to KOLO_WINDOW_MAX: no step says more in `after`. NULL: 1. */
+    /** The most steps in flight, 1 to KOLO_WINDOW_MAX: no step has a larger `after`. NULL: 1. */
     size_t (*window)(const struct kolo_plan_args *args);
     void (*step)(const struct kolo_plan_args *args, size_t index, struct kolo_step *step_out);
 };
 
-/** All plans; the table ends with a NULL name. The index of a plan is part of the wire format. */
+/** All plans; the last one has a NULL name. The index of a plan is part of the wire format. */
 extern const struct kolo_plan kolo_plans[];
 
-/** NULL, or why @p plan, which runs over links, cannot do it, of elements of @p element_bytes: by
- * its `fits`, or for the scratch that it would take. */
+/** NULL, or why @p plan, which runs over links, cannot carry out the call for elements of @p
+ * element_bytes: because of its `fits`, or of the scratch that it would need. */
 const char *kolo_plan_fits(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                            size_t element_bytes);
 
-/** The plan of this name, NULL: none. */
+/** The plan with this name; NULL: there is none. */
 const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const char *name);
 
-/** What runs beside @p plan, which does not close by itself; it moves no elements, whatever count
- * and root @p args have. NULL: nothing. */
+/** The closing plan that runs beside @p plan, which does not close itself. It moves no elements,
+ * whatever count and root @p args have. NULL: nothing runs. */
 const struct kolo_plan *kolo_plan_closing(const struct kolo_plan *plan,
                                           const struct kolo_plan_args *args);
-/** Whether @p plan may be over on a rank before another has begun: a broadcast that is closed
- * later, or for its root alone, or any short one on a board. */
+/** Whether @p plan may be over on one rank before another has begun: a broadcast that is closed
+ * later, or only for its root, or any short one on a board. */
 bool kolo_plan_is_open(const struct kolo_plan *plan, const struct kolo_plan_args *args);
-/** What closes a broadcast for its root: a note from each other rank. Not in the table, for nobody
- * chooses it. */
+/** Closes a broadcast for its root: a note from each other rank. Not in the table, since it is
+ * never chosen. */
 extern const struct kolo_plan kolo_plan_notes;
 
-/** The plan on a board, for short vectors or for all others. NULL: none. */
+/** The plan on a board: for short vectors (oneshot), or for all others. NULL: none. */
 const struct kolo_plan *kolo_plan_on_board(enum kolo_collective collective, bool is_oneshot);
 
-/** Whether any collective has a plan of this name, or it is "auto". If not, @p known gets the names
- * there are. */
+/** Whether any collective has a plan of this name, or the name is "auto". If not, @p known receives
+ * the names that exist. */
 bool kolo_plan_is_known(const char *name, char *known, size_t capacity);
 
-/** Chooses among those over links: @p forced ("auto" or a name) where it exists for the collective
- * and fits, else by @p bytes of the whole vector against @p small_bytes. Never NULL. */
+/** Chooses among the plans over links: @p forced ("auto" or a name) if it exists for the collective
+ * and fits, else by comparing @p bytes, the size of the whole vector, with @p small_bytes. Never
+ * NULL. */
 const struct kolo_plan *kolo_plan_choose(enum kolo_collective collective,
                                          const struct kolo_plan_args *args, size_t bytes,
                                          size_t small_bytes, const char *forced);
 
 /* ---- helpers of the plan files ---- */
 
-/** The most steps of @p plan in flight. */
+/** The most steps of @p plan that are in flight at once. */
 size_t kolo_plan_window(const struct kolo_plan *plan, const struct kolo_plan_args *args);
-/** An empty step: no peers, no slices; begins when all before it are over. */
+/** An empty step: no peers, no slices; it begins when all steps before it are over. */
 void kolo_step_clear(struct kolo_step *step);
-/** Elements of rank @p rank in a gathered vector, and where they go. */
+/** The number of elements of rank @p rank in a gathered vector, and their offset. */
 size_t kolo_plan_block(const struct kolo_plan_args *args, int rank);
 size_t kolo_plan_block_offset(const struct kolo_plan_args *args, int rank);
-/** Its block in @p buffer. */
+/** The block of @p rank in @p buffer. */
 struct kolo_slice kolo_plan_block_in(const struct kolo_plan_args *args, int rank,
                                      enum kolo_buffer buffer);
-/** Chunk @p index (any number, taken modulo the number of ranks) of a vector that is cut into as
- * many chunks as there are ranks, the first ones an element longer. */
+/** Chunk @p index (any number, modulo the number of ranks) of a vector that is cut into one chunk
+ * for each rank, the first ones longer by an element. */
 struct kolo_slice kolo_plan_chunk(const struct kolo_plan_args *args, long index,
                                   enum kolo_buffer buffer);
-/** Piece @p index of a slice cut into pieces of @p length; empty beyond the last. */
+/** Piece @p index of a slice that is cut into pieces of @p length; empty beyond the last. */
 struct kolo_slice kolo_slice_piece(struct kolo_slice slice, size_t index, size_t length);
-/** How many pieces of @p length @p count elements make, at least one: an empty one travels too. */
+/** The number of pieces of @p length in @p count elements, at least one: an empty piece is sent
+ * too. */
 size_t kolo_pieces(size_t count, size_t length);
 /** @p rank modulo @p size, for -size <= rank < 2 * size. */
 int kolo_plan_wrap(int rank, int size);
-/** Where @p rank is in host order, and who is at @p position; without hosts, the same. Whoever
- * passes something round in this order crosses from each host to the next once, and inside each
- * from one NUMA node to the next once. */
+/** The position of @p rank in host order, and the rank at @p position; without hosts they are
+ * equal. A ring in this order goes from each host to the next once, and inside each host from one
+ * NUMA node to the next once. */
 int kolo_plan_position(const struct kolo_plan_args *args, int rank);
 int kolo_plan_rank_at(const struct kolo_plan_args *args, int position);
 /** The rank at place @p local of host @p host. */
 int kolo_plan_rank_on(const struct kolo_plan_args *args, int host, int local);
-/** Children of @p position in a binomial tree over @p size positions; child i is 2^i further. */
+/** The number of children of @p position in a binomial tree over @p size positions; child i is at
+ * position + 2^i. */
 int kolo_plan_children(int position, int size);
-/** Fills @p hosts for @p size ranks from @p of, which it keeps; @p nodes: the NUMA node of each, -1
- * for several or not known; NULL: as if all were on one. @p memory has room for
- * KOLO_HOSTS_INTS(size) and lives as long as @p hosts. */
+/** Fills @p hosts for @p size ranks from @p of (the host of each rank), which is kept; @p nodes:
+ * the NUMA node of each rank, -1 for several or unknown; NULL: as if all were on one. @p memory has
+ * room for KOLO_HOSTS_INTS(size) and must live as long as @p hosts. */
 void kolo_topology_fill(struct kolo_topology *hosts, int size, const int *of, const int *nodes,
                         int *memory);
 #define KOLO_HOSTS_INTS(size) (6 * (size_t)(size) + 2)
-/** As if each domain were a host; valid as long as @p hosts. Not known to be in order. */
+/** The topology with each domain as a host; valid as long as @p hosts. is_in_order is false. */
 struct kolo_topology kolo_topology_of_domains(const struct kolo_topology *hosts);
 
-/** A rank in the tree inside its host that leads to the first rank there, its leader. */
+/** The place of a rank in the tree inside its host, whose root is the host's first rank, its
+ * leader. */
 struct kolo_post {
-    int host, local, ranks; /* its host, its place there, of how many */
+    int host, local, ranks; /* its host, its place there, the number of ranks there */
     size_t children;
-    bool has_parent; /* it is not the leader */
+    bool has_parent; /* false: it is the leader */
 };
 struct kolo_post kolo_post_of(const struct kolo_plan_args *args);
-/** Child @p index of this rank; the parent of one that has one. */
+/** Child @p index of this rank; the parent, if it has one. */
 int kolo_post_child(const struct kolo_plan_args *args, const struct kolo_post *post, size_t index);
 int kolo_post_parent(const struct kolo_plan_args *args, const struct kolo_post *post);
 static inline size_t kolo_post_edges(const struct kolo_post *post)
@@ -263,12 +269,12 @@ static inline size_t kolo_post_edges(const struct kolo_post *post)
     return post->children + post->has_parent;
 }
 
-/** Steps of the halving half of kolo_halving_allreduce. */
+/** The number of steps of the first, halving half of kolo_halving_allreduce. */
 size_t kolo_halving_half(const struct kolo_plan_args *args);
-/** The round that step @p index of it belongs to, counted through both halves. */
+/** The round that its step @p index belongs to, counted through both halves. */
 int kolo_halving_round(const struct kolo_plan_args *args, size_t index);
 
-/* plan_*.c; which of these a plan has is said in the table */
+/* Functions of plan_*.c; the table says which of them a plan has. */
 #define KOLO_PLAN_DECLARE(name)                                                                    \
     size_t kolo_##name##_nsteps(const struct kolo_plan_args *args);                                \
     size_t kolo_##name##_scratch(const struct kolo_plan_args *args);                               \

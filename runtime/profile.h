@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiles: the figures by which plans are chosen, as lines "name number" in a file.
+// Profiles: files with the figures by which plans are chosen, as lines "name number".
 #ifndef KOLO_RUNTIME_PROFILE_H
 #define KOLO_RUNTIME_PROFILE_H
 
@@ -9,33 +9,34 @@
 #include "runtime/cost.h"
 
 enum {
-    KOLO_PROFILE_MAX = 8192, /* bytes of a profile, with the 0 at its end */
-    /** What the figures mean; a profile of another version is refused. One that says none is
-     * taken. */
+    KOLO_PROFILE_MAX = 8192, /* bytes of a profile, including the terminating 0 */
+    /** The version of the figures' meaning. A profile of another version is refused; one without a
+     * version is accepted. */
     KOLO_PROFILE_VERSION = 1
 };
 
-/** Takes a profile's text: lines "path.field number" and "field number", # begins a comment; what
- * is not named keeps its value. ERR_CONFIG names file (@p path), line and what is wrong; nothing is
- * changed then. */
+/** Reads the text of a profile into @p figures: lines "path.field number" and "field number"; #
+ * begins a comment. Figures that are not named keep their values. ERR_CONFIG: the detail names the
+ * file (@p path), the line and what is wrong, and nothing is changed. */
 kolo_status kolo_figures_parse(struct kolo_figures *figures, const char *text,
                                const char *path) KOLO_NODISCARD;
-/** Reads the file of a profile, not looking at what it says. ERR_CONFIG. */
+/** Reads the file of a profile without interpreting it. ERR_CONFIG. */
 kolo_status kolo_figures_read(const char *path, char *text, size_t capacity) KOLO_NODISCARD;
-/** Writes what kolo_figures_parse takes. */
+/** Writes a text that kolo_figures_parse accepts. */
 void kolo_figures_write(const struct kolo_figures *figures, FILE *out);
 
-/** Where the profile of this host is saved: kolo/profile-HOST in XDG_CACHE_HOME or ~/.cache. False
- * (and ""): the environment names no such place. */
+/** The path of this host's saved profile: kolo/profile-HOST in XDG_CACHE_HOME or ~/.cache. False,
+ * and "": the environment names no such folder. */
 bool kolo_profile_place(char *path, size_t capacity);
 
-/** Where figures came from; "": they are the built-in ones. */
+/** Where figures came from; "": built in. */
 struct kolo_profile_source {
     char path[4096];
 };
-/** The figures that KOLO_PROFILE = @p setting asks for, and the text of KOLO_PROFILE_MAX bytes that
- * says the same: of a file, ERR_CONFIG if it is not one; "auto": of the one saved on this host, or
- * built in if there is none or it is of no use (a warning); "none": built in. */
+/** The figures for KOLO_PROFILE = @p setting, and in @p text, of KOLO_PROFILE_MAX bytes, the same
+ * as text. A file: ERR_CONFIG if it is not a profile. "auto": the profile saved on this host, or
+ * the built-in figures if there is none or it is unusable (with a warning). "none": the built-in
+ * figures. */
 kolo_status kolo_profile_load(const char *setting, struct kolo_figures *figures, char *text,
                               struct kolo_profile_source *source) KOLO_NODISCARD;
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the calls of a group read and write, and where two of them meet. Owns the list of a group's
-// accesses. Must never: look at the memory itself (it may be a device's), or take the gap between
-// two blocks for a part of them (two allgathers may fill one matrix by columns).
+// Owns the list of the memory that the calls of a group read and write, and finds two calls that
+// conflict. Must never read that memory (it may be a device's), nor count the gap between two
+// blocks as used (two allgathers may fill one matrix by columns).
 //
-// The accesses are sorted by where they begin. Going through them, it is enough to know of those
-// before which one reaches farthest, among all and among the written ones, and which one does so
-// of another call than that: an access clashes with one before if it begins before that one's end.
+// The accesses are sorted by where they begin and then scanned once. For all accesses so far, and
+// for the written ones among them, the scan remembers the one that reaches farthest, and the one of
+// another call that reaches farthest. An access conflicts with an earlier one if it begins before
+// that one's end.
 #include "runtime/accesses.h"
 
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static kolo_status add(struct kolo_accesses *accesses, const struct kolo_task *t
     return KOLO_OK;
 }
 
-/** Blocks of one buffer, one for each of @p size ranks. An empty one lies nowhere. */
+/** The blocks of one buffer, one for each of @p size ranks. Empty blocks are skipped. */
 static kolo_status add_blocks(struct kolo_accesses *accesses, const struct kolo_task *task,
                               const void *memory, const size_t *counts, const size_t *displs,
                               int size, bool is_written)
@@ -43,7 +44,7 @@ static kolo_status add_blocks(struct kolo_accesses *accesses, const struct kolo_
     return status;
 }
 
-/** Do counts and displs say where the blocks lie that it reads, or that it writes? */
+/** Whether counts and displs describe the blocks that the call reads, and those that it writes. */
 static bool reads_blocks(const struct kolo_task *task)
 {
     return task->kind == KOLO_CALL_SCATTERV && task->displs != NULL && task->send_bytes > 0;
@@ -80,8 +81,8 @@ kolo_status kolo_accesses_add(struct kolo_accesses *accesses, const struct kolo_
 
 /* ---- where they meet ---- */
 
-/** Of the accesses before: which one reaches farthest, and which one of another call does, or
- * NULL. */
+/** Of the accesses so far: the one that reaches farthest, and the one of another call that does.
+ * NULL: none. */
 struct reach {
     const struct kolo_access *farthest, *other;
 };
@@ -98,7 +99,7 @@ static void extend(struct reach *reach, const struct kolo_access *access)
     }
 }
 
-/** One of another call than @p access's that reaches into it, NULL: none. */
+/** An access of another call than @p access's that overlaps it; NULL: none. */
 static const struct kolo_access *into(const struct reach *reach, const struct kolo_access *access)
 {
     const struct kolo_access *before = reach->farthest;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the list of launchers and their variables. Must never: take a variable for a rank that the
-// launcher did not set for this very process (each has one that tells), or make up a secret, which
-// is the user's to give.
+// Owns the list of other launchers and their variables. Must never use a variable as the rank
+// unless the launcher has set it for this process (each launcher has a variable that shows this),
+// nor make up a secret, which only the user can give.
 //
-// The rendezvous: rank 0's host is known where all ranks are on one host, from torchrun's
-// MASTER_ADDR, and from Slurm's list of hosts. Its port is told by nobody; all know the job's
-// secret and what the launcher calls this run, and take the port from both: a secret may stand in a
-// user's .bashrc, and two steps that run at once would else be one world of some ranks of each.
+// The rendezvous: the host of rank 0 is known if all ranks are on one host, from torchrun's
+// MASTER_ADDR, or from Slurm's list of hosts. No launcher gives a port, so the ranks compute it
+// from what all of them know: the job's secret and the launcher's name for this run. The secret
+// alone is not enough: it may be set in a user's .bashrc, and two job steps that run at once would
+// mix their ranks in one world.
 #include "runtime/adopt.h"
 
 #include <stdio.h>
@@ -19,17 +20,19 @@ enum { HOST_MAX = 200, PORT_LEAST = 20000, PORTS = 12000 /* below those that sys
 
 struct launcher {
     const char *name, *command;
-    const char *mark;   /* set for its ranks alone */
-    const char *unless; /* set where the ranks are another launcher's that this one started */
+    const char *mark;   /* is set only for its ranks */
+    const char *unless; /* is set if the ranks belong to another launcher, which this one started */
     const char *rank, *size;
-    const char *job[2];     /* in which one run differs from another, the same on all its ranks */
-    const char *local_size; /* ranks of this host, or */
-    const char *hosts;      /* how many hosts there are; NULL: it does not say */
-    const char *host; /* that of rank 0, or a list which begins with it; NULL: it does not say */
-    const char *order, *any_order; /* this variable with this value: the list may not begin so */
+    const char *job[2];     /* differ from run to run, and are the same on all ranks of a run */
+    const char *local_size; /* number of ranks on this host; or */
+    const char *hosts;      /* number of hosts; NULL: it does not say */
+    const char *host; /* the host of rank 0, or a list that begins with it; NULL: it does not say */
+    /* if this variable has this value, the list may begin with another host */
+    const char *order, *any_order;
 };
 
-/* One may run under another: the inner one's variables are those of this process. */
+/* One launcher may run under another. The inner one comes first, because its variables describe
+ * this process. */
 static const struct launcher launchers[] = {
     {.name = "torchrun",
      .command = "torchrun",
@@ -46,7 +49,7 @@ static const struct launcher launchers[] = {
      .size = "OMPI_COMM_WORLD_SIZE",
      .job = {"PMIX_NAMESPACE"},
      .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    /* With --mpi=pmi2 its ranks have PMI_RANK too, and no MPI_LOCALNRANKS. */
+    /* With --mpi=pmi2 its ranks have PMI_RANK too, but not MPI_LOCALNRANKS. */
     {.name = "srun",
      .command = "srun",
      .mark = "SLURM_STEP_NUM_TASKS",
@@ -75,8 +78,8 @@ static const struct launcher *find_launcher(void)
     return NULL;
 }
 
-/** A variable that says of this process that it is one of several ranks, and is not read (a program
- * with more rights than who started it); NULL: there is none. */
+/** A variable that says that this process is one of several ranks, but is not read because the
+ * program has more rights than the user who started it; NULL: there is none. */
 static const char *withheld_sign(void)
 {
     if (kolo_environment_withholds("KOLO_SIZE"))
@@ -87,7 +90,7 @@ static const char *withheld_sign(void)
     return NULL;
 }
 
-/** A number from @p least to @p most in a variable of the launcher's. */
+/** Reads a number from @p least to @p most from a variable of the launcher. */
 static kolo_status read_number(const struct launcher *launcher, const char *variable, long least,
                                long most, long *number_out)
 {
@@ -103,7 +106,7 @@ static kolo_status read_number(const struct launcher *launcher, const char *vari
     return KOLO_OK;
 }
 
-/** Whether all ranks are on this host, as far as the launcher says. */
+/** Whether the launcher says that all ranks are on this host. */
 static bool is_one_host(const struct launcher *launcher, long size)
 {
     const char *local = launcher->local_size ? kolo_environment(launcher->local_size) : NULL;
@@ -111,8 +114,8 @@ static bool is_one_host(const struct launcher *launcher, long size)
     return (local && strtol(local, NULL, 10) == size) || (hosts && strcmp(hosts, "1") == 0);
 }
 
-/** The first host of a list as Slurm writes it: "a[01-04,7]b,c" begins with a01b. False: too
- * long. */
+/** The first host of a list in Slurm's notation: "a[01-04,7]b,c" begins with a01b. False: the name
+ * is too long. */
 static bool first_host(const char *list, char host[HOST_MAX])
 {
     size_t used = 0;
@@ -134,7 +137,7 @@ static bool first_host(const char *list, char host[HOST_MAX])
     return used > 0;
 }
 
-/** Whether its list of hosts begins with that of rank 0. */
+/** Whether the launcher's list of hosts begins with that of rank 0. */
 static bool is_in_order(const struct launcher *launcher)
 {
     const char *order = launcher->order ? kolo_environment(launcher->order) : NULL;
@@ -158,7 +161,7 @@ static kolo_status find_host(const struct launcher *launcher, long size, char ho
         size, launcher->name, has_order ? "" : " -m ", has_order ? "" : launcher->any_order);
 }
 
-/** FNV-1a, over the zero at the end of @p text too. */
+/** FNV-1a, including the terminating zero of @p text. */
 static unsigned mix(unsigned hash, const char *text)
 {
     do
@@ -167,7 +170,7 @@ static unsigned mix(unsigned hash, const char *text)
     return hash;
 }
 
-/** The same on all ranks of a job, another one for another job. */
+/** Computes the port: the same on all ranks of a run, different for other runs. */
 static kolo_status find_port(const struct launcher *launcher, const struct kolo_settings *settings,
                              unsigned *port_out)
 {

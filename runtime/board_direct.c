@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way for memory of kolo_alloc: every member moves its share from the members' sends to the
-// members' recvs, in one pass. Others write our memory, so it is taken back with care:
+// The direct way, for kolo_alloc memory: every member moves its share from the members' send
+// buffers to the members' recv buffers, in one pass. So others write this rank's memory, and a call
+// that fails must withdraw it first:
 //
-//   who moves a chunk      touching = number; is any memory revoked? then leave it; ...; touching =
-//   0 who takes memory back  revoked = 1; waits while any member's touching is this number
+//   a member that moves a chunk   touching = number; leaves if any memory is revoked; moves the
+//                                 chunk; touching = 0
+//   a member that withdraws       revoked = 1; waits while any member's touching is this number
 //
-// Both stores and loads are sequentially consistent, so one of the two sees the other. Chunks are
-// short, so the wait is too; a member that died or was stopped in a chunk cannot hold us up: the
-// dead have no mapping, and from the stopped the memory is cut off.
+// All these stores and loads are sequentially consistent, so one of the two sees the other. Chunks
+// are short, and so is the wait. A member that died or was stopped inside a chunk cannot block
+// others: a dead one has no mapping, and memory that a stopped one could write is replaced
+// (cut_off).
 #include <sched.h>
 #include <stddef.h>
 
@@ -15,8 +18,8 @@
 #include "runtime/board_hub.h"
 
 enum {
-    CHUNK_BYTES = 128 << 10, /* of each buffer, between two looks at the others */
-    STEP_BYTES = 1 << 20,    /* of each buffer, before the engine has its turn */
+    CHUNK_BYTES = 128 << 10, /* of each buffer, between two checks of the others */
+    STEP_BYTES = 1 << 20,    /* of each buffer, before the engine gets a turn */
     PAGE_BYTES = 4096,
     WITHDRAW_MS = 2000
 };
@@ -29,7 +32,7 @@ static void name(const struct kolo_hub *hub, const void *memory, size_t bytes,
         kolo_board_lend(hub->board, memory, bytes, name_out);
 }
 
-/** Whether @p member has named all that the moves touch. */
+/** Whether @p member has named all memory that the moves use. */
 static bool has_named(const struct kolo_hub *hub, int index)
 {
     const struct kolo_hub_member *member = &hub->members[index];
@@ -78,7 +81,7 @@ static kolo_status borrow(struct kolo_hub *hub, int from, const struct kolo_boar
     return bytes == 0 ? KOLO_OK : kolo_board_borrow(hub->board, from, &name, bytes, memory_out);
 }
 
-/** Cuts inside a vector fall on pages where shares are long, else on lines. */
+/** Cuts inside a vector fall on page boundaries if shares are long, otherwise on cache lines. */
 static size_t cut_align(const struct kolo_hub *hub, size_t total_bytes)
 {
     size_t unit =
@@ -90,7 +93,7 @@ static void begin_share(struct kolo_hub *hub)
 {
     const struct kolo_request *request = hub->running;
     size_t all = 0;
-    hub->members[hub->self].send = (uint8_t *)(uintptr_t)request->send; /* only read, as such */
+    hub->members[hub->self].send = (uint8_t *)(uintptr_t)request->send; /* only read */
     hub->members[hub->self].recv = request->recv;
     for (int i = 0; i < hub->count; i++)
         all += hub->members[i].send_bytes + hub->members[i].recv_bytes;
@@ -127,7 +130,7 @@ enum kolo_board_step kolo_board_direct_step(struct kolo_hub *hub)
             kolo_hub_move(hub, &move);
         kolo_hub_untouch(hub);
         if (!may_touch)
-            return KOLO_BOARD_STUCK; /* whoever it was has failed, and its news are on their way */
+            return KOLO_BOARD_STUCK; /* its owner has failed, and the news is on its way */
         if (!is_left)
             return KOLO_BOARD_DONE;
         moved += move.count * hub->element_bytes;
@@ -136,7 +139,7 @@ enum kolo_board_step kolo_board_direct_step(struct kolo_hub *hub)
     return KOLO_BOARD_MOVED;
 }
 
-/* ---- taking memory back ---- */
+/* ---- withdrawing memory ---- */
 
 static bool is_touched(struct kolo_hub *hub)
 {
@@ -147,12 +150,13 @@ static bool is_touched(struct kolo_hub *hub)
             continue;
         if (kolo_endpoint_link(comm->engine->endpoint, kolo_comm_world(comm, i), 0, &link) ==
             KOLO_OK)
-            return true; /* else it is gone, and its mappings with it */
+            return true; /* otherwise it has gone, and its mappings with it */
     }
     return false;
 }
 
-/** What cannot be had back is replaced: whoever writes it then writes where nobody reads. */
+/** Memory that cannot be withdrawn in time is replaced: a late write then goes where nobody
+ * reads. */
 static void cut_off(struct kolo_hub *hub)
 {
     const struct kolo_request *request = hub->running;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns a communicator's board and what is common to the four ways of using it. Must never: take a
-// length or an address from another member's notes.
+// Owns a communicator's board and what its ways have in common. Must never take a length or an
+// address from another member's notes.
 #include "runtime/board_hub.h"
 
 #include <sched.h>
 
 #include "base/alloc.h"
 
-/* Looks at a flag before the links have their turn, where each rank has a core of its own: about
- * two microseconds. Elsewhere whoever waits makes room at once. */
+/* Polls of a flag before the links get a turn. If each rank has a core of its own, these take about
+ * two microseconds. If ranks share cores, a waiting rank makes room at once. */
 enum { LOOKS = 64, LOOKS_CROWDED = 100 };
 
 int *kolo_hub_ranks(const struct kolo_comm *comm)
@@ -81,7 +81,7 @@ void kolo_hub_place(struct kolo_hub *hub)
     atomic_store_explicit(&hub->members[hub->self].notes->where.value, where, memory_order_relaxed);
 }
 
-/** Whether @p member may run where this rank does. */
+/** Whether @p member may run on the processor on which this rank runs. */
 static bool is_here(const struct kolo_hub *hub, int member)
 {
     const struct kolo_board_notes *notes = hub->members[member].notes;
@@ -107,7 +107,8 @@ bool kolo_hub_makes_room(const struct kolo_hub *hub)
     return false;
 }
 
-/** Whether @p member has entered @p number, or a later one whose entry stands in the same place. */
+/** Whether @p member has entered @p number, or a later collective with an entry in the same
+ * place. */
 static bool look_up(struct kolo_hub *hub, int member, uint64_t number)
 {
     struct kolo_hub_member *of = &hub->members[member];
@@ -133,13 +134,13 @@ bool kolo_hub_have_entered(struct kolo_hub *hub, uint64_t number)
             return false;
         least = *entered < least ? *entered : least;
     }
-    hub->known = least; /* often more than was asked for: the next few calls need not look */
+    hub->known = least; /* often more than asked for: the next few calls need not check */
     return true;
 }
 
 void kolo_hub_publish(struct kolo_hub *hub, struct kolo_board_word *word, uint64_t value)
 {
-    atomic_store(&word->value, value); /* in one order with the word of who is about to sleep */
+    atomic_store(&word->value, value); /* in one order with the flag of a member about to sleep */
     kolo_board_ring(hub->board);
 }
 
@@ -153,8 +154,8 @@ bool kolo_hub_all_reached(struct kolo_hub *hub, size_t offset, uint64_t value)
     return true;
 }
 
-/** Folds or copies @p count elements, as the running collective does; a copy leaves out what is its
- * own input. @p nin 1: a copy. */
+/** Folds or copies (@p nin is 1) @p count elements as the running collective does. A copy skips a
+ * result that is its own input. */
 static void fold(const struct kolo_hub *hub, void *const out[], size_t nout, const void *const in[],
                  size_t nin, size_t count)
 {

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way for memory of devices that all members lend: every member maps what the others lend, and
-// a kernel of its own reads the operands out of all members' memory and writes the results into it,
-// each element once. No data passes the host. Must never: launch before all members have said that
-// they could map everything, since a call that goes by the host after all needs its inputs as they
-// were; let a kernel wait for another rank.
+// The way for device memory that all members lend: every member maps what the others lend, and its
+// kernels read the operands from all members' memory and write the results there, each element
+// once. No data goes through the host. Must never launch a kernel before all members have reported
+// that they could map everything, since a call that goes through the host after all needs its
+// inputs unchanged. Must never let a kernel wait for another rank.
 //
-//   entered    the entry says that its member lends, the notes say what (struct kolo_loan)
-//   mapped     all say whether they could; one that could not, or that brought the host's memory,
-//              and all take this call and those after it to the host (brought: it is there)
+//   entered    the entry says that the member lends, its notes say what (struct kolo_loan)
+//   mapped     all report whether they could map. If one could not, or has its buffers in host
+//              memory, this call and all later ones go through the host, and members report when
+//              their data is there (brought)
 //   moving     touching = number until the kernels are over; then done, as in board_direct.c
 //
-// Who moves: each member its share, but one for all where they have one device and are several
-// processes: such are not let to the device side by side but in turn, so many kernels would take as
-// long as one, and the turns besides.
+// Each member moves its share, with one exception: if all are processes with the same device, one
+// member moves everything. A device runs kernels of different processes in turn, not at the same
+// time, so many kernels would take as long as one, plus the switches.
 //
-// What a neighbour shows is not believed: the driver says whether a loan is one, and an address
-// must lie in it. Memory that a call took back may still be written by a neighbour's kernel that is
-// late: kernels wait for nobody, so it is late only if its device is, and that is waited for.
+// What another member publishes is not trusted: the driver says whether a loan is valid, and an
+// address must be inside it. After a failed call a neighbour's late kernel may still write memory
+// that was withdrawn. Kernels do not wait for anything, so one is late only if its device is; the
+// withdrawal waits for that.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -26,14 +28,14 @@
 
 enum { PAGE_BYTES = 4096 };
 
-/* ---- what is shown ---- */
+/* ---- what is published ---- */
 
 static bool has_buffers(const struct kolo_hub *hub, int member)
 {
     return hub->members[member].send_bytes + hub->members[member].recv_bytes > 0;
 }
 
-/** Shows what is at @p host, the address that stands in for it. */
+/** Publishes the device memory for which the address @p host stands. */
 static bool show(struct kolo_hub *hub, const void *host, size_t bytes, struct kolo_board_lent *lent)
 {
     const struct kolo_request *request = hub->running;
@@ -80,7 +82,7 @@ enum kolo_board_named kolo_board_lent_look(const struct kolo_hub *hub)
     return lenders == touched ? KOLO_BOARD_ALL_NAMED : KOLO_BOARD_SOME_NAMED;
 }
 
-/* ---- who moves what ---- */
+/* ---- shares ---- */
 
 static const struct kolo_loan *any_loan(const struct kolo_hub *hub, int member)
 {
@@ -88,7 +90,7 @@ static const struct kolo_loan *any_loan(const struct kolo_hub *hub, int member)
     return hub->members[member].send_bytes > 0 ? &lent[0].loan : &lent[1].loan;
 }
 
-/** Several processes with one device? */
+/** Whether all members are processes with the same device, and there are several processes. */
 static bool is_shared(const struct kolo_hub *hub)
 {
     static const uint8_t unknown[sizeof((struct kolo_loan){0}.device)];
@@ -124,7 +126,7 @@ static void divide(struct kolo_hub *hub)
 static kolo_status map(struct kolo_hub *hub, int member, const struct kolo_board_lent *shown,
                        size_t bytes, uint8_t **memory_out)
 {
-    const struct kolo_board_lent copy = *shown; /* what is checked is what is used */
+    const struct kolo_board_lent copy = *shown; /* check and use the same copy */
     struct kolo_hub_lent *lent = &hub->lent;
     void *memory = NULL;
     kolo_status status = KOLO_OK;
@@ -161,7 +163,7 @@ static kolo_status map_all(struct kolo_hub *hub)
     return status;
 }
 
-/** Where this member's own kernels find what stands in at @p host. */
+/** The address of the memory for which @p host stands, as this member's kernels see it. */
 static uint8_t *own(const struct kolo_hub *hub, const void *host, size_t bytes)
 {
     return bytes > 0 ? kolo_staging_address(hub->running, (uint8_t *)(uintptr_t)host) : NULL;
@@ -217,7 +219,7 @@ bool kolo_board_lent_agreed(const struct kolo_hub *hub)
     return true;
 }
 
-/* ---- not lent after all ---- */
+/* ---- calls that go through the host after all ---- */
 
 void kolo_board_lent_give_up(struct kolo_hub *hub)
 {
@@ -255,7 +257,7 @@ static kolo_status launch(struct kolo_hub *hub, const struct kolo_move *move)
     if (nin > 1)
         return kolo_lane_fold(hub->lent.lane, KOLO_WAY_OUT, &hub->fold, out, nout, in, nin,
                               move->count);
-    for (size_t i = 0; i < nout; i++) /* a copy leaves out what is its own input */
+    for (size_t i = 0; i < nout; i++) /* a copy skips its own input */
         if (out[i] != in[0])
             out[kept++] = out[i];
     if (kept == 0)
@@ -268,7 +270,7 @@ static kolo_status launch_all(struct kolo_hub *hub)
 {
     struct kolo_move move;
     kolo_status status = KOLO_OK;
-    hub->lent.mark = KOLO_LANE_IDLE; /* until there is one */
+    hub->lent.mark = KOLO_LANE_IDLE; /* until a kernel is launched */
     while (status == KOLO_OK && kolo_share_next(&hub->share, SIZE_MAX, &move))
         status = launch(hub, &move);
     if (status == KOLO_OK)
@@ -277,7 +279,7 @@ static kolo_status launch_all(struct kolo_hub *hub)
     return status;
 }
 
-/** Begins them, or looks whether they are over. KOLO_AGAIN: they are not. */
+/** Launches the kernels, or checks whether they are over. KOLO_AGAIN: they are not. */
 static kolo_status run(struct kolo_hub *hub)
 {
     struct kolo_hub_lent *lent = &hub->lent;
@@ -287,7 +289,7 @@ static kolo_status run(struct kolo_hub *hub)
     if (!lent->is_launched) {
         if (!kolo_hub_touch(hub)) {
             kolo_hub_untouch(hub);
-            return KOLO_AGAIN; /* whoever it was has failed, and its news are on their way */
+            return KOLO_AGAIN; /* its owner has failed, and the news is on its way */
         }
         lent->is_launched = true;
         status = launch_all(hub);
@@ -302,7 +304,7 @@ enum kolo_board_step kolo_board_lent_step(struct kolo_hub *hub)
         return KOLO_BOARD_STUCK;
     if (status != KOLO_OK) {
         hub->is_refused = true;
-        (void)kolo_staging_fail(hub->running, status); /* nothing is running any more */
+        (void)kolo_staging_fail(hub->running, status); /* no kernel is running any more */
         return KOLO_BOARD_STUCK;
     }
     kolo_board_lent_end(hub);
@@ -314,7 +316,7 @@ void kolo_board_lent_end(struct kolo_hub *hub)
 {
     struct kolo_hub_lent *lent = &hub->lent;
     if (lent->is_launched && kolo_lane_passed(lent->lane, KOLO_WAY_OUT, lent->mark) == KOLO_AGAIN)
-        return; /* late: it still uses what it has */
+        return; /* late: it still uses the mappings */
     if (lent->is_launched)
         kolo_hub_untouch(hub);
     lent->is_launched = false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives as moves, and the cut of all moves into equal shares.
+// Collectives as moves, and the division of all moves into equal shares. Pure functions.
 #include "runtime/board_moves.h"
 
-/** Whether one move is for the whole vector, which all members share. */
+/** Whether there is a single move, of the whole vector. */
 static bool is_whole(enum kolo_collective collective)
 {
     return collective == KOLO_COLLECTIVE_ALLREDUCE || collective == KOLO_COLLECTIVE_REDUCE ||
@@ -32,7 +32,8 @@ void kolo_moves_at(enum kolo_collective collective, const struct kolo_plan_args 
     bool is_one = is_whole(collective), is_alltoall = collective == KOLO_COLLECTIVE_ALLTOALL;
     size_t n = (size_t)args->size;
     int rank = (int)(is_alltoall ? index / n : index);
-    int sender = (int)(is_alltoall ? (index + (size_t)rank) % n : 0); /* not all from one at once */
+    /* so that not all read from one at once */
+    int sender = (int)(is_alltoall ? (index + (size_t)rank) % n : 0);
     size_t block = is_one ? args->count : kolo_plan_block(args, rank);
     size_t at = is_one ? 0 : kolo_plan_block_offset(args, rank);
     struct kolo_move move = {.from = KOLO_EVERY, .to = KOLO_EVERY, .count = block};
@@ -100,7 +101,7 @@ size_t kolo_moves_to(enum kolo_collective collective, const struct kolo_plan_arg
     return is_rooted && member != args->root ? 0 : count;
 }
 
-/** Elements of the SEND and RECV of a member that has them, where all blocks are of one length. */
+/** Elements of a member's SEND and RECV, if it has them and all blocks have the same length. */
 static void even_extent(enum kolo_collective collective, const struct kolo_plan_args *args,
                         bool is_root, size_t *send_out, size_t *recv_out)
 {
@@ -161,7 +162,7 @@ static size_t total_of(enum kolo_collective collective, const struct kolo_plan_a
 {
     size_t total = 0, count = kolo_moves_count(collective, args);
     if (args->counts == NULL)
-        return count * args->count; /* all moves are of one length */
+        return count * args->count; /* all moves have the same length */
     for (size_t i = 0; i < count; i++) {
         struct kolo_move move;
         kolo_moves_at(collective, args, i, &move);
@@ -170,7 +171,8 @@ static size_t total_of(enum kolo_collective collective, const struct kolo_plan_a
     return total;
 }
 
-/** Element @p target of all moves one after the other; within a move rounded down to @p align. */
+/** The position of element @p target in the concatenation of all moves, rounded down to @p align
+ * inside a move. */
 static struct position find(enum kolo_collective collective, const struct kolo_plan_args *args,
                             size_t target, size_t align)
 {

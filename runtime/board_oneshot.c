@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way for small vectors: each member puts up all that it contributes, and takes what it needs
-// from what the others put up. One flag, seen once: whoever has seen all members enter is over, and
-// in a broadcast whoever has seen the root. A contribution stays up until all have taken it, which
-// route_board.c sees to before it enters the next.
+// The way for short vectors: each member publishes its whole contribution, and takes what it needs
+// from those of the others. There is one synchronisation: a member that has seen all others enter
+// (in a broadcast: the root) is done. A contribution remains until all have taken it; route_board.c
+// ensures that before it enters the next call.
 //
-// Ordinary stores have to take each line back from the caches of those who read what stood there
-// before, and stores round the caches are read from memory: which is faster turns on how far the
-// cores are from each other. Each member tries both on long contributions to collectives in which
-// all put and take as much, and is told by how long it is in the call: what a store costs may only
-// show while others wait for it. The other collectives go by what the latest of those went by. A
-// call that might have gone as a oneshot, and does not, is no use: all know that once all have
-// entered.
+// An ordinary store must first fetch each line back from the caches of the members that read it in
+// the previous call; data stored past the caches is read from memory. Which is faster depends on
+// the distance between the cores. So each member tries both, for long contributions to collectives
+// in which all members publish and take the same amount, and judges by the duration of the whole
+// call, because the cost of a store may show only while others wait for it. The other collectives
+// use the latest result of these. A trial in a call that might have run as a oneshot, but did not,
+// is discarded; all members know that once all have entered.
 #include <string.h>
 
 #include "runtime/board_hub.h"
 
 enum {
-    RETAKEN_BYTES = 8 << 10, /* of lines at most that are had back before they are needed */
+    RETAKEN_BYTES = 8 << 10, /* at most this much of the lines is fetched back in advance */
     BOTH = 1 << KOLO_STORE_CACHED | 1 << KOLO_STORE_STREAM,
     MOVES_KEPT = sizeof((struct kolo_oneshot){0}.moves) / sizeof(struct kolo_move)
 };
 
-/** Where in @p member's stage its contribution to number @p number stands. */
+/** The place of contribution number @p number in @p member's stage. */
 static uint8_t *place_of(const struct kolo_hub *hub, int member, uint64_t number)
 {
     uint8_t *stage = hub->members[member].stage;
@@ -30,8 +30,9 @@ static uint8_t *place_of(const struct kolo_hub *hub, int member, uint64_t number
     return stage + number % KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES;
 }
 
-/** The next contribution will be as long as this one, as a guess. Its place has been read by the
- * others, nearly always: the lines are had back now, not when the next call needs them. */
+/** Fetches the lines of the next contribution, which is assumed to be as long as this one. Nearly
+ * always the others have read its place by now, so the lines can come back before the next call
+ * needs them. */
 static void take_lines_back(const struct kolo_hub *hub, size_t bytes)
 {
     uint64_t next = hub->number + 1;
@@ -66,13 +67,13 @@ size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_pla
                                                                                     : bytes;
 }
 
-/** What @p member has put up. */
+/** The contribution of @p member. */
 static uint8_t *put_up(const struct kolo_hub *hub, int member)
 {
     return hub->is_inline ? kolo_hub_entry(hub, member)->data : place_of(hub, member, hub->number);
 }
 
-/** Of which trials a collective takes its way: 0 to KOLO_SHOWS_KINDS - 1, or -1. */
+/** The index of the trials for a collective, 0 to KOLO_SHOWS_KINDS - 1; -1: it has none. */
 static int kind_of(enum kolo_collective collective)
 {
     static const enum kolo_collective kinds[KOLO_SHOWS_KINDS] = {
@@ -81,10 +82,10 @@ static int kind_of(enum kolo_collective collective)
     for (int kind = 0; kind < KOLO_SHOWS_KINDS; kind++)
         if (kinds[kind] == collective)
             return kind;
-    return -1; /* not all members put and take as much */
+    return -1; /* members publish or take different amounts */
 }
 
-/** The same on all members: those of long contributions of that many bytes, or NULL. */
+/** The trials for contributions of this many bytes, the same on all members; NULL: none. */
 static struct kolo_trials *trials_of(struct kolo_hub *hub, size_t bytes)
 {
     const int kind = kind_of(hub->collective);
@@ -97,7 +98,8 @@ static struct kolo_trials *trials_of(struct kolo_hub *hub, size_t bytes)
     return &hub->shows.trials[kind][length];
 }
 
-/** Finds out what this member does in the running collective, unless an earlier start has. */
+/** Determines what this member does in the running collective, unless an earlier start has done
+ * so. */
 static const struct kolo_oneshot *find_out(struct kolo_hub *hub)
 {
     struct kolo_oneshot *oneshot = &hub->running->oneshot;
@@ -154,14 +156,14 @@ void kolo_oneshot_put(struct kolo_hub *hub)
     hub->is_short = oneshot->is_short;
     if (oneshot->put_bytes == 0)
         return;
-    if (!hub->is_inline && !hub->is_short) /* else no more than as many as there are entries */
+    if (!hub->is_inline && !hub->is_short) /* the others have a place for each entry */
         hub->shown[hub->number % KOLO_BOARD_SHOWN] = hub->number;
     if (hub->shows.measured != NULL)
         hub->shows.began_ns = kolo_now_ns();
     kolo_copy(put_up(hub, hub->self), hub->running->send, oneshot->put_bytes, hub->shows.how);
 }
 
-/** To this member. */
+/** Runs @p move to this member only. */
 static void take(struct kolo_hub *hub, const struct kolo_move *move)
 {
     struct kolo_move mine = *move;

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way for memory that the others cannot map but may read, in an alltoall, a scatter and a small
-// allgather of middle sizes: every member takes what goes to it straight out of the senders'
-// memory, by the kernel (kolo_board_pull), or by itself where a sender could lend it. One copy,
-// where the stages take two. Must never write to another's memory.
+// The way for memory that the others cannot map but may read, in alltoall, scatter and small
+// allgather of middle sizes: every member copies what goes to it directly from the senders' memory,
+// by the kernel (kolo_board_pull), or by itself if a sender could lend its memory. That is one
+// copy, where the stages need two. Must never write to another's memory.
 //
-// Whether it can be taken all members know alike before the first call: each has tried whether it
-// may read all others, and says in its notes from which block on it would pull (0: never), and
-// whether a setting says so; the largest counts, of settings if there are any. By a setting such
-// blocks are pulled, else where that is found to be faster (board_ways.c). What each reads stands
-// in the entry: a name, or, with span 0, an address in the sender.
+// All members know before the first call whether they can pull: each has tested whether it may read
+// all others, and its notes say from which block size on it would pull (0: never), and whether a
+// setting says so. The largest of the sizes counts; if any come from settings, the largest of
+// those. With a setting, blocks of this size are pulled; without one, only if that is found to be
+// faster (board_ways.c). An entry says what to read: a name, or, with span 0, an address in the
+// sender's process.
 //
-// What a sender takes back while it is read must not count as read. As in board_direct.c: it sets
-// revoked before its program may use the memory for anything else, and a reader looks at that after
-// each piece, before it goes on or says that it is done.
+// If a sender withdraws its memory during a read, what was read must not be used. As in
+// board_direct.c, the sender sets revoked before its program may use the memory for anything else,
+// and a reader checks that after each piece, before it continues or reports "done".
 //
-// A read that fails is no error yet, nor is an address 0 (kolo_board_address). Of memory that a
-// process may use and others not read (some devices', say), or a permission that has gone, the call
-// goes by the stages after all, and so do those after it: who could not read says so in its notes
-// (unread) before it says done, so all know when all are done, and nothing that was sent has been
-// touched. If the process is gone, the calls wait for it in the stages, as for everybody who dies.
+// A read that fails is not an error of the call, nor is an address of 0 (kolo_board_address). Some
+// memory can be used by its process and not be read by others (that of some devices, say), or a
+// permission may have been withdrawn. Then the call and all later ones use the stages instead: the
+// member that could not read says so in its notes (unread) before it reports "done", so all know it
+// when all are done, and the senders' data is unchanged. If the process is gone, the calls wait for
+// it in the stages, as for any rank that died.
 #include <stddef.h>
 #include <string.h>
 
@@ -27,18 +29,18 @@
 #include "runtime/cost.h"
 
 enum {
-    CHUNK_BYTES = 256 << 10, /* of one call of the kernel's */
-    STEP_BYTES = 1 << 20,    /* before the engine has its turn */
-    CACHE_BYTES = 24 << 20,  /* of all buffers together, from which on caches do not help */
-    ALLGATHER_MOST = 3,      /* members of an allgather that is pulled */
-    PAIR_BYTES = 1 << 20,    /* of a block of a scatter of two, from which on it is not */
-    TRIED_BYTES = 8 << 10    /* of a block, from which on it is tried: shorter ones are shown */
+    CHUNK_BYTES = 256 << 10, /* of one call to the kernel */
+    STEP_BYTES = 1 << 20,    /* before the engine gets a turn */
+    CACHE_BYTES = 24 << 20,  /* of all buffers together: from here on caches do not help */
+    ALLGATHER_MOST = 3,      /* most members of an allgather that is pulled */
+    PAIR_BYTES = 1 << 20,    /* blocks from this size on, of a scatter of two, are not pulled */
+    TRIED_BYTES = 8 << 10    /* block size from which on it is tried: shorter ones are shown */
 };
 
-/* Beside the bytes in a member's notes: no setting of its says them. */
+/* A bit beside the bytes in a member's notes: they do not come from a setting. */
 static const uint64_t tried = (uint64_t)1 << 63;
 
-/* ---- who may ---- */
+/* ---- who may pull ---- */
 
 size_t kolo_pull_from(const struct kolo_settings *settings, bool *is_tried_out)
 {
@@ -65,7 +67,8 @@ void kolo_pull_probe(struct kolo_hub *hub)
     atomic_store(&hub->members[hub->self].notes->pulls.value, from);
 }
 
-/** From which block on all pull, and whether they try. All have entered. */
+/** Determines from which block size on all pull, and whether it is only tried. All members have
+ * entered. */
 static void agree(struct kolo_hub *hub)
 {
     uint64_t most_tried = 0, most_set = 0;
@@ -74,7 +77,7 @@ static void agree(struct kolo_hub *hub)
         uint64_t *most = (from & tried) != 0 ? &most_tried : &most_set;
         from &= ~tried;
         if (from == 0) {
-            hub->pull_bytes = SIZE_MAX; /* somebody never does */
+            hub->pull_bytes = SIZE_MAX; /* one member never pulls */
             return;
         }
         *most = from > *most ? from : *most;
@@ -94,9 +97,9 @@ static size_t block_bytes(const struct kolo_plan_args *args, size_t element_byte
     return total / (size_t)args->size * element_bytes;
 }
 
-/** One copy by the kernel, which has to find every page first, can be over before two by the
- * processors: but not where many read the same bytes, which lie in a stage once for all, nor where
- * one rank would have to do all that others do for it. */
+/** One copy by the kernel, which has to look up every page, can be faster than two copies by
+ * processors. But not if many members read the same bytes, which a stage holds once for all, nor if
+ * one rank would have to do the work that the stages share between ranks. */
 bool kolo_pull_can(enum kolo_collective collective, const struct kolo_plan_args *args,
                    size_t element_bytes, size_t from)
 {
@@ -106,8 +109,8 @@ bool kolo_pull_can(enum kolo_collective collective, const struct kolo_plan_args 
     return from != 0 && can_win && block_bytes(args, element_bytes) >= from;
 }
 
-/** Not a long scatter of two, where one copies while the other waits, and in the stages both do;
- * nor what the caches do not hold. */
+/** Not for a long scatter of two ranks, where one copies while the other waits, although with the
+ * stages both work; nor for more than the caches hold. */
 bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args *args,
                     size_t element_bytes, double buffer_bytes, size_t from)
 {
@@ -134,7 +137,7 @@ bool kolo_pull_may(struct kolo_hub *hub)
            kolo_pull_can(hub->collective, &hub->running->args, hub->element_bytes, hub->pull_bytes);
 }
 
-/* ---- from whom ---- */
+/* ---- senders ---- */
 
 /** Whether any move goes from @p from to this member. */
 static bool is_given_by(const struct kolo_hub *hub, int from)
@@ -159,7 +162,7 @@ kolo_status kolo_pull_borrow(struct kolo_hub *hub)
         if (name.span != 0)
             KOLO_TRY(kolo_board_borrow(hub->board, i, &name, member->send_bytes, &member->send));
     }
-    self->send = (uint8_t *)(uintptr_t)request->send; /* only read, as such */
+    self->send = (uint8_t *)(uintptr_t)request->send; /* only read */
     self->recv = request->recv;
     hub->how = KOLO_STORE_CACHED;
     *pull = (struct kolo_pull){0};
@@ -170,8 +173,8 @@ out:
 
 /* ---- pieces ---- */
 
-/** The rest of the next move; of blocks that go to everybody each member begins with its own, so
- * that not all are in one sender's memory. False: there is none. */
+/** The rest of the next move. For an allgather each member begins with its own block, so that not
+ * all read one sender's memory at the same time. False: nothing is left. */
 static bool next_move(struct kolo_hub *hub, struct kolo_move *move_out)
 {
     struct kolo_pull *pull = &hub->pull;
@@ -206,7 +209,7 @@ static kolo_status move_piece(struct kolo_hub *hub, const struct kolo_move *move
                            move->count * hub->element_bytes);
 }
 
-/** From here on the memory is left alone: the call goes by the stages when all have seen it. */
+/** Stops reading. The call goes through the stages when all members have seen that. */
 static void give_up(struct kolo_hub *hub, int member)
 {
     KOLO_INFO(
@@ -221,7 +224,7 @@ enum kolo_board_step kolo_pull_step(struct kolo_hub *hub)
     size_t chunk = CHUNK_BYTES / hub->element_bytes, moved = 0;
     struct kolo_move move;
     while (true) {
-        bool may_touch = kolo_hub_touch(hub); /* and what was read before is what was sent */
+        bool may_touch = kolo_hub_touch(hub); /* if true, what was read before is what was sent */
         bool is_left = may_touch && next_move(hub, &move);
         kolo_status status = KOLO_OK;
         if (is_left && moved < STEP_BYTES) {
@@ -230,7 +233,7 @@ enum kolo_board_step kolo_pull_step(struct kolo_hub *hub)
         }
         kolo_hub_untouch(hub);
         if (!may_touch)
-            return KOLO_BOARD_STUCK; /* whoever it was has failed, and its news are on their way */
+            return KOLO_BOARD_STUCK; /* its owner has failed, and the news is on its way */
         if (!is_left)
             return KOLO_BOARD_DONE;
         if (moved >= STEP_BYTES)

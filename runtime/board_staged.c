@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way for memory that the others cannot see: every member lets a chunk of each track through in
-// a round, and the three parts of a round (board_tracks.h) run as far ahead of each other as there
-// are slots. Counters tell how far each member is; what each part waits for is said, and proved, in
-// board_tracks.h. A part that a member has no share in is said to be over at once. At the
-// end of a collective the stages are free: nobody enters the next before it has taken all it needs.
+// The way for memory that the others cannot see: in each round every member passes on a chunk of
+// each track. The three parts of a round (board_tracks.h) may run ahead of each other by as many
+// rounds as there are slots. Counters say how far each member is; board_tracks.h says, and proves,
+// what each part waits for. A part in which a member has no share is reported as complete at once.
+// At the end of a collective the stages are free, since no member enters the next one before it has
+// taken all that it needs.
 #include <stddef.h>
 
 #include "runtime/board_hub.h"
@@ -12,9 +13,9 @@ enum {
     SLOTS = 3,
     CELL_BYTES_MAX = 128 << 10,
     CELL_STREAM_BYTES = 8 << 10,
-    STEP_BYTES = 1 << 20, /* before the engine has its turn */
+    STEP_BYTES = 1 << 20, /* before the engine gets a turn */
     IN_PARTS = 2,
-    OUT_PARTS = 1 /* of the stage, where there are out-slots */
+    OUT_PARTS = 1 /* parts of the stage, if there are out-slots */
 };
 
 static size_t align_elements(const struct kolo_hub *hub)
@@ -22,7 +23,7 @@ static size_t align_elements(const struct kolo_hub *hub)
     return hub->element_bytes < KOLO_BOARD_LINE ? KOLO_BOARD_LINE / hub->element_bytes : 1;
 }
 
-/** Keeps the tracks in which this member has a part. */
+/** Keeps the tracks in which this member takes part. */
 static void choose_tracks(struct kolo_hub *hub)
 {
     struct kolo_board_rounds *rounds = &hub->rounds;
@@ -43,7 +44,7 @@ static void choose_tracks(struct kolo_hub *hub)
     }
 }
 
-/** How large cells and slots are; the same on all members. */
+/** Determines the sizes of cells and slots; the same on all members. */
 static void cut_stage(struct kolo_hub *hub)
 {
     struct kolo_board_rounds *rounds = &hub->rounds;
@@ -91,8 +92,9 @@ kolo_status kolo_staged_begin(struct kolo_hub *hub)
 
 /* ---- one part of one round ---- */
 
-/** The others have read what stood there before: ordinary stores have to take each line back from
- * their caches first, which on some machines costs more than to go round the caches. */
+/** The other members have read the previous contents of the cell, so ordinary stores must first
+ * fetch each line back from their caches; on some machines that is slower than stores past the
+ * caches. */
 static enum kolo_store_how into_cell(const struct kolo_hub *hub, size_t bytes)
 {
     return bytes >= CELL_STREAM_BYTES ? hub->cell_how : KOLO_STORE_CACHED;
@@ -229,7 +231,7 @@ static size_t take_out(struct kolo_hub *hub, size_t round)
 
 /* ---- the order of parts ---- */
 
-/** Whether @p member is @p rounds rounds far with the part whose counter lies at @p offset. */
+/** Whether @p member has completed @p rounds rounds of the part whose counter is at @p offset. */
 static bool is_far(const struct kolo_hub *hub, int member, size_t offset, size_t rounds)
 {
     return member == hub->self || rounds == 0 ||
@@ -270,7 +272,7 @@ static void tell(struct kolo_hub *hub, struct kolo_board_word *word, size_t roun
     hub->moves++;
 }
 
-/** The next round of @p part; elements moved in *moved. */
+/** Runs the next round of @p part, and adds the elements moved to *moved. */
 static void run_part(struct kolo_hub *hub, enum kolo_part part, size_t *moved)
 {
     struct kolo_board_rounds *rounds = &hub->rounds;
@@ -293,7 +295,7 @@ static void run_part(struct kolo_hub *hub, enum kolo_part part, size_t *moved)
     }
 }
 
-/** Elements moved in *moved; false: stuck. */
+/** Runs what can be run. *moved: elements moved; false: nothing could be run. */
 static bool go_on(struct kolo_hub *hub, size_t *moved)
 {
     const struct kolo_progress progress = progress_of(&hub->rounds);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves as tracks through the members' stages: one track per member for a fold that all share, one
-// per move for all others. And what each part of a round waits for.
+// Moves as tracks through the members' stages: for a fold that all share, one track per member;
+// otherwise one per move. Also computes what each part of a round waits for.
 #include "runtime/board_tracks.h"
 
-/** One fold, so long as the vector: cut among the members. */
+/** Whether the collective is one fold of the whole vector, which is cut among the members. */
 static bool is_shared_fold(enum kolo_collective collective)
 {
     return collective == KOLO_COLLECTIVE_ALLREDUCE || collective == KOLO_COLLECTIVE_REDUCE;
@@ -84,7 +84,7 @@ bool kolo_track_copies_out(const struct kolo_track *track, int member)
 
 /* ---- the order of rounds ---- */
 
-/** How far a reader must be before its slot may be written in @p round. */
+/** The round that readers of the slot must have completed before it may be written in @p round. */
 static size_t back(size_t round, size_t slots)
 {
     return round >= slots ? round - slots + 1 : 0;

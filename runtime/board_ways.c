@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// By which stores a long collective over the host's memory goes, and whether what the others cannot
-// see is pulled or goes through the stages. What is fastest is the machine's affair: stores into a
-// stage that go round the caches take a sixth of ordinary ones on one, and 1.2 to 1.8 times as long
-// on another. So it is found out (trials.h), for each collective and each power of two of bytes.
+// Chooses the stores that long collectives of host memory use, and whether memory that the others
+// cannot see is pulled or goes through the stages. Which is fastest depends on the machine: stores
+// into a stage that bypass the caches take a sixth of the time of ordinary ones on one machine, and
+// 1.2 to 1.8 times as long on another. So the ways are tried (trials.h), for each collective and
+// each power of two of bytes.
 //
-// All members must pull, or none, and a member that is fast may make others slow: so all decide by
-// what the whole took, from when the first saw that all had entered until the last was through,
-// which all know alike. Each says when its latest measured collective began and ended, in its notes
-// before it enters the next; and as all have entered that before any looks, and none says the next
-// before all have looked, all see the same.
+// All members must pull, or none, and a member that is fast may make others slow. Therefore all
+// decide by the duration of the whole call, from when the first member saw that all had entered
+// until the last was done, and all see the same figures: each member writes the begin and end of
+// its latest measured collective to its notes before it enters the next one; all have entered that
+// before any reads the notes, and none writes new figures before all have read them.
 #include <stddef.h>
 
 #include "base/alloc.h"
 #include "runtime/board_hub.h"
 
 enum {
-    STREAMS_IN = 1,  /* bit of a way: into the cells of stages round the caches */
-    STREAMS_OUT = 2, /* and into the results */
-    PULLS = 4,       /* the way itself */
+    STREAMS_IN = 1,  /* bits of a way: stores into cells of stages bypass the caches */
+    STREAMS_OUT = 2, /* stores into results bypass the caches */
+    PULLS = 4,       /* a way by itself */
     CLASSES = 16,
-    CLASS_LEAST = 13, /* exponent of the bytes of the first */
-    ALIKE = 2, /* powers of two, by which lengths differ that stand for each other at first */
-    /* From so much of all buffers together, and what a rank has of them at most, stores into
-     * results may gain by going round the caches; from so much more on they surely do. */
+    CLASS_LEAST = 13, /* exponent of the size of the first class */
+    ALIKE = 2, /* a new length may begin with the result of a length this many powers of two away */
+    /* Sizes of all buffers together, and of one rank's at most, from which on stores into results
+     * may be faster past the caches; and those from which on they surely are. */
     ALL_SEE_BYTES = 8 << 20,
     OWN_BYTES = 8 << 20,
     ALL_SEE_SURELY = 128 << 20,
@@ -31,11 +32,12 @@ enum {
 _Static_assert((int)PULLS < (int)KOLO_TRIALS_WAYS, "each way has a place");
 
 struct kolo_hub_ways {
-    struct kolo_trials trials[2][KOLO_COLLECTIVES][CLASSES]; /* of memory that all see, or not */
-    struct kolo_trials *measured; /* that are to be told what the latest took; NULL: none */
+    struct kolo_trials trials[2][KOLO_COLLECTIVES][CLASSES]; /* by whether all see the memory */
+    /* trials that receive the duration of the latest collective; NULL: none */
+    struct kolo_trials *measured;
     int way;
-    uint64_t number; /* of that collective */
-    double bytes;    /* of all buffers in it */
+    uint64_t number; /* number of that collective */
+    double bytes;    /* size of all its buffers */
     int64_t began;
 };
 
@@ -44,9 +46,9 @@ struct kolo_hub_ways *kolo_ways_create(void)
     return kolo_calloc(1, sizeof(struct kolo_hub_ways));
 }
 
-/** Bytes of the running collective's buffers. */
+/** Bytes of the buffers of the running collective. */
 struct lengths {
-    double all, most; /* of all members, of the one that has most */
+    double all, most; /* of all members together; of the member that has most */
 };
 
 static struct lengths lengths_of(const struct kolo_hub *hub)
@@ -82,7 +84,8 @@ static int class_of(double bytes)
     return class;
 }
 
-/** Tells the trials what the latest measured collective took. All have entered a later one. */
+/** Passes the duration of the latest measured collective to its trials. All members have entered a
+ * later one. */
 static void settle(struct kolo_hub *hub)
 {
     struct kolo_hub_ways *ways = hub->ways;
@@ -92,7 +95,7 @@ static void settle(struct kolo_hub *hub)
     for (int i = 0; i < hub->count && trials != NULL; i++) {
         const struct kolo_board_took *took = &hub->members[i].notes->took;
         if (atomic_load_explicit(&took->number, memory_order_acquire) != ways->number)
-            return; /* it was not over there: never seen */
+            return; /* a member has no figures; this was never seen */
         const int64_t first = atomic_load_explicit(&took->began, memory_order_relaxed);
         const int64_t last = atomic_load_explicit(&took->ended, memory_order_relaxed);
         began = first < began ? first : began;
@@ -102,7 +105,8 @@ static void settle(struct kolo_hub *hub)
         kolo_trials_note(trials, ways->way, ((double)ended - (double)began) / ways->bytes);
 }
 
-/** The same on all members, as all that it goes by. */
+/** The ways that may be tried, as a set of bits. The same on all members, as it depends only on
+ * what all know. */
 static unsigned open_ways(struct kolo_hub *hub, bool all_see, struct lengths bytes)
 {
     const bool streams_out =
@@ -117,8 +121,8 @@ static unsigned open_ways(struct kolo_hub *hub, bool all_see, struct lengths byt
     return open | (!all_see && kolo_pull_may(hub) ? 1U << PULLS : 0);
 }
 
-/** Those of the running collective; new ones begin with what is known of the nearest length that is
- * not far from it. */
+/** The trials for the running collective. New ones begin with the results of the nearest length at
+ * most ALIKE powers of two away. */
 static struct kolo_trials *find_trials(struct kolo_hub_ways *ways, bool all_see,
                                        enum kolo_collective collective, double all)
 {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the table of calls, and how one is packed and put into words. Must never take an unpacked
-// description for sound: it is a peer's, and its kind, type and operator may be none that is known
-// here.
+// Owns the table of calls, and how a call is packed and put into words. Must never trust an
+// unpacked description: it comes from a peer, and its kind, type and operator may be unknown here.
 #include "runtime/call.h"
 
 #include <stdio.h>
@@ -49,7 +48,7 @@ const char *kolo_call_text(enum kolo_call_kind kind)
     return kind < KOLO_CALLS ? rows[kind].text : "?";
 }
 
-/** By the letters of KOLO_CALL_MAP. */
+/** Whether the letters of KOLO_CALL_MAP for @p kind include @p what. */
 static bool has(enum kolo_call_kind kind, char what)
 {
     return kind < KOLO_CALLS && strchr(rows[kind].has, what) != NULL;
@@ -62,7 +61,7 @@ bool kolo_call_is_rooted(enum kolo_call_kind kind)
 
 bool kolo_call_reduces(enum kolo_call_kind kind)
 {
-    return has(kind, 'O') || kind == KOLO_CALL_COMPUTE; /* whose words name none */
+    return has(kind, 'O') || kind == KOLO_CALL_COMPUTE; /* its words name no operator */
 }
 
 /* FNV-1a */
@@ -75,8 +74,8 @@ uint32_t kolo_call_hash(uint32_t hash, const void *data, size_t bytes)
     return hash;
 }
 
-/* By words, since broadcasts in shared memory take no longer than a walk over the bytes does; the
- * multiplier is that of MurmurHash3's last mixing. */
+/* Hashes words, not bytes: a broadcast in shared memory takes no longer than a loop over the bytes
+ * would. The multiplier is that of MurmurHash3's final mixing. */
 uint32_t kolo_call_history(uint32_t history, const struct kolo_desc *desc)
 {
     uint64_t mix = history, word;
@@ -207,7 +206,7 @@ static void add_operator(const struct kolo_call *call, char *text, size_t capaci
 
 void kolo_call_words(const struct kolo_call *call, char *text, size_t capacity)
 {
-    const bool is_unknown = call->kind >= KOLO_CALLS; /* then all that there is to say */
+    const bool is_unknown = call->kind >= KOLO_CALLS; /* then nothing else can be said */
     snprintf(text, capacity, "%s(", kolo_call_text(call->kind));
     if (is_unknown || has(call->kind, 'C'))
         add_type(call, text, capacity);
@@ -224,7 +223,7 @@ void kolo_call_words(const struct kolo_call *call, char *text, size_t capacity)
         add(text, capacity, " '%.*s'", (int)KOLO_NAME_SHOWN_MAX, call->name);
 }
 
-/** In what calls of a kind may differ of which only the hash does. */
+/** How calls of this kind may differ that differ only in their hash. */
 static const char *hashed_difference(enum kolo_call_kind kind, bool both_own)
 {
     if (both_own)

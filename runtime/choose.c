@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goes through the plans of a collective one by one: first what bars a plan, in words, then what it
-// is expected to take (cost.h). kolo_choose and kolo_explain ask the same two questions, so that
-// the reasons that are shown are those by which it was chosen. Must never look at what one rank
-// alone knows.
+// Checks the plans of a collective one by one: first whether something prevents a plan, in words,
+// then how long it is expected to take (cost.h). kolo_choose and kolo_explain use the same two
+// functions, so the reasons shown are those of the choice. Must never use what only one rank knows.
 #include "runtime/choose.h"
 
 #include <string.h>
@@ -24,7 +23,8 @@ static bool combines(enum kolo_collective collective)
            collective == KOLO_COLLECTIVE_REDUCE_SCATTER;
 }
 
-/** The arguments that a plan has to fit: of lengths it may ask only whether there are any. */
+/** The arguments for a plan's `fits`, which may only ask whether blocks have lengths of their own,
+ * not what they are. */
 static struct kolo_plan_args to_fit(const struct kolo_question *question)
 {
     struct kolo_plan_args args = question->args;
@@ -71,7 +71,7 @@ const struct kolo_plan *kolo_choose(const struct kolo_question *question,
     struct kolo_question asked = *question;
     const struct kolo_plan *best = NULL;
     double least = 0;
-    asked.layout.is_unseen = false; /* each rank knows its own memory alone */
+    asked.layout.is_unseen = false; /* each rank knows only its own memory */
     for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++) {
         if (plan->collective != question->collective || kolo_plan_bars(plan, question) != NULL)
             continue;
@@ -84,7 +84,8 @@ const struct kolo_plan *kolo_choose(const struct kolo_question *question,
     return best;
 }
 
-/** Those that can before those that cannot, the faster first. */
+/** Whether @p a is listed before @p b: first plans that can carry out the call, the fastest
+ * first. */
 static bool goes_before(const struct kolo_answer *a, const struct kolo_answer *b)
 {
     if ((a->ns < 0) != (b->ns < 0))
@@ -99,7 +100,7 @@ static void insert(struct kolo_answer *answers, size_t used, const struct kolo_a
     answers[used] = *answer;
 }
 
-/** What becomes of a plan that is chosen for memory which it then does not see. */
+/** How a plan on a board runs if the memory turns out not to be visible to the others. */
 static const char *way_of(const struct kolo_plan *plan, const struct kolo_question *question,
                           const struct kolo_figures *figures)
 {
@@ -114,8 +115,8 @@ static const char *way_of(const struct kolo_plan *plan, const struct kolo_questi
                : "; else through stages, as expected here";
 }
 
-/** No rank knows the memory of the others, so what is chosen for memory that they do not see need
- * not be the fastest there. */
+/** No rank knows the memory of the others, so all choose as for kolo_alloc memory; for other memory
+ * that plan need not be the fastest. */
 static const char *of_what(const struct kolo_question *question)
 {
     return question->layout.is_unseen ? " with kolo_alloc memory, by which all ranks choose" : "";

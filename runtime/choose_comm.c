@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of a plan for a communicator: what its ranks know alike (where they are, the figures
+// The choice of a plan for a communicator. What its ranks know alike (where they are, the figures
 // of rank 0) is put into a question once for each size, rounded up to a power of two, and the
-// answer is kept. Must never look at what only this rank knows.
+// answer is kept. Must never use what only this rank knows.
 #include "runtime/choose.h"
 
 #include <stdio.h>
@@ -70,7 +70,7 @@ static enum kolo_path local_path(const struct kolo_comm *comm)
     return is_process && strcmp(transport, "shm") != 0 ? KOLO_PATH_INPROC : KOLO_PATH_SHM;
 }
 
-/** Whether RDMA is what joins the hosts, as far as all ranks know alike: all have a device. */
+/** Whether the hosts are connected by RDMA, as far as all ranks know: all have a device. */
 static bool is_by_rdma(const struct kolo_comm *comm)
 {
     const char *transport = comm->engine->settings.transport;
@@ -82,7 +82,7 @@ static bool is_by_rdma(const struct kolo_comm *comm)
     return true;
 }
 
-/** Whether the settings force a way over a board: then no call may go over links. */
+/** Whether the settings force a plan on a board; then no call may use links. */
 static bool forces_board(const struct kolo_comm *comm)
 {
     const char *forced = comm->engine->settings.plan;
@@ -92,7 +92,8 @@ static bool forces_board(const struct kolo_comm *comm)
     return false;
 }
 
-/** Of the host that has the fewest, as its ranks see it: all ranks must come to the same choice. */
+/** The cores of the host that has the fewest, as its ranks see it, so that all ranks choose
+ * alike. */
 static int least_cores(const struct kolo_comm *comm)
 {
     int least = KOLO_CORES_MAX;
@@ -110,7 +111,7 @@ static bool has_several_nodes(const struct kolo_comm *comm)
     return false;
 }
 
-/** False: no memory. */
+/** Returns false if there is no memory. */
 static bool map_hosts(struct kolo_comm *comm)
 {
     struct kolo_choices *choices = &comm->choices;
@@ -125,9 +126,9 @@ static bool map_hosts(struct kolo_comm *comm)
     return choices->map.count > 0;
 }
 
-/** Nanoseconds of a byte on the line of the slowest host, all whose cards its ranks use that are as
- * good as its best; 0: no host knows, or it was measured. Hosts that do not know are taken to be no
- * slower. */
+/** Nanoseconds per byte on the line of the slowest host. A host's ranks use all its cards that are
+ * as fast as its best, up to one for each rank. 0: no host knows the speed, or it was measured.
+ * Hosts that do not know it are assumed not to be slower. */
 static double line_byte(const struct kolo_comm *comm)
 {
     const struct kolo_topology *map = &comm->choices.map;
@@ -191,18 +192,18 @@ static kolo_status find_hosts(struct kolo_comm *comm)
 
 /* ---- the choice ---- */
 
-/** 0 for nothing and one byte, else the exponent of the next power of two. */
+/** 0 for at most one byte, else the exponent of the next power of two. */
 static size_t class_of(size_t bytes)
 {
     return bytes <= 1 ? 0 : 64 - (size_t)__builtin_clzll((unsigned long long)bytes - 1);
 }
 
-/** Bytes of the vector, or of a block on average; the same on all ranks. */
+/** Bytes of the vector, or of an average block; the same on all ranks. */
 static size_t bytes_of(const struct kolo_plan_args *args, size_t element_bytes)
 {
     size_t total = 0;
     if (args->send_counts != NULL)
-        return 0; /* each rank has counts of its own */
+        return 0; /* each rank has its own counts */
     if (args->counts == NULL)
         return args->count * element_bytes;
     for (int rank = 0; rank < args->size; rank++)
@@ -210,11 +211,12 @@ static size_t bytes_of(const struct kolo_plan_args *args, size_t element_bytes)
     return total / (size_t)args->size * element_bytes;
 }
 
-/** @p plan as it was asked for: what stands for it here may have another name. */
+/** The error of a forced plan. @p plan is its name in the setting: the plan that stands for it here
+ * may have another. */
 static kolo_status cannot(const struct kolo_question *question, const char *plan, const char *why)
 {
     const struct kolo_plan_args *args = &question->args;
-    char elements[40] = "with counts by rank"; /* there is no one count then */
+    char elements[40] = "with counts by rank"; /* there is no single count then */
     if (args->counts == NULL && args->send_counts == NULL)
         snprintf(elements, sizeof(elements), "of %zu elements", args->count);
     return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_PLAN=%s: %s %s on %d rank%s: %s", plan,
@@ -222,7 +224,8 @@ static kolo_status cannot(const struct kolo_question *question, const char *plan
                      args->size == 1 ? "" : "s", why);
 }
 
-/** What the settings ask for, if they do; of what is the library's own (@p is_own), if it can. */
+/** The plan that the settings force, if any. A call of the library's own (@p is_own) uses it only
+ * if it can carry out the call. */
 static kolo_status choose_forced(const struct kolo_comm *comm, struct kolo_question *question,
                                  bool is_own, const struct kolo_plan **plan_out)
 {
@@ -232,12 +235,12 @@ static kolo_status choose_forced(const struct kolo_comm *comm, struct kolo_quest
     bool wants_board = !comm->plan_is_auto && forces_board(comm);
     *plan_out = NULL;
     if (wants_board && comm->size == 1)
-        return KOLO_OK;              /* there is nothing to share */
-    if (plan == NULL && wants_board) /* a barrier has one way alone */
+        return KOLO_OK;              /* there is nobody to share memory with */
+    if (plan == NULL && wants_board) /* a barrier has only one plan on a board */
         plan = kolo_plan_on_board(question->collective, true);
     if (plan != NULL) {
         if (question->order == KOLO_ORDER_WIDE)
-            question->order = KOLO_ORDER_FREE; /* who forces a plan takes how it rounds */
+            question->order = KOLO_ORDER_FREE; /* a forced plan is used however it rounds */
         const char *why = kolo_plan_bars(plan, question);
         if (why != NULL && !is_own)
             return cannot(question, settings->plan, why);
@@ -280,8 +283,8 @@ static const struct kolo_plan *choose_class(struct kolo_comm *comm,
     return plan;
 }
 
-/** The plan that stands for all calls of this size, if it is one that no call needs to be asked
- * for: calls over a board take less than the questions would. */
+/** The plan kept for calls of this size, if it is on a board; else NULL. A shortcut without the
+ * questions of the full path, which would take longer than a call over a board. */
 static const struct kolo_plan *kept_plan(const struct kolo_comm *comm,
                                          enum kolo_collective collective,
                                          const struct kolo_plan_args *args, size_t element_bytes,
@@ -319,7 +322,7 @@ kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collec
                                      .layout = comm->choices.layout,
                                      .order = order};
     question.args.hosts = kolo_choices_hosts(&comm->choices);
-    question.args.in_place = false; /* is each rank's own */
+    question.args.in_place = false; /* differs from rank to rank */
     question.args.closing = comm->number == 0 ? KOLO_CLOSING_LATER : KOLO_CLOSING_NOTES;
     KOLO_TRY(choose_forced(comm, &question, is_own, plan_out));
     if (*plan_out == NULL)
@@ -327,7 +330,7 @@ kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collec
     if (*plan_out == NULL || kolo_plan_bars(*plan_out, &question) != NULL)
         *plan_out = kolo_choose(&question, &comm->engine->figures);
     if (*plan_out == NULL && order == KOLO_ORDER_WIDE) {
-        question.order = KOLO_ORDER_FREE; /* a world too large to fold at once */
+        question.order = KOLO_ORDER_FREE; /* the world is too large for a fold at once */
         *plan_out = kolo_choose(&question, &comm->engine->figures);
     }
     if (*plan_out == NULL)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public collectives. Their arguments, and what all calls have in common, are checked here,
-// completely, before anything else happens: a wrong one is ERR_INVALID with one line that names
-// function, argument and value. Sends and receives are p2p.c's.
+// The public collectives. All arguments, and what all calls have in common, are checked here,
+// completely, before anything else happens: a wrong one is ERR_INVALID, with one line that names
+// function, argument and value. Must never send or write anything before that. Sends and receives
+// are in p2p.c.
 #include "runtime/comm.h"
 
 #include <stdint.h>
@@ -41,7 +42,8 @@ static kolo_status check_operator(struct kolo_comm *comm, const struct kolo_task
                      kolo_redop_text(task->op), kolo_dtype_text(task->dtype));
 }
 
-/** A message leaves in the order of calls, and what makes a communicator is more than one call. */
+/** Whether the call can follow a stream. Messages cannot, because they are sent in the order of
+ * calls, nor calls that make a communicator, because they consist of several calls. */
 static bool can_follow(const struct kolo_task *task)
 {
     return !task->is_own && !kolo_call_is_message(task->kind);
@@ -74,7 +76,7 @@ static kolo_status check_opts(const struct kolo_task *task)
 
 static kolo_status no_type(const struct kolo_task *task)
 {
-    int opaque_bytes = (int)task->dtype - KOLO_DTYPE_OPAQUE; /* as KOLO_OPAQUE was given them */
+    int opaque_bytes = (int)task->dtype - KOLO_DTYPE_OPAQUE; /* the argument of KOLO_OPAQUE */
     if (opaque_bytes < 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: dtype %d is no type", task->function,
                          (int)task->dtype);
@@ -83,7 +85,7 @@ static kolo_status no_type(const struct kolo_task *task)
                      task->function, opaque_bytes, KOLO_OPAQUE_BYTES_MAX);
 }
 
-/** Whether so many elements of its type can be said in a description. */
+/** Whether a description has room for this count of the type. */
 static kolo_status check_count(const struct kolo_task *task, size_t count)
 {
     if ((unsigned)task->dtype <= KOLO_DTYPE_OPAQUE || count <= KOLO_OPAQUE_COUNT_MAX)
@@ -108,7 +110,8 @@ out:
     return status;
 }
 
-/** Do @p count elements for each of @p ranks ranks fit into an object? *bytes_out: their bytes. */
+/** Whether @p count elements for each of @p ranks ranks fit into an object; *bytes_out is their
+ * size. */
 static bool fits(const struct kolo_task *task, size_t count, size_t ranks, size_t *bytes_out)
 {
     size_t bytes = kolo_dtype_bytes(task->dtype);
@@ -140,8 +143,8 @@ kolo_status kolo_pointer_check(const struct kolo_task *task, const char *what, c
     return KOLO_OK;
 }
 
-/** The buffers of one rank. In place means that the smaller one lies exactly @p offset bytes into
- * the larger; any other overlap is refused. */
+/** Checks the buffers of one rank. A call is in place if the smaller buffer is exactly @p offset
+ * bytes into the larger one; any other overlap is refused. */
 static kolo_status check_buffers(struct kolo_task *task, size_t send_bytes, size_t recv_bytes,
                                  size_t offset)
 {
@@ -165,10 +168,10 @@ out:
     return status;
 }
 
-/** Blocks of one buffer, one for each rank. */
+/** The blocks of one buffer, one for each rank. */
 struct blocks {
     const size_t *counts, *displs; /* displs NULL: one after the other */
-    const char *side;              /* what the arrays' names begin with */
+    const char *side;              /* prefix of the arrays' names */
     bool may_overlap;
 };
 
@@ -185,7 +188,7 @@ static kolo_status check_apart(const struct kolo_comm *comm, const struct kolo_t
     return KOLO_OK;
 }
 
-/** Of a block that ends where no object does: names the arrays that say so, and their values. */
+/** Refuses a block whose end no object can have; names the arrays that say so, and their values. */
 static kolo_status refuse_end(const struct kolo_task *task, const struct blocks *blocks, int rank,
                               size_t first)
 {
@@ -199,7 +202,7 @@ static kolo_status refuse_end(const struct kolo_task *task, const struct blocks 
                      task->function, side, rank, blocks->counts[rank], type, first);
 }
 
-/** In range, and without overlap where they are written. */
+/** Checks that all blocks are in range, and do not overlap if they are written. */
 static kolo_status check_blocks(const struct kolo_comm *comm, const struct kolo_task *task,
                                 const struct blocks *blocks, size_t *extent_out)
 {
@@ -211,7 +214,7 @@ static kolo_status check_blocks(const struct kolo_comm *comm, const struct kolo_
         size_t first = blocks->displs != NULL ? blocks->displs[rank] : at, end;
         kolo_status status;
         if (blocks->counts[rank] == 0)
-            continue; /* lies nowhere, whatever its displacement */
+            continue; /* is nowhere, whatever its displacement */
         if (__builtin_add_overflow(first, blocks->counts[rank], &end) ||
             !fits(task, end, 1, &bytes))
             return refuse_end(task, blocks, rank, first);
@@ -226,7 +229,7 @@ static kolo_status check_blocks(const struct kolo_comm *comm, const struct kolo_
     return ascends || blocks->may_overlap ? KOLO_OK : check_apart(comm, task, blocks);
 }
 
-/** Where this rank's block begins. */
+/** The offset of this rank's block. */
 static size_t own_offset(const struct kolo_comm *comm, const struct blocks *blocks)
 {
     size_t offset = 0;
@@ -315,7 +318,7 @@ out:
 
 /* ---- collectives on blocks ---- */
 
-/** A rank that is no root has no whole: its pointer is not looked at. */
+/** Only the root has the whole vector: the pointer of other ranks is ignored. */
 static void forget_whole(struct kolo_task *task, bool scatters, size_t *whole)
 {
     *whole = 0;
@@ -325,8 +328,8 @@ static void forget_whole(struct kolo_task *task, bool scatters, size_t *whole)
         task->recv = NULL;
 }
 
-/** Calls on blocks of one length: this rank's block on one side, and on the other the whole, where
- * it has one. */
+/** Checks calls with blocks of equal length: this rank's block on one side and, where it has one,
+ * the whole vector on the other. */
 static kolo_status check_even(const struct kolo_comm *comm, struct kolo_task *task)
 {
     bool is_rooted = task->kind == KOLO_CALL_GATHER || task->kind == KOLO_CALL_SCATTER;
@@ -343,7 +346,7 @@ out:
     return status;
 }
 
-/** A call on blocks, once @p check has found its buffers in order. */
+/** Submits a call on blocks after @p check has accepted its buffers. */
 static kolo_status run_blocks(struct kolo_comm *comm, struct kolo_task *task,
                               kolo_status (*check)(const struct kolo_comm *comm,
                                                    struct kolo_task *task))
@@ -371,8 +374,8 @@ kolo_status kolo_allgather(struct kolo_comm *comm, const void *send, void *recv,
     return run_blocks(comm, &task, check_even);
 }
 
-/** Calls on blocks of different lengths: this rank's block on one side, and on the other the whole,
- * where it has one. */
+/** Checks calls with blocks of different lengths: this rank's block on one side and, where it has
+ * one, the whole vector on the other. */
 static kolo_status check_v(const struct kolo_comm *comm, struct kolo_task *task)
 {
     const struct blocks blocks = {task->counts, task->displs, "", task->kind == KOLO_CALL_SCATTERV};
@@ -509,7 +512,8 @@ kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send, void 
 
 /* ---- from everybody to everybody ---- */
 
-/** Never in place: what goes to one rank lies where another's comes. */
+/** Checks alltoall and alltoallv. They cannot be in place: what goes to one rank would overlap what
+ * comes from another. */
 static kolo_status check_exchange(struct kolo_task *task, size_t send_bytes, size_t recv_bytes)
 {
     uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
@@ -549,7 +553,7 @@ out:
     return kolo_group_note(comm, status);
 }
 
-/** Of alltoallv: what a rank sends itself is what it expects. */
+/** alltoallv: a rank must send as much to itself as it receives from itself. */
 static kolo_status check_own_block(const struct kolo_comm *comm, const struct kolo_task *task)
 {
     size_t leaving = task->send_counts[comm->rank], coming = task->counts[comm->rank];

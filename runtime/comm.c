@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator's memory: creation, its end, members and their names, scratch, and the smallest
-// calls.
+// Owns the memory of a communicator: its creation and end, its members and their names, its
+// scratch. Also has the smallest public calls: kolo_comm_rank, kolo_alloc, kolo_free, kolo_abort
+// and the like. Must never free what a running request still uses.
 #include "runtime/board_hub.h"
 
 #include <stdio.h>
@@ -30,7 +31,7 @@ static void free_scratch(struct kolo_comm *comm)
     struct kolo_engine *engine = comm->engine;
     if (comm->scratch_in_heap)
         (void)kolo_heap_free(engine->heap, comm->scratch, kolo_engine_tell_gone,
-                             engine); /* it is its own */
+                             engine); /* it belongs to the request itself */
     else
         kolo_free_memory(comm->scratch);
     comm->scratch = NULL;
@@ -57,7 +58,7 @@ kolo_status kolo_comm_create(struct kolo_engine *engine, int size, struct kolo_c
     return KOLO_ERR_NO_MEMORY;
 }
 
-/** Gives back what a communicator of fewer members than were feared does not need. */
+/** Frees what a communicator does not need because it has fewer members than it was created for. */
 static void fit(struct kolo_comm *comm)
 {
     bool is_identity = true;
@@ -79,7 +80,7 @@ static void fit(struct kolo_comm *comm)
 void kolo_comm_open(struct kolo_comm *comm, uint32_t number, int rank, int size)
 {
     struct kolo_engine *engine = comm->engine;
-    comm->has_early = true; /* a member may have it before this rank */
+    comm->has_early = true; /* a member may have opened it before this rank */
     comm->number = number;
     comm->rank = rank;
     comm->size = size;
@@ -112,8 +113,8 @@ void kolo_comm_close(struct kolo_comm *comm)
     kolo_endpoint_forget(engine->endpoint, kolo_comm_channel(comm, 0), KOLO_CHANNELS_PER_COMM);
 }
 
-/** Takes it off the engine's list, which other threads change under the lock: one that never came
- * on it is freed without. */
+/** Removes it from the engine's list, which other threads change under the lock. A communicator
+ * that was never in it is freed without the lock. */
 static void unlist(struct kolo_comm *comm)
 {
     if (comm->previous != NULL)
@@ -233,8 +234,8 @@ const char *kolo_comm_rank_text(const struct kolo_comm *comm, int rank,
     return text;
 }
 
-/** May messages to some member that lie in scratch of so many bytes be copied less if that is of
- * the heap? */
+/** Whether messages of @p bytes in scratch need one copy less, to some member, if the scratch is
+ * from the heap. */
 static bool may_be_direct(struct kolo_comm *comm, size_t bytes)
 {
     const struct kolo_endpoint *endpoint = comm->engine->endpoint;
@@ -268,7 +269,7 @@ static kolo_status new_scratch(struct kolo_comm *comm, size_t bytes)
 
 kolo_status kolo_comm_scratch(struct kolo_comm *comm, struct kolo_request *request, size_t bytes)
 {
-    bool is_free = comm->collectives.first == NULL; /* those run one after the other */
+    bool is_free = comm->collectives.first == NULL; /* collectives run one after the other */
     bool is_kept = bytes <= scratch_kept_bytes;
     if (bytes == 0)
         return KOLO_OK;
@@ -281,8 +282,8 @@ kolo_status kolo_comm_scratch(struct kolo_comm *comm, struct kolo_request *reque
         request->scratch = comm->scratch;
         return KOLO_OK;
     }
-    /* of no heap: to allocate that for one call, and have it registered, costs more than to copy
-     * it */
+    /* Not from the heap: allocating and registering that for a single call costs more than a
+     * copy. */
     request->own_scratch = kolo_aligned(64, bytes);
     request->scratch = request->own_scratch;
     return request->own_scratch != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
@@ -290,7 +291,7 @@ kolo_status kolo_comm_scratch(struct kolo_comm *comm, struct kolo_request *reque
 
 kolo_status kolo_comm_flights(struct kolo_comm *comm)
 {
-    size_t strands = comm->size == 1 ? 1 : 2; /* nothing closes a call of one rank */
+    size_t strands = comm->size == 1 ? 1 : 2; /* the call of a single rank needs no closing plan */
     if (comm->flights == NULL)
         comm->flights = kolo_calloc(strands * KOLO_WINDOW_MAX, sizeof(*comm->flights));
     return comm->flights != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
@@ -340,8 +341,8 @@ kolo_status kolo_free(struct kolo_comm *comm, void *memory)
     status = kolo_device_memory_free(comm->engine, memory);
     if (status != KOLO_ERR_INVALID)
         return status;
-    /* before the lock: a driver may wait for its device, and that for a call which needs the
-     * lock */
+    /* Before the lock: the driver may wait for its device, and the device for a call that needs the
+     * lock. */
     kolo_heap_unpin(comm->engine->heap, memory);
     kolo_comm_enter(comm);
     status = kolo_heap_free(comm->engine->heap, memory, kolo_engine_tell_gone, comm->engine);
@@ -355,12 +356,12 @@ void kolo_abort(struct kolo_comm *comm, const char *reason)
     if (comm == NULL)
         return;
     if (kolo_comm_check(comm, "kolo_abort") != KOLO_OK) {
-        KOLO_WARN("%s", kolo_error_detail()); /* there is no status to say it by */
+        KOLO_WARN("%s", kolo_error_detail()); /* this function returns no status */
         return;
     }
     snprintf(text, sizeof(text), "%s aborted: %s", kolo_comm_rank_text(comm, comm->rank, who),
              reason != NULL && reason[0] != '\0' ? reason : "no reason given");
-    kolo_text_clean(text); /* as the others get it */
+    kolo_text_clean(text); /* the same text as the others get */
     kolo_comm_enter(comm);
     kolo_comm_fail(comm, KOLO_ERR_ABORTED, text, true);
     kolo_comm_leave(comm);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds up what the ranks of a plan do, see cost.h: of which ranks the steps are walked
-// (cost_walk.c), what the others count for, the lines that they share, and what closes the plan.
-// Must never depend on the rank that asks, nor on the clock: all ranks of a job have to come to the
-// same number. What boards take is in cost_board.c.
+// Adds up the costs of a plan's ranks (see cost.h): the ranks whose steps are walked (cost_walk.c),
+// what the others count, the lines that they share, and the closing plan. Must never depend on the
+// rank that asks, nor on the clock: all ranks of a job must get the same number. Boards are in
+// cost_board.c.
 //
-// Factors that stand alone in these files (halves, quarters, 4) are fitted: with them the plan that
-// is expected to be over first is most often the one that bench/choice measured to be. They are no
-// figures of a machine.
+// Plain factors in these files (halves, quarters, 4) are fitted: with them, the plan that is
+// expected to finish first is most often the one that bench/choice found to be fastest. They are
+// not figures of a machine.
 #include "runtime/cost.h"
 
 #include <math.h>
@@ -14,12 +14,12 @@
 #include "runtime/cost_walk.h"
 
 enum {
-    BYTES_WALKED = 64 << 20, /* beyond it time grows with size */
-    LENT_BYTES = 2 << 10     /* from here on memory is lent on a host, and its sender waits */
+    BYTES_WALKED = 64 << 20, /* beyond it time is proportional to size */
+    LENT_BYTES = 2 << 10     /* from here on memory is lent inside a host, and its sender waits */
 };
 
-/** The ranks whose steps are counted, the root first; returns how many. In a tree no two need have
- * the same work, so of a small world all are. */
+/** The ranks whose steps are counted, the root first; returns how many. In a tree each rank may
+ * have different work, so in a small world all ranks are counted. */
 static int ranks_walked(const struct kolo_plan_args *args, int ranks[KOLO_RANKS_WALKED])
 {
     int n = args->size, count = 0;
@@ -67,7 +67,7 @@ static struct kolo_walks walk_ranks(const struct kolo_cost_query *query)
     return walks;
 }
 
-/** One way over the line of the host of @p rank: what its ranks send, or get. */
+/** The load of the line of @p rank's host, in the busier direction. */
 static double line_of_host(const struct kolo_layout *layout, const struct kolo_walks *walks,
                            int rank)
 {
@@ -79,8 +79,8 @@ static double line_of_host(const struct kolo_layout *layout, const struct kolo_w
     return fmax(sum[KOLO_LINE_OUT], sum[KOLO_LINE_IN]);
 }
 
-/** The line of the host that has most on it. Of a large world as if all its hosts had as much, if
- * not one rank has more. */
+/** The load of the busiest host's line. In a large world, where not all ranks are walked, all hosts
+ * are assumed to have the mean load, unless a single rank has more. */
 static double busiest_line(const struct kolo_layout *layout, const struct kolo_walks *walks)
 {
     double line = 0, ranks = kolo_layout_ranks_a_host(layout);
@@ -99,7 +99,7 @@ static double ranks_a_domain(const struct kolo_plan_args *args)
     return args->hosts == NULL ? args->size : ceil((double)args->size / args->hosts->domains.count);
 }
 
-/** As kolo_plan_cost, for a vector of which all steps are counted. */
+/** kolo_plan_cost for a vector all of whose steps are counted. */
 static double cost_of_all(const struct kolo_cost_query *query)
 {
     const struct kolo_plan *plan = query->plan;
@@ -108,21 +108,21 @@ static double cost_of_all(const struct kolo_cost_query *query)
     double far = fmax(walks.most.far, walks.mean.far * ranks_a_domain(query->args));
     struct kolo_way way = kolo_way_to_last(query, &walks);
     double chain = way.hops + fmax(walks.most.processor, fmax(wire, far));
-    /* each level of a pipelined tree waits for a sibling's piece too, whatever the cores do */
+    /* each level of a pipelined tree also waits for a sibling's piece, whatever the cores do */
     double siblings = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE ? 0.5 * way.hops : 0;
     double of_cores = walks.mean.processor * kolo_layout_ranks_a_core(query->layout);
     return way.latency + siblings + fmax(chain, of_cores);
 }
 
-/** By which most of a call's time goes. */
+/** The path on which a call spends most of its time. */
 static enum kolo_path longest_path(const struct kolo_layout *layout)
 {
     return kolo_layout_path(layout, kolo_layout_has_several_hosts(layout));
 }
 
-/** An open broadcast whose data are lent to those that take them is over on its root when they have
- * come, which is as notes to it are: it runs ahead of nobody. On several hosts it waits for those
- * of its own alone, which is short beside the way to the others. */
+/** If the data of an open broadcast is lent, the root is done only when the receivers have read it.
+ * That has the effect of notes to the root: it does not run ahead. On several hosts it waits only
+ * for the ranks of its own host, which is short compared with the way to the others. */
 static enum kolo_closing closing_of(const struct kolo_cost_query *query)
 {
     const struct kolo_plan_args *args = query->args;
@@ -131,7 +131,7 @@ static enum kolo_closing closing_of(const struct kolo_cost_query *query)
     return args->closing == KOLO_CLOSING_LATER && is_lent ? KOLO_CLOSING_NOTES : args->closing;
 }
 
-/** What closes a plan that does not close itself; 0: nothing does. */
+/** The cost of the closing plan; 0: there is none. */
 static double cost_of_closing(const struct kolo_cost_query *query)
 {
     struct kolo_plan_args args = *query->args;
@@ -160,6 +160,6 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
         times = (double)args->count / (double)less.count;
     }
     double cost = times * cost_of_all(&query), closing = cost_of_closing(&query);
-    cost = fmax(cost, closing) + 0.5 * fmin(cost, closing); /* which runs beside it */
+    cost = fmax(cost, closing) + 0.5 * fmin(cost, closing); /* the closing plan runs beside it */
     return figures->path[longest_path(layout)].call + cost;
 }

@@ -1,40 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ways over a board are expected to take (board_hub.h): who touches how many bytes, and
-// how often all wait for all. Pure arithmetic over the moves of a collective, which are the same on
-// every rank.
+// The expected time of the ways over a board (board_hub.h), from how many bytes each rank reads and
+// writes, and how often all wait for all. Pure arithmetic on the moves of a collective, which are
+// the same on every rank.
 //
-//   oneshot   own part up; flag; every part that this rank needs down
-//   direct    names up; flag; a share of all moves; flag
-//   staged    direct, and what is moved goes into the stages and out of them once more
-//   pulled    names up; flag; what goes to this rank, copied by the kernel but its own part; flag
+//   oneshot   this rank's part in; flag; every part that it needs out
+//   direct    names in; flag; a share of all moves; flag
+//   staged    as direct, and all that is moved goes into the stages and out of them once more
+//   pulled    names in; flag; what goes to this rank, copied by the kernel, except its own part;
+//             flag
 //
-// Of ranks on several NUMA domains part of all that is read and written goes from one to another,
-// over a line that the cores of a domain share; what one of these has fetched the others find in a
-// cache.
+// If the ranks are on several NUMA domains, part of what they read and write goes between domains,
+// over a line that the cores of a domain share. What one of these cores has fetched, the others
+// find in a cache.
 //
-// A flag is a word from core to core. Where ranks share cores, it is also a turn of every rank of
-// a core; and each core does all that its ranks do. Of a broadcast that is shown half a turn
-// counts: nobody but a root at times awaits the others, and all go on into the next call when they
-// have the data.
+// A flag is a word from core to core. If ranks share cores, it also costs a turn of every rank of a
+// core, and each core does the work of all its ranks. For a broadcast that runs as a oneshot, half
+// a turn counts: only a root sometimes waits for the others, and each rank continues with the next
+// call when it has the data.
 #include <math.h>
 
 #include "runtime/board_hub.h"
 #include "runtime/cost.h"
 
 enum {
-    CACHE_BYTES = 24 << 20, /* of all buffers together, from which on caches do not help */
+    CACHE_BYTES = 24 << 20, /* of all buffers together: from here on caches do not help */
     FLAGS_DIRECT = 2,
-    FLAGS_STAGED = 4,  /* and copied in, taken out */
-    ENTERS_DIRECT = 2, /* names are put up and looked up */
-    ENTERS_STAGED = 8  /* the stages are cut, and each round counted */
+    FLAGS_STAGED = 4,  /* two more: after copying in, and after copying out */
+    ENTERS_DIRECT = 2, /* names are published and looked up */
+    ENTERS_STAGED = 8  /* the stage is divided, and each round is counted */
 };
 
-/** What is done by all ranks, by the busiest, and what passes from core to core, in bytes. */
+/** Bytes read and written by all ranks, by the busiest rank, and passed from core to core. */
 struct touched {
     double all, most, remote;
 };
 
-/* Of each buffer through the stage: written, read, and half of it once more on the way out. */
+/* How often each buffer passes the stages: written, read, and half of it once more on the way
+ * out. */
 static const double passes_staged = 2.5;
 
 static double crowd_of(const struct kolo_layout *layout)
@@ -55,7 +57,7 @@ static double flags(double count, const struct kolo_layout *layout,
     return count * (far + (crowd > 1 ? crowd * figures->turn : figures->flag));
 }
 
-/** Of memory of all ranks, the part that is in other domains than a rank's own. */
+/** The part of all ranks' memory that is in other domains than a given rank's. */
 static double apart(const struct kolo_layout *layout)
 {
     return layout->domains > 1 ? 1 - 1.0 / layout->domains : 0;
@@ -66,13 +68,13 @@ static double inputs(const struct kolo_move *move, int size)
     return move->from == KOLO_EVERY ? size : 1;
 }
 
-/** What a broadcast's root sends it has already. */
+/** The number of outputs; the root of a broadcast already has its own. */
 static double outputs(const struct kolo_move *move, int size)
 {
     return move->to != KOLO_EVERY ? 1 : move->from == KOLO_EVERY ? size : size - 1;
 }
 
-/** Bytes that the moves read and write, all ranks together. */
+/** Bytes that the moves read and write, for all ranks together. */
 static double moved(enum kolo_collective collective, const struct kolo_plan_args *args,
                     double element_bytes)
 {
@@ -99,7 +101,8 @@ static double buffers(enum kolo_collective collective, const struct kolo_plan_ar
     return bytes * element_bytes;
 }
 
-/** What @p rank reads and writes in a oneshot: puts up its part, takes down what goes to it. */
+/** Elements that @p rank reads and writes in a oneshot: its own part in, and what goes to it
+ * out. */
 static double shown(enum kolo_collective collective, const struct kolo_plan_args *args, int rank,
                     double *remote_out)
 {
@@ -132,7 +135,7 @@ static struct touched shown_by_all(enum kolo_collective collective,
         touched.most = fmax(touched.most, bytes);
         touched.remote = fmax(touched.remote, remote * element_bytes);
     }
-    /* the last rank is like all but the root */
+    /* the last rank stands for all but the root */
     double root, remote;
     root = shown(collective, args, args->root, &remote);
     double other = shown(collective, args, (args->root + 1) % args->size, &remote);
@@ -152,14 +155,14 @@ static double oneshot(const struct kolo_plan *plan, const struct kolo_plan_args 
            touched.remote * (figures->remote_byte + apart(layout) * figures->far_byte);
 }
 
-/** Whether what all ranks read and write stays in caches between two calls. */
+/** Whether all that the ranks read and write remains in caches between two calls. */
 static bool is_cached(enum kolo_collective collective, const struct kolo_plan_args *args,
                       double element_bytes)
 {
     return buffers(collective, args, element_bytes) < (double)CACHE_BYTES;
 }
 
-/** Nanoseconds to read or write a byte of the ranks' own memory. */
+/** Nanoseconds for reading or writing a byte of the ranks' own memory. */
 static double touched_byte(enum kolo_collective collective, const struct kolo_plan_args *args,
                            double element_bytes, const struct kolo_figures *figures)
 {
@@ -180,7 +183,7 @@ static double direct(const struct kolo_plan *plan, const struct kolo_plan_args *
            bytes * fmax(byte / cores, far);
 }
 
-/** In and out of the stages, which stay in the cache: each buffer's bytes pass them once. */
+/** The direct way, plus the way through the stages, which stay in the cache. */
 static double staged(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                      double element_bytes, const struct kolo_layout *layout,
                      const struct kolo_figures *figures)
@@ -193,8 +196,8 @@ static double staged(const struct kolo_plan *plan, const struct kolo_plan_args *
                figures->share_byte;
 }
 
-/** Nanoseconds that @p rank copies: what the others give it, and what it gives itself. The kernel
- * too copies no faster than memory is. */
+/** Nanoseconds for what @p rank copies: the others' data for it, and its own data for itself. The
+ * kernel is not faster than memory either. */
 static double taken(enum kolo_collective collective, const struct kolo_plan_args *args, int rank,
                     double element_bytes, const struct kolo_figures *figures)
 {
@@ -217,7 +220,7 @@ static double pulled(const struct kolo_plan *plan, const struct kolo_plan_args *
                      const struct kolo_figures *figures)
 {
     double cores = fmin(layout->size, fmax(1, layout->cores)), crowd = crowd_of(layout);
-    int next = (args->root + 1) % args->size; /* like all but the root */
+    int next = (args->root + 1) % args->size; /* stands for all but the root */
     double root = taken(plan->collective, args, args->root, element_bytes, figures);
     double other = taken(plan->collective, args, next, element_bytes, figures);
     return (double)ENTERS_DIRECT * crowd * figures->enter + flags(FLAGS_DIRECT, layout, figures) +

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the figures that plans are chosen by where nobody has measured a machine (profile.c), and
-// the words for the paths that they are of. Must never look at this machine: all ranks that have
-// no profile have to have the same.
+// Owns the built-in figures, by which plans are chosen if nobody has measured the machine
+// (profile.c), and the names of the paths. Must never depend on this machine: all ranks without a
+// profile must have the same figures.
 #include "runtime/cost.h"
 
 static const char *const path_texts[KOLO_PATHS] = {

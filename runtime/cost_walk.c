@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks the steps of one rank as the engine would take them, and adds up what each costs (cost.h).
-// Must never look at what other ranks do meanwhile, beyond how many share its cores: cost.c and
-// cost_way.c put the ranks together.
+// Walks the steps of one rank as the engine would run them, and adds up their costs (cost.h). Must
+// never consider what other ranks do meanwhile, except how many share its cores: cost.c and
+// cost_way.c combine the ranks.
 #include "runtime/cost_walk.h"
 
 #include <math.h>
@@ -9,13 +9,15 @@
 #include "runtime/board_moves.h"
 
 enum {
-    WARM_BYTES = 512 << 10,      /* in flight, that are in the cache when they are needed again */
-    WARM_PASSED_BYTES = 2 << 20, /* that of all cores, which few ranks use at a time */
+    WARM_BYTES = 512 << 10, /* in flight, and still in the cache when needed again */
+    /* the same for the caches of all cores, if few ranks use them at a time */
+    WARM_PASSED_BYTES = 2 << 20,
     STREAMED_BYTES = 16 << 10,
-    CACHES_BYTES = 24 << 20 /* of all ranks' vectors, from which on caches do not help */
+    CACHES_BYTES = 24 << 20 /* of all ranks' vectors: from here on caches do not help */
 };
 
-/* Of what is in flight so much has left the caches at most: from four times what they keep on. */
+/* The largest part of the data in flight that counts as out of the caches, reached at four times
+ * the bytes that they keep. */
 static const double COLD_MOST = 0.75;
 
 struct walker {
@@ -23,17 +25,17 @@ struct walker {
     const struct kolo_layout *layout;
     const struct kolo_figures *figures;
     double element_bytes;
-    bool is_crowded, is_streamed; /* a message with the same peer is in flight before this one */
+    bool is_crowded, is_streamed; /* a message with the same peer is already in flight */
     bool is_passed_on;            /* ranks work one after the other */
-    bool is_piped;    /* its messages are pieces that are passed on, as long as is best */
-    bool is_whole;    /* they are passed on along a tree as they came */
-    bool is_vast;     /* the vectors of all ranks are not in a cache */
-    bool is_combined; /* what a step brings, with what its rank has */
-    double beside;    /* steps in flight with this one, which is one of them */
-    double over[KOLO_WINDOW_MAX]; /* when steps in flight are over, latencies alone */
-    int to[KOLO_WINDOW_MAX], from[KOLO_WINDOW_MAX]; /* their peers */
-    double certain;                                 /* when all before them are */
-    size_t floor;                                   /* the first of those in flight */
+    bool is_piped;    /* messages are pieces that are passed on, cut to the best length */
+    bool is_whole;    /* whole vectors are passed on along a tree */
+    bool is_vast;     /* the vectors of all ranks do not fit in the caches */
+    bool is_combined; /* a step combines what it receives with what the rank has */
+    double beside;    /* steps in flight at the same time, including this one */
+    double over[KOLO_WINDOW_MAX]; /* when the steps in flight are over; latencies only */
+    int to[KOLO_WINDOW_MAX], from[KOLO_WINDOW_MAX]; /* the peers of those steps */
+    double certain;                                 /* when all steps before them are over */
+    size_t floor;                                   /* the first of the steps in flight */
     struct kolo_walk walk;
 };
 
@@ -64,19 +66,18 @@ static bool is_far(const struct walker *walker, int peer)
            hosts->domains.of[rank] != hosts->domains.of[peer];
 }
 
-/** Bytes that come and go on a core between one's arrival and its next use: the message itself, and
- * if it is combined what it is combined with and what comes of it; where ranks share cores also
- * what is in flight beside it, which waits there for the turns of the others instead of being taken
- * as it comes. */
+/** Bytes that pass through a core's cache between the arrival of a message and its next use: the
+ * message itself; if it is combined, the other operand and the result too. If ranks share cores,
+ * also everything in flight beside it, since messages wait there for the other ranks' turns. */
 static double in_between(const struct walker *walker, double bytes)
 {
     double combined = walker->is_combined ? 3 : 1;
     return combined * bytes * (walker->is_crowded && !walker->is_passed_on ? walker->beside : 1);
 }
 
-/** What @p bytes take more that are in no cache: those that have been pushed out by what is in
- * between; of a vector that no cache holds no piece ever was, which its receiver feels if it reads
- * it there. */
+/** The extra time of @p bytes that are not in a cache. Either they were pushed out by what passes
+ * in between; or the vector is too large for any cache, which costs a receiver that reads it in
+ * place. */
 static double cold(const struct walker *walker, enum kolo_path path, double bytes, bool goes_out)
 {
     double warm = walker->is_passed_on ? WARM_PASSED_BYTES : WARM_BYTES, long_ones = 0;
@@ -84,15 +85,16 @@ static double cold(const struct walker *walker, enum kolo_path path, double byte
     double between = in_between(walker, bytes);
     if (between > warm && !walker->is_piped) {
         double part = fmin(1 - warm / between, COLD_MOST);
-        bool is_handed_on = walker->is_crowded && walker->is_passed_on; /* from turn to turn */
+        /* from one rank's turn to another's */
+        bool is_handed_on = walker->is_crowded && walker->is_passed_on;
         long_ones = bytes * part * (is_handed_on ? 4 : 0.5) * copy_byte;
     }
     bool is_far_off = walker->is_vast && !goes_out && kolo_path_lends(path);
     return fmax(long_ones, is_far_off ? bytes * fmax(0, copy_byte - byte) : 0);
 }
 
-/** Counts a message of @p elements with @p peer, of which @p moved are moved by a processor; when
- * it is over if it begins at @p begin. */
+/** Counts a message of @p elements with @p peer, of which a processor moves @p moved. Returns when
+ * the message is over if it begins at @p begin. */
 static double message(struct walker *walker, int peer, size_t elements, size_t moved, bool goes_out,
                       double begin)
 {
@@ -101,7 +103,8 @@ static double message(struct walker *walker, int peer, size_t elements, size_t m
     double bytes = (double)elements * walker->element_bytes;
     double work = figures->message + (double)moved * walker->element_bytes * figures->byte +
                   cold(walker, path, bytes, goes_out);
-    /* long pieces of one stream come while the one before is worked on: few of them wake anybody */
+    /* long pieces of a stream arrive while the previous one is in work, so few of them wake a
+     * rank */
     double wakes = walker->is_streamed && bytes >= (double)STREAMED_BYTES ? 0.25 : 1;
     double crowded = wakes * figures->crowded_message + bytes * figures->crowded_byte;
     double wire = crosses(walker, peer) ? bytes * wire_byte(walker) : 0;
@@ -113,7 +116,8 @@ static double message(struct walker *walker, int peer, size_t elements, size_t m
         walker->walk.far += far;
     double waking = walker->is_crowded ? 2 * wakes * figures->crowded_message : 0;
     double *hop = &walker->walk.hop[crosses(walker, peer) ? KOLO_HOP_CROSSES : KOLO_HOP_STAYS];
-    /* whole vectors go down a tree while its root sends more of them: that line is counted */
+    /* whole vectors go down a tree while its root is still sending: the root's line counts
+     * instead */
     double on_wire = walker->is_whole ? 0 : wire;
     *hop = fmax(*hop, latency + 2 * work + on_wire + far + waking);
     return begin + latency;
@@ -127,9 +131,10 @@ static void count_local(struct walker *walker, const struct kolo_step *step)
     double elements_combined = (double)step->finish.count * 0.5;
     if (step->fold.ways > 0)
         elements_combined += (double)step->fold.out.count * (step->fold.ways - 1);
-    if (step->fold.ways > 0) /* what has come lies in scratch, and is read back */
+    if (step->fold.ways > 0) /* the received data is in scratch and is read back */
         elements_copied += (double)step->fold.out.count * (step->fold.ways - 1) * 0.5;
-    if (step->reduces) { /* what has come goes through the buffer of a connection, in the cache */
+    /* received data goes through a connection's buffer, which is in the cache */
+    if (step->reduces) {
         elements_combined += (double)step->in.count;
         elements_copied += (double)step->in.count * 0.5;
     }
@@ -147,7 +152,7 @@ static bool is_streamed(const struct walker *walker, const struct kolo_step *ste
     return false;
 }
 
-/** Elements of what @p step receives that are moved before they are used. */
+/** The elements that @p step receives and that are moved before they are used. */
 static size_t moved_in(const struct walker *walker, const struct kolo_step *step)
 {
     bool is_summed_there = step->reduces && path_to(walker, step->from) == KOLO_PATH_RDMA;
@@ -177,10 +182,10 @@ static void count_step(struct walker *walker, const struct kolo_step *step, size
     walker->walk.latency = fmax(walker->walk.latency, over);
 }
 
-/** Along a tree or a chain, and between a root and the others in turn, few ranks are at work at a
- * time: their messages do not drive each other's out of the caches. But the leaves of a tree that
- * reduces, half of all ranks, begin with their whole vectors at once. Of a broadcast all plans
- * count as such, so that they are judged alike. */
+/** Whether few ranks work at the same time, so their messages do not push each other out of the
+ * caches. That is so along a tree or a chain, and between a root and the other ranks in turn. The
+ * exception is reduce along a tree: its leaves, half of all ranks, begin at once with their whole
+ * vectors. For broadcast all plans count as passed on, so that they are judged alike. */
 static bool is_passed_on(const struct kolo_plan *plan)
 {
     if (plan->collective == KOLO_COLLECTIVE_REDUCE && plan->depth == KOLO_DEPTH_TREE)
@@ -190,19 +195,19 @@ static bool is_passed_on(const struct kolo_plan *plan)
            plan->collective == KOLO_COLLECTIVE_BROADCAST;
 }
 
-/** Elements of the longer of a rank's two buffers: the vector that a call of it moves. */
+/** Elements of the longer of a rank's two buffers, which is the vector that a call moves. */
 static double longer_buffer(enum kolo_collective collective, const struct kolo_plan_args *args,
                             int rank)
 {
-    struct kolo_plan_args even = *args; /* an uneven call has its mean as its count */
+    struct kolo_plan_args even = *args; /* the count of an uneven call is the mean of its counts */
     size_t send, recv;
     even.counts = even.displs = even.send_counts = even.send_displs = NULL;
     kolo_moves_extent(collective, &even, rank, &send, &recv);
     return (double)(send > recv ? send : recv);
 }
 
-/** Whether the vectors of all ranks are more than the caches hold: n blocks on each rank of an
- * alltoall, an allgather and a reduce_scatter, on the root of a gather and a scatter. */
+/** Whether the vectors of all ranks exceed the caches. Alltoall, allgather and reduce_scatter have
+ * n blocks on each rank, gather and scatter on the root. */
 static bool is_vast(const struct kolo_cost_query *query)
 {
     const struct kolo_plan_args *args = query->args;

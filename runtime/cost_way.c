@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the last rank's messages begin: what a tree or a chain passes on before them, message by
-// message where some go from host to host. Must never count a message that the walk of a rank shows
-// already (cost_walk.c).
+// Computes when the last rank's messages begin: after all that a tree or a chain passes on before
+// them, counted message by message if some go from host to host. Must never count a message that
+// the walk of a rank already contains (cost_walk.c).
 #include <math.h>
 
 #include "runtime/cost_walk.h"
@@ -11,8 +11,8 @@ static bool goes_to_root(const struct kolo_plan *plan)
     return plan->collective == KOLO_COLLECTIVE_REDUCE || plan->collective == KOLO_COLLECTIVE_GATHER;
 }
 
-/** The next rank from @p rank towards the root, by the first message that is no mere note; -1: it
- * is the root. */
+/** The next rank on the way from @p rank to the root, by the first message with data; -1: it is the
+ * root. */
 static int towards_root(const struct kolo_plan *plan, const struct kolo_plan_args *args, int rank)
 {
     struct kolo_plan_args own = *args;
@@ -34,7 +34,8 @@ struct hops {
     int of[KOLO_HOPS];
 };
 
-/** But for the one that the rank's own steps show, or the root's where they come together there. */
+/** Counts them, except the one in the rank's own steps, or, where data goes to the root, the one in
+ * the root's steps. */
 static struct hops hops_between(const struct kolo_cost_query *query, int rank)
 {
     const struct kolo_plan *plan = query->plan;
@@ -46,14 +47,14 @@ static struct hops hops_between(const struct kolo_cost_query *query, int rank)
         first = first < 0 ? last : first;
         hops.of[last]++;
         if (hops.of[KOLO_HOP_STAYS] + hops.of[KOLO_HOP_CROSSES] == query->args->size)
-            break; /* no plan goes round */
+            break; /* a plan has no cycles */
     }
     if (first >= 0)
         hops.of[goes_to_root(plan) ? last : first]--;
     return hops;
 }
 
-/** Messages before the first one of the last rank, which its own steps do not show. */
+/** Messages before the first one of the last rank, which are not in its own steps. */
 static double hops_before(const struct kolo_plan *plan, int size)
 {
     if (plan->depth == KOLO_DEPTH_CHAIN)
@@ -63,8 +64,9 @@ static double hops_before(const struct kolo_plan *plan, int size)
     return 0;
 }
 
-/** Of a broadcast and a scatter half of them count: nobody waits for the last rank, so the first
- * ones are at the next call, or at what the program does then, while the last ones wait. */
+/** The part of the hops that counts. In a broadcast and a scatter it is half: nobody waits for the
+ * last rank, and while the last ranks wait, the first ones are in the next call or in the
+ * program. */
 static double part_counted(const struct kolo_plan *plan)
 {
     return plan->collective == KOLO_COLLECTIVE_BROADCAST ||
@@ -73,7 +75,7 @@ static double part_counted(const struct kolo_plan *plan)
                : 1;
 }
 
-/** Of ranks that are on one host all messages are alike. */
+/** On one host all messages are alike. */
 static struct kolo_way way_on_one_host(const struct kolo_cost_query *query,
                                        const struct kolo_walks *walks)
 {
@@ -82,7 +84,7 @@ static struct kolo_way way_on_one_host(const struct kolo_cost_query *query,
                              .latency = walks->most.latency};
 }
 
-/** On several hosts few of the messages go from one to another: those of each kind are counted. */
+/** On several hosts few messages go from one host to another, so each kind is counted. */
 static struct kolo_way way_over_hosts(const struct kolo_cost_query *query,
                                       const struct kolo_walks *walks)
 {

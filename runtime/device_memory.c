@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolo_alloc_device: memory of devices that the program asked for. Owns the list of it, by which
-// kolo_free and the end of the rank find it, and of each piece who may have it mapped. Must never
-// wait for a device under the engine's lock, nor free what another rank may have mapped.
+// kolo_alloc_device: device memory that the program has asked for. Owns the list of allocations,
+// through which kolo_free and the end of the rank find them, and for each the ranks that may have
+// it mapped. Must never wait for a device under the engine's lock, nor free what another rank may
+// have mapped.
 //
-// What a collective lends to the ranks of the host (runtime/board_lent.c) they keep mapped, for the
-// next. So kolo_free recalls it from each (runtime/loans.c), and where not all have returned it
-// yet, it goes later (kolo_device_memory_reap).
+// Ranks of the host keep mapped what a collective has lent them (runtime/board_lent.c), for the
+// next call. So kolo_free recalls the memory from each of them (runtime/loans.c); if not all have
+// returned it yet, it is freed later (kolo_device_memory_reap).
 //
-// The last memory of a context leaves its hold on that in the list, until the rank ends: lanes have
-// streams in it, and pages of the host are locked in it, which would go with it.
-// A device that is still at work then keeps its hold for the rest of the process.
+// When the last allocation of a context is freed, its hold on the context stays in the list until
+// the rank ends, because lanes have streams in the context and pages of the host are locked in it,
+// which would go with it. If the device is still busy then, the hold remains until the process
+// ends.
 #include "base/alloc.h"
 #include "base/log.h"
 #include "memory/memory.h"
@@ -17,13 +19,13 @@
 
 struct kolo_device_memory {
     struct kolo_device_memory *next;
-    struct kolo_pointer pointer; /* to NULL: only its context is held */
+    struct kolo_pointer pointer; /* if its memory is NULL: only a hold on its context */
     size_t bytes;
-    bool is_freed; /* by the program; it goes once nobody has it mapped */
-    bool is_kept;  /* mapped by a process whose driver will not unmap it: it never goes */
+    bool is_freed; /* by the program; it is freed once nobody has it mapped */
+    bool is_kept;  /* mapped by a process whose driver cannot unmap it: never freed */
     bool is_looked_at, has_loan;
     struct kolo_loan loan;
-    uint8_t *borrowers; /* ranks in the world, a bit each, that may have it mapped; NULL: none */
+    uint8_t *borrowers; /* one bit for each rank in the world that may have it mapped; NULL: none */
 };
 
 static bool is_lent(const struct kolo_engine *engine, const struct kolo_device_memory *memory)
@@ -49,7 +51,7 @@ static void add(struct kolo_engine *engine, struct kolo_device_memory *memory)
     kolo_engine_leave(engine);
 }
 
-/** Takes it out of the list; NULL: it is not there. */
+/** Removes it from the list; NULL: it is not there. */
 static struct kolo_device_memory *take(struct kolo_engine *engine, const void *memory)
 {
     kolo_engine_enter(engine);
@@ -65,7 +67,7 @@ static struct kolo_device_memory *take(struct kolo_engine *engine, const void *m
     return found;
 }
 
-/** Freed memory: its hold stays, if it is the last one on its context. */
+/** Ends an allocation whose memory is freed. The last one of its context becomes a hold on it. */
 static void retire(struct kolo_engine *engine, struct kolo_device_memory *memory)
 {
     kolo_engine_enter(engine);
@@ -112,7 +114,7 @@ kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, 
     const struct kolo_device_share share = share_of(engine->world);
     const int timeout_ms = (int)engine->settings.timeout_ms;
     status = kolo_device_alloc(device, &share, bytes, &memory->pointer);
-    if (status == KOLO_ERR_NO_MEMORY) { /* what was freed before may have been on its way */
+    if (status == KOLO_ERR_NO_MEMORY) { /* freed memory may be on its way back */
         kolo_loans_settle(engine, kolo_deadline_in_ms(timeout_ms));
         status = kolo_device_alloc(device, &share, bytes, &memory->pointer);
     }
@@ -126,7 +128,7 @@ kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, 
     return KOLO_OK;
 }
 
-/** The allocation that they lie in, if the program has not freed it. Held: lock. */
+/** The allocation that contains these bytes, unless the program has freed it. Held: lock. */
 static struct kolo_device_memory *find(const struct kolo_engine *engine, const void *address,
                                        size_t bytes)
 {
@@ -186,7 +188,7 @@ bool kolo_device_memory_has_loan(const struct kolo_engine *engine, const void *a
     return memory != NULL && memory->has_loan;
 }
 
-/** What says who may have it; NULL: no memory. */
+/** The set of ranks that may have it mapped; NULL: no memory. */
 static uint8_t *borrowers_of(const struct kolo_engine *engine, struct kolo_device_memory *memory)
 {
     if (memory->borrowers == NULL)
@@ -198,7 +200,7 @@ const struct kolo_loan *kolo_device_memory_lend(const struct kolo_comm *comm, co
                                                 size_t bytes)
 {
     struct kolo_device_memory *memory = find(comm->engine, address, bytes);
-    if (memory == NULL || !memory->has_loan) /* freed while a call has it */
+    if (memory == NULL || !memory->has_loan) /* freed while a call uses it */
         return NULL;
     uint8_t *borrowers = borrowers_of(comm->engine, memory);
     for (int member = 0; borrowers != NULL && member < comm->size; member++) {
@@ -225,7 +227,8 @@ void kolo_device_memory_kept(struct kolo_engine *engine, uint64_t id)
             memory->is_kept = true;
 }
 
-/** Asks all who may have it; who cannot be asked has it no more. */
+/** Asks all ranks that may have it mapped to return it. A rank that cannot be reached has it no
+ * more. */
 static void recall(struct kolo_engine *engine, struct kolo_device_memory *memory)
 {
     for (int rank = 0; memory->borrowers != NULL && rank < engine->size; rank++)
@@ -254,9 +257,9 @@ bool kolo_device_memory_is_lent(const struct kolo_engine *engine)
     return false;
 }
 
-/* ---- the end of it ---- */
+/* ---- freeing ---- */
 
-/** Recalls it; if somebody has it yet, it is put aside: true. */
+/** Recalls the memory. If a rank still has it, keeps it in the list as freed, and returns true. */
 static bool put_aside(struct kolo_engine *engine, struct kolo_device_memory *memory)
 {
     kolo_engine_enter(engine);
@@ -267,12 +270,12 @@ static bool put_aside(struct kolo_engine *engine, struct kolo_device_memory *mem
         engine->device_memory = memory;
         kolo_loans_look(engine);
     }
-    const bool is_aside = memory->is_freed; /* from here on it may be another thread's */
+    const bool is_aside = memory->is_freed; /* from here on another thread may free it */
     kolo_engine_leave(engine);
     return is_aside;
 }
 
-/** Takes out one that was put aside and has come back; NULL: there is none. */
+/** Removes a freed allocation that has been returned; NULL: there is none. */
 static struct kolo_device_memory *take_returned(struct kolo_engine *engine)
 {
     kolo_engine_enter(engine);
@@ -291,7 +294,7 @@ void kolo_device_memory_reap(struct kolo_engine *engine, const struct kolo_unles
     struct kolo_device_memory *memory;
     while ((memory = take_returned(engine)) != NULL) {
         const kolo_status status = kolo_device_free(&memory->pointer, KOLO_NEVER, unless);
-        if (status == KOLO_AGAIN || status == KOLO_ERR_UNSUPPORTED) { /* busy, or captured */
+        if (status == KOLO_AGAIN || status == KOLO_ERR_UNSUPPORTED) { /* busy, or being captured */
             add(engine, memory);
             return;
         }
@@ -325,7 +328,7 @@ kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
                          "kolo_free: device %d has not done within %d ms what it was given before",
                          memory->pointer.device, timeout_ms);
     }
-    if (status == KOLO_ERR_UNSUPPORTED) { /* a stream is captured */
+    if (status == KOLO_ERR_UNSUPPORTED) { /* a stream is being captured */
         add(engine, memory);
         return status;
     }
@@ -333,8 +336,8 @@ kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
     return status;
 }
 
-/** The end of one, or of a hold. A device that is still at work keeps both: its context would go
- * with the last hold, under the work and under the thread that waits for it. */
+/** Frees an allocation or a hold. If the device is still busy, keeps both: with the last hold the
+ * context would go, although the work and the thread that waits for it still need it. */
 static void close_one(const struct kolo_engine *engine, struct kolo_device_memory *memory,
                       kolo_deadline deadline)
 {

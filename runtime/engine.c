@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine: who moves things along, and how waiting threads spend their time.
+// The engine: which thread makes progress, and how waiting threads spend their time.
 //
-// A thread that waits becomes the progressor if there is none: it moves the endpoint and advances
-// requests until what it waits for is over, then gives the place to another that waits. Others wait
-// on engine->changed. While asynchronous requests are outstanding and no caller waits, the progress
-// thread (started with the first such request) has the place; a caller that comes takes it over.
+// A thread that waits becomes the progressor if there is none: it polls the endpoint and advances
+// requests until what it waits for is over, then passes the role to another waiting thread. Other
+// waiters wait on engine->changed. While asynchronous requests are outstanding and no caller waits,
+// the progress thread is the progressor. It is started with the first such request, and a caller
+// that comes to wait takes over from it.
 //
-// Most callers that start something wait for it soon, or start more, and to wake the thread for it
-// costs them more than a short message takes. So where requests are started again and again the
-// thread is not woken but looks by itself: every DOZE_LEAST_US, less often (a look costs whoever
-// works on that processor some 10 us) while looks find that callers see to what they have started,
-// until one finds that it is needed. After DOZES looks without a start it sleeps, and the next
-// start wakes it. While requests follow a device's stream it is woken at once by whatever may need
-// it: their callers wait for the stream, and not here.
+// Most callers that start a request soon wait for it, or start more, and waking the thread costs
+// them more than a short message takes. So while requests are started again and again the thread is
+// not woken; it checks by itself whether it is needed. It checks every DOZE_LEAST_US at first, and
+// less often while it finds that callers make progress on what they started (a check costs the work
+// on that processor some 10 us), until it finds that it is needed. After DOZES checks without a
+// start it sleeps, and the next start wakes it. While requests follow a device's stream, everything
+// that may need the thread wakes it at once: their callers wait for the stream, not here.
 //
 // The progressor spins for engine->spin_ns, then yields the processor for engine->yield_ns, then
-// arms the endpoint and sleeps until a peer wakes it or a timer is due. It holds the lock but for
-// the sleep, and lets go of it as soon as another thread wants it. Spinning has no pause of the
-// processor's in it: a look is some 200 instructions, and an emulated processor leaves for a pause.
+// arms the endpoint and sleeps until a peer wakes it or a timer is due. It holds the lock except
+// while it sleeps, and releases it as soon as another thread wants it. The spin loop has no pause
+// instruction: a poll is some 200 instructions, and an emulated processor exits to its host for a
+// pause.
 #include "runtime/comm.h"
 
 #include <errno.h>
@@ -30,16 +32,17 @@
 #include "runtime/finalized.h"
 
 enum {
-    LOOKS_PER_CLOCK = 16, /* while spinning, the clock is read every so many looks */
-    MOVES_PER_CLOCK = 64, /* and while things move, which may be another's and go on for ever */
-    YIELDS_PER_TURN = 8,  /* while ranks share processors and a board is all that is waited for */
-    ASKS_PER_YIELD = 8,   /* by a program that asks again and again, in vain */
+    LOOKS_PER_CLOCK = 16, /* polls for each reading of the clock while spinning */
+    /* the same while things move, which may go on for ever, and not for this caller */
+    MOVES_PER_CLOCK = 64,
+    YIELDS_PER_TURN = 8, /* if ranks share processors and only a board is waited for */
+    ASKS_PER_YIELD = 8,  /* by a program that asks repeatedly, in vain */
     DOZE_LEAST_US = 100,
     DOZE_MOST_US = 1600,
     DOZES = 12
 };
 
-/** The endpoint is of no use any more: the detail says why. */
+/** The endpoint has failed; the detail says why. Fails all communicators. */
 static void fail_all(struct kolo_engine *engine, kolo_status status)
 {
     char text[KOLO_DETAIL_MAX];
@@ -48,7 +51,7 @@ static void fail_all(struct kolo_engine *engine, kolo_status status)
         kolo_comm_fail(comm, status, text, true);
 }
 
-/** Has it neither requests nor a suspicion? */
+/** Whether it has neither requests nor a suspicion. */
 static bool is_idle(const struct kolo_comm *comm)
 {
     return comm->collectives.first == NULL && comm->messages.first == NULL &&
@@ -66,7 +69,7 @@ bool kolo_engine_is_busy(struct kolo_engine *engine)
     return false;
 }
 
-/** One look at everything. True: something moved. */
+/** Polls everything once. Returns whether something moved. */
 static bool turn(struct kolo_engine *engine)
 {
     bool moved = false;
@@ -89,7 +92,7 @@ static bool turn(struct kolo_engine *engine)
     return moved;
 }
 
-/** Lets those in who want the lock. */
+/** Releases the lock briefly if other threads want it. */
 static void let_in(struct kolo_engine *engine)
 {
     if (atomic_load_explicit(&engine->wanting, memory_order_relaxed) == 0)
@@ -107,14 +110,14 @@ static void yield(struct kolo_engine *engine)
     pthread_mutex_lock(&engine->lock);
 }
 
-/** Is there nothing left to wait for? @p comm NULL: its failure would not end the wait. */
+/** Whether the wait is over. @p comm NULL: its failure would not end the wait. */
 static bool is_over(const struct kolo_comm *comm, const kolo_status *status)
 {
     return *status != KOLO_AGAIN || (comm != NULL && comm->failure.status != KOLO_OK);
 }
 
-/** The devices' lanes wake who sleeps, and are left alone by who does not. *deadline: where one
- * cannot, it is asked soon. */
+/** Before a sleep, asks the devices' lanes to wake the sleeper, and undoes that afterwards.
+ * *deadline: moved closer if a lane cannot wake it, so that the lane is polled soon. */
 static void set_lanes_asleep(struct kolo_engine *engine, bool is_asleep, kolo_deadline *deadline)
 {
     for (struct kolo_lane *lane = engine->lanes; lane != NULL; lane = lane->next)
@@ -122,8 +125,7 @@ static void set_lanes_asleep(struct kolo_engine *engine, bool is_asleep, kolo_de
             *deadline = kolo_deadline_min(*deadline, kolo_now_ns() + KOLO_LANE_UNTOLD_NS);
 }
 
-/** Sleeps until a peer, a notification or a deadline ends it. @p status NULL: nobody waits for
- * one. */
+/** Sleeps until a peer, a notification or a deadline. @p status NULL: nobody waits for a status. */
 static void sleep_until(struct kolo_engine *engine, const struct kolo_comm *comm,
                         const kolo_status *status, kolo_deadline deadline)
 {
@@ -142,8 +144,8 @@ static void sleep_until(struct kolo_engine *engine, const struct kolo_comm *comm
     kolo_endpoint_disarm(engine->endpoint);
 }
 
-/** Where ranks share processors, a collective on a board waits for others to be run: between two
- * yields nothing else is looked at, and all else only every so many. */
+/** If ranks share processors, a collective on a board waits for other ranks to run. So only its
+ * requests are advanced between yields, and everything else is polled once in YIELDS_PER_TURN. */
 static void yield_on_board(struct kolo_comm *comm, const kolo_status *status)
 {
     struct kolo_engine *engine = comm->engine;
@@ -157,7 +159,7 @@ static void yield_on_board(struct kolo_comm *comm, const kolo_status *status)
     }
 }
 
-/** What time it is, with the timers that are due by then seen to. */
+/** Reads the clock, and fires the timers that are due. */
 static int64_t look_at_clock(struct kolo_engine *engine)
 {
     const int64_t now = kolo_now_ns();
@@ -166,8 +168,7 @@ static int64_t look_at_clock(struct kolo_engine *engine)
     return now;
 }
 
-/** Has the place of the progressor until *status changes, the deadline passes, or the communicator
- * fails. */
+/** Is the progressor until *status changes, the deadline passes, or the communicator fails. */
 static void progress(struct kolo_engine *engine, struct kolo_comm *comm, const kolo_status *status,
                      kolo_deadline deadline)
 {
@@ -206,8 +207,9 @@ static void progress(struct kolo_engine *engine, struct kolo_comm *comm, const k
     }
 }
 
-/** Waits until another thread has news. The wait has a lock of its own, and comes back by
- * kolo_engine_enter: a progressor that is busy would keep the lock from a condition's waiter. */
+/** Waits until another thread has news. The wait uses a lock of its own, and then
+ * kolo_engine_enter, because a busy progressor would keep engine->lock from a thread that waits on
+ * a condition with it. */
 static void wait_for_news(struct kolo_engine *engine, kolo_deadline deadline)
 {
     struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000),
@@ -238,15 +240,15 @@ void kolo_engine_news(struct kolo_engine *engine)
     pthread_mutex_unlock(&engine->news_lock);
 }
 
-/** The progress thread shall look at once. One post is enough, however often that is said. */
+/** Makes the progress thread run at once. One post is enough, however often this is called. */
 static void wake_thread(struct kolo_engine *engine)
 {
     engine->is_thread_asleep = false;
     if (!atomic_exchange(&engine->is_thread_woken, true))
-        (void)sem_post(&engine->thread_wake); /* it fails of too many */
+        (void)sem_post(&engine->thread_wake); /* fails only if there are too many posts */
 }
 
-/** The progress thread shall look whether it is needed: soon, if it dozes. */
+/** Makes the progress thread check whether it is needed: soon, if it dozes. */
 static void call_thread(struct kolo_engine *engine)
 {
     atomic_fetch_add_explicit(&engine->thread_calls, 1, memory_order_relaxed);
@@ -254,7 +256,7 @@ static void call_thread(struct kolo_engine *engine)
         wake_thread(engine);
 }
 
-/** Somebody must take the place while there is something to do. */
+/** Finds another progressor while there is something to do. */
 static void offer_place(struct kolo_engine *engine)
 {
     if (engine->has_progressor)
@@ -265,7 +267,7 @@ static void offer_place(struct kolo_engine *engine)
         call_thread(engine);
 }
 
-/** Written with the lock held; the progress thread looks without it. */
+/** Written with the lock held, but the progress thread reads it without. */
 static void set_progressor(struct kolo_engine *engine, bool is_there)
 {
     atomic_store_explicit(&engine->has_progressor, is_there, memory_order_relaxed);
@@ -291,7 +293,7 @@ bool kolo_engine_await(struct kolo_engine *engine, struct kolo_comm *comm,
         if (*status == KOLO_AGAIN && kolo_deadline_passed(deadline))
             break;
     }
-    offer_place(engine); /* the progress thread may have made room for us, who give up */
+    offer_place(engine); /* the progress thread may have made room for this one, which gives up */
     return *status != KOLO_AGAIN;
 }
 
@@ -329,8 +331,8 @@ static bool thread_has_work(const struct kolo_engine *engine)
     return engine->outstanding > 0 && engine->waiting == 0 && !engine->is_stopping;
 }
 
-/** Takes the lock if the thread is needed. It never waits for it: who has it sees to things, or
- * would have to let go for a mere look. */
+/** Takes the lock if the thread is needed. Never waits for the lock: its holder makes progress
+ * itself, or would have to release it for a mere check. */
 static bool enter_if_needed(struct kolo_engine *engine)
 {
     const bool is_stopping = atomic_load_explicit(&engine->is_stopping, memory_order_relaxed);
@@ -340,8 +342,8 @@ static bool enter_if_needed(struct kolo_engine *engine)
     return pthread_mutex_trylock(&engine->lock) == 0;
 }
 
-/** For @p us microseconds (negative: without an end), or until wake_thread(), then true. Not held:
- * lock. */
+/** Sleeps for @p us microseconds (negative: without limit), or until wake_thread(), and then
+ * returns true. Not held: lock. */
 static bool nap(struct kolo_engine *engine, int us)
 {
     const kolo_deadline end = kolo_now_ns() + us * INT64_C(1000);
@@ -357,7 +359,7 @@ static bool nap(struct kolo_engine *engine, int us)
     return error == 0;
 }
 
-/** Until it is woken. Held: lock, which is given up meanwhile. */
+/** Sleeps until it is woken. Held: lock, released meanwhile. */
 static void sleep_deeply(struct kolo_engine *engine)
 {
     engine->is_thread_asleep = true;
@@ -367,9 +369,9 @@ static void sleep_deeply(struct kolo_engine *engine)
     engine->is_thread_asleep = false;
 }
 
-/** Looks every *nap_us until it is needed or woken; or, where nobody has called for so many looks,
- * when somebody does. Looks become fewer while they find that others saw to what was started, and
- * more while nothing is. *calls: how many there were at the last look. Held: lock. */
+/** Checks every *nap_us until the thread is needed or woken. After DOZES checks without a call it
+ * sleeps until the next. Checks become rarer while they find calls that others have served, and
+ * more frequent while there are none. *calls: the number of calls at the last check. Held: lock. */
 static void doze(struct kolo_engine *engine, int *nap_us, uint64_t *calls)
 {
     unsigned looks = 0;
@@ -434,7 +436,7 @@ kolo_status kolo_engine_start_thread(struct kolo_engine *engine)
 
 void kolo_engine_stop_thread(struct kolo_engine *engine)
 {
-    kolo_engine_enter(engine); /* the thread that is to stop may hold the lock for long */
+    kolo_engine_enter(engine); /* the thread to be stopped may hold the lock for long */
     bool has_thread = engine->has_thread;
     engine->is_stopping = true;
     engine->has_thread = false;

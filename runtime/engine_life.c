@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine's memory: creation, destruction, the lock, and how ranks are called in texts.
+// The life of an engine: its creation and destruction, its lock, and the names of ranks in
+// messages. Must never free something on which another part still depends: kolo_engine_destroy has
+// the order.
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +19,7 @@ static kolo_status init_conds(struct kolo_engine *engine)
     int error = pthread_condattr_init(&attributes);
     if (error != 0)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_condattr_init");
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* always there */
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* always supported */
     error = pthread_cond_init(&engine->changed, &attributes);
     if (error == 0) {
         error = pthread_cond_init(&engine->tidy_wake, &attributes);
@@ -56,7 +58,7 @@ kolo_status kolo_engine_create(struct kolo_engine **engine_out)
         kolo_free_memory(engine);
         return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_mutex_init");
     }
-    (void)sem_init(&engine->thread_wake, 0, 0); /* it fails of other arguments only */
+    (void)sem_init(&engine->thread_wake, 0, 0); /* fails only for other arguments */
     *engine_out = engine;
     return KOLO_OK;
 }
@@ -68,11 +70,11 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     if (engine == NULL)
         return KOLO_OK;
     const struct kolo_peer *peers =
-        kolo_store_client_take_peers(engine->store);            /* endpoint's too */
+        kolo_store_client_take_peers(engine->store);            /* they are the endpoint's too */
     const bool may_free = kolo_staging_close(engine, deadline); /* it wakes the endpoint */
-    kolo_store_client_close(engine->store, deadline); /* it lives on the endpoint's poller */
+    kolo_store_client_close(engine->store, deadline);           /* it uses the endpoint's poller */
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
-        kolo_hub_close(comm->hub); /* it lives on the endpoint's links */
+        kolo_hub_close(comm->hub); /* it uses the endpoint's links */
         comm->hub = NULL;
     }
     kolo_status status = kolo_endpoint_close(engine->endpoint, handover);
@@ -87,7 +89,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     kolo_own_ops_free(engine);
     if (may_free)
         kolo_heap_destroy(engine->heap);
-    kolo_device_memory_close(engine, deadline); /* after all that lives in the devices' contexts */
+    kolo_device_memory_close(engine, deadline); /* after everything in the devices' contexts */
     kolo_timeline_close(engine->timeline);
     kolo_free_memory(engine->left_ns);
     kolo_free_memory(engine->transports);
@@ -116,7 +118,7 @@ void kolo_engine_enter(struct kolo_engine *engine)
 {
     if (pthread_mutex_trylock(&engine->lock) == 0)
         return;
-    atomic_fetch_add(&engine->wanting, 1); /* a progressor that spins lets go */
+    atomic_fetch_add(&engine->wanting, 1); /* makes a spinning progressor release the lock */
     pthread_mutex_lock(&engine->lock);
     atomic_fetch_sub(&engine->wanting, 1);
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a communicator fails: what is heard from links and store, which cause wins, and what is told
-// to whom. What ranks say who called different things is mismatch.c's, what time brings timers.c's.
+// How a communicator fails: what links and store report, which cause wins, and who is told. Ranks
+// that call different things are in mismatch.c, timeouts in timers.c.
 //
-// A fallen link is a suspicion first: the store may know within milliseconds that the rank was
-// killed, and by what. A verdict, a mismatch, an abort or a deadline is the failure at once. The
-// first failure ends every request on this rank and is told to the store and to all links, so that
-// every rank ends with the same words; later calls return it.
+// A broken link is only a suspicion at first: within milliseconds the store may know that the rank
+// was killed, and by what. A verdict of the store, a mismatch, an abort or a deadline is the
+// failure at once. The first failure ends every request on this rank, and is reported to the store
+// and over all links, so that all ranks end with the same words. Later calls return it.
 //
 //   fine --suspect(grace)--> suspected --deadline, or a better cause--> failed
 //     \------------------suspect(0), fail()------------------------------^
 //
-// Event functions only take notes: they run inside the endpoint.
+// Event functions only take notes, because they run inside the endpoint.
 #include "runtime/failure.h"
 
 #include <stdio.h>
@@ -53,9 +53,9 @@ void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int
     take_note(comm, peer, status, grace_ms, false, text);
 }
 
-/* ---- failures that come before their communicator ---- */
+/* ---- failures of communicators that do not exist here yet ---- */
 
-/** The failure of a communicator that a member has told before this rank had it. */
+/** A failure that a member has reported before this rank had the communicator. */
 struct kolo_early_failure {
     uint32_t number;
     kolo_status status;
@@ -80,7 +80,7 @@ void kolo_engine_created(struct kolo_engine *engine)
     }
 }
 
-/** Communicator @p number failed, says another. */
+/** Another rank reports that communicator @p number has failed. */
 static void heard(struct kolo_engine *engine, uint32_t number, kolo_status status, bool is_told,
                   const char *text)
 {
@@ -90,10 +90,10 @@ static void heard(struct kolo_engine *engine, uint32_t number, kolo_status statu
         return;
     }
     if (engine->creating == 0)
-        return; /* one that this rank has given up */
+        return; /* this rank has finalized it */
     struct kolo_early_failure *early = kolo_calloc(1, sizeof(*early));
     if (early == NULL)
-        return; /* its first call will find out by its deadline */
+        return; /* its first call will fail by its deadline */
     early->number = number;
     early->status = status;
     early->is_told = is_told;
@@ -123,7 +123,7 @@ void kolo_comm_settle(struct kolo_comm *comm)
     bool is_loss =
         suspicion->status == KOLO_ERR_PEER || kolo_status_lost(suspicion->status) == KOLO_LOST_LINK;
     if (is_loss && suspicion->peer >= 0 && kolo_comm_left_ns(comm, suspicion->peer) != 0) {
-        /* it said goodbye to the store: that its link fell is no news */
+        /* it had said goodbye to the store, so the broken link is no surprise */
         char who[KOLO_RANK_TEXT_MAX];
         suspicion->status = KOLO_ERR_PEER;
         snprintf(suspicion->text, sizeof(suspicion->text),
@@ -133,7 +133,7 @@ void kolo_comm_settle(struct kolo_comm *comm)
     kolo_comm_fail(comm, suspicion->status, suspicion->text, !suspicion->is_told);
 }
 
-/** Does the cause need "during allreduce(...)" to be complete? */
+/** Whether the message of such a failure needs "during allreduce(...)". */
 static bool wants_during(kolo_status status)
 {
     return status != KOLO_ERR_MISMATCH && status != KOLO_ERR_TIMEOUT;
@@ -205,7 +205,7 @@ static void on_finalized(void *context, int world, uint32_t number, uint32_t seq
 {
     struct kolo_comm *comm = kolo_engine_comm(context, number);
     int rank = comm != NULL ? kolo_comm_member(comm, world) : -1;
-    if (rank >= 0) /* else this rank has finalized it as well */
+    if (rank >= 0) /* otherwise this rank has finalized it too */
         kolo_comm_hear_finalized(comm, rank, sequence);
 }
 
@@ -219,7 +219,7 @@ static void on_returned(void *context, int world, uint64_t number)
     kolo_loans_returned(context, world, number);
 }
 
-/** The works that needed it fail with ERR_PEER; that is said by who waits. */
+/** Works that need this rank fail with ERR_PEER; the waiting call reports that. */
 static void on_left(void *context, int world)
 {
     struct kolo_engine *engine = context;
@@ -270,7 +270,7 @@ static void on_store_lost(void *context)
     bool is_launched = engine->settings.launcher[0] != '\0';
     char who[KOLO_RANK_TEXT_MAX];
     if (!is_launched && engine->left_ns[0] != 0)
-        return; /* rank 0 served it, and has left in peace */
+        return; /* rank 0 served it, and has left regularly */
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
         if (is_launched || kolo_comm_member(comm, 0) >= 0)
             kolo_comm_suspect(comm, -1, KOLO_ERR_PEER, KOLO_VERDICT_GRACE_MS,
@@ -280,7 +280,7 @@ static void on_store_lost(void *context)
                               is_launched ? "" : ", which served it,");
 }
 
-/** Who asked may wait while another thread is the progressor. */
+/** The thread that asked may wait while another one is the progressor. */
 static void on_store_answered(void *context)
 {
     kolo_engine_news(context);

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Members that have finalized a communicator of kolo_split, kolo_dup or kolo_shrink while others
-// may still call on it. Must never take a call for lost that what was sent can still complete.
+// may still make calls on it. Must never fail a call that can still complete with what was already
+// sent.
 //
-// Who finalizes says so, on the links that there are, with the first collective in which it takes
-// no part. Whoever is in that one or in a later one, or waits for a message of it, cannot get
-// through, and fails the communicator at once, which tells all members. It is enough to use the
-// links that there are: the members have met in a closed barrier, so those links join them all, and
-// as long as some are in a call that others will not make, one of the first has a link to one of
-// the second.
+// A member that finalizes sends the sequence number of the first collective in which it does not
+// take part, over its existing links. A member that is in that collective or a later one, or waits
+// for a message from it, cannot complete; it fails the communicator at once, which tells all
+// members. The existing links are enough: the members have met in a closed barrier, whose links
+// connect them all. So as long as some members are in a call that others will not make, one of the
+// former has a link to one of the latter.
 //
-// The word comes behind everything that its sender has sent. But what completes here without a
-// message (a lent buffer that was given back) is seen by the next look only: so nothing is judged
-// in the look that brought the word. A send may be on its way into the buffers of the link still,
-// as a message that nobody receives may be sent: it fails once it stalls.
+// The announcement arrives after everything else that its sender has sent. But completions without
+// a message (a lent buffer that was returned) are seen only by the next poll, so nothing is judged
+// in the poll in which the announcement arrived. A send may still be going into the link's buffers,
+// since a message that nobody receives may be sent; it fails once it stalls.
 #include "runtime/finalized.h"
 
 #include <stdbool.h>
@@ -21,15 +22,15 @@
 #include "runtime/store_stall.h"
 
 struct kolo_finalized {
-    uint64_t turn; /* of the engine, that brought the latest word */
-    int first;     /* the member that takes part in the fewest calls */
+    uint64_t turn; /* the engine's poll in which the latest announcement arrived */
+    int first;     /* the member that takes part in the fewest collectives */
     struct {
         bool is_gone;
-        uint32_t sequence; /* of the first collective in which it takes no part */
+        uint32_t sequence; /* the first collective in which it does not take part */
     } members[];
 };
 
-/** Sequence numbers go round. */
+/** Sequence numbers wrap around. */
 static bool is_before(uint32_t a, uint32_t b)
 {
     return (int32_t)(a - b) < 0;
@@ -43,7 +44,7 @@ uint32_t kolo_comm_end_sequence(const struct kolo_comm *comm)
 
 void kolo_comm_tell_finalized(struct kolo_comm *comm, uint32_t end_sequence)
 {
-    if (comm->size > 1 && comm->failure.status == KOLO_OK) /* else they know more already */
+    if (comm->size > 1 && comm->failure.status == KOLO_OK) /* otherwise they know more already */
         kolo_endpoint_finalized(comm->engine->endpoint, comm->ranks, comm->size, comm->number,
                                 end_sequence);
 }
@@ -55,7 +56,7 @@ void kolo_comm_tell_store(struct kolo_engine *engine, uint32_t number, const int
         int rank = ranks != NULL ? ranks[i] : i;
         members[rank / 8] |= (uint8_t)(1u << (rank % 8));
     }
-    if (members != NULL && size > 1) /* else who shrinks it waits for its deadline */
+    if (members != NULL && size > 1) /* otherwise a shrink waits for its deadline */
         kolo_store_client_finalized(engine->store, number, members);
     kolo_free_memory(members);
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups: calls that are taken up, and started as one by kolo_group_end. Owns the group that a
-// communicator has open, and the fusion of its short allreduces. Must never: start a part of a
-// group, or write a buffer before all of it can start.
+// Groups: calls that are collected, and started together by kolo_group_end. Owns the open group of
+// a communicator, and the fusion of its short allreduces. Must never start a part of a group, or
+// write a buffer, before the whole group can start.
 //
-// Each call is checked and prepared when it is made (kolo_task_prepare), so that it says at once
-// what is wrong with it; the group remembers the first failure. At its end no call may write what
-// another reads or writes (accesses.h). Allreduces of the same type and operator that follow each
-// other become one over memory of its own, for which the parts are gathered before and scattered
-// afterwards. All ranks do that alike, because what it depends on is a part of each call's
-// description (a rank's prescale, which is its own, is none: it is applied when its part is
-// gathered); the sum of the descriptions is the fused call's hash.
+// Each call is checked and prepared when it is made (kolo_task_prepare), so errors are reported at
+// once; the group remembers the first failure. At its end no call may write what another one reads
+// or writes (accesses.h). Consecutive allreduces of the same type and operator are fused into one
+// call on memory of its own: the parts are gathered before it and scattered after it. All ranks
+// fuse alike, because fusion depends only on what each call's description contains. (A rank's
+// prescale is not in the description; it is applied when the part is gathered.) The hash of the
+// fused call is the sum of the descriptions.
 #include "runtime/group.h"
 
 #include <stdio.h>
@@ -21,8 +21,8 @@
 #include "runtime/staging.h"
 #include "runtime/stream.h"
 
-/* At 4 KiB a copy in and one out cost less than a collective's latency (bench/RESULTS.md, Calls
- * that repeat, and groups); where that ends was not measured. */
+/* For a part of 4 KiB the two copies cost less than the latency of a collective (bench/RESULTS.md,
+ * Calls that repeat, and groups). The length from which on they cost more was not measured. */
 enum { FUSED_PART_BYTES = 4 << 10, FUSED_BYTES = 32 << 10 };
 
 struct kolo_group {
@@ -77,7 +77,7 @@ kolo_status kolo_group_note(struct kolo_comm *comm, kolo_status status)
     return status;
 }
 
-/** Calls that become one may have followed different streams. */
+/** Refuses a call with a stream: calls that are fused might follow different streams. */
 static kolo_status refuse_stream(const struct kolo_task *task)
 {
     if (kolo_task_stream(task) == NULL)
@@ -86,7 +86,7 @@ static kolo_status refuse_stream(const struct kolo_task *task)
                      "%s: a group follows no stream: opts->stream must be NULL", task->function);
 }
 
-/** Held: lock. On failure the request is still the caller's. */
+/** Held: lock. On failure the caller still owns the request. */
 static kolo_status take_up(const struct kolo_comm *comm, struct kolo_group *group,
                            const struct kolo_task *task, struct kolo_request *request)
 {
@@ -144,7 +144,7 @@ static bool goes_with(const struct kolo_request *first, const struct kolo_reques
            first->flags == other->flags;
 }
 
-/** How many collectives from @p first on can be one; their bytes. */
+/** Counts the collectives from @p first on that can be fused, and their bytes. */
 static size_t count_run(const struct kolo_request *first, size_t *bytes_out)
 {
     size_t count = 0, bytes = 0;
@@ -160,7 +160,7 @@ static size_t count_run(const struct kolo_request *first, size_t *bytes_out)
     return is_short(first) ? count : 0;
 }
 
-/** One allreduce, in place in memory of its own, for @p count calls of @p bytes in all. */
+/** Makes one allreduce, in place in memory of its own, for @p count calls with @p bytes in all. */
 static kolo_status make_fused(const struct kolo_request *first, size_t count, size_t bytes,
                               struct kolo_request **fused_out)
 {
@@ -187,11 +187,11 @@ static kolo_status make_fused(const struct kolo_request *first, size_t count, si
         return status;
     }
     (*fused_out)->parts = parts;
-    (*fused_out)->scaled = memory; /* freed with it */
+    (*fused_out)->scaled = memory; /* freed with the request */
     return KOLO_OK;
 }
 
-/** @p fused takes over the call of @p request. */
+/** Moves the call of @p request into @p fused. */
 static void take_part(struct kolo_request *fused, struct kolo_request *request)
 {
     uint64_t facts[2] = {request->call.count, request->call.hash};
@@ -207,7 +207,8 @@ static void take_part(struct kolo_request *fused, struct kolo_request *request)
     kolo_staging_take(fused, request);
 }
 
-/** Takes @p count collectives from @p *place on out of the chain and puts one in their place. */
+/** Removes @p count collectives from @p *place on from the chain, and puts a fused one in their
+ * place. */
 static kolo_status fuse(struct kolo_request **place, size_t count, size_t bytes)
 {
     struct kolo_comm *comm = (*place)->comm;
@@ -282,7 +283,7 @@ static void settle_options(struct kolo_request *chain, const struct kolo_opts *o
     }
 }
 
-/** Refuses a group of which one call writes what another reads or writes. */
+/** Refuses a group in which one call writes what another reads or writes. */
 static kolo_status check_apart(struct kolo_group *group)
 {
     struct kolo_access first, second;
@@ -299,7 +300,7 @@ static kolo_status check_apart(struct kolo_group *group)
                      (size_t)(end - begin), (void *)begin);
 }
 
-/** Checks what the end was called with, and whether all calls were taken up. */
+/** Checks the arguments of kolo_group_end, and whether all calls were accepted. */
 static kolo_status check_end(struct kolo_comm *comm, struct kolo_group *group,
                              const struct kolo_task *task)
 {
@@ -326,8 +327,8 @@ static kolo_status start(struct kolo_comm *comm, struct kolo_group *group,
     return status;
 }
 
-/** The group that was open, NULL: none. With the lock, since another thread may be about to take up
- * a call into it. */
+/** The group that was open; NULL: none. With the lock, since another thread may be adding a call to
+ * it. */
 static struct kolo_group *close_group(struct kolo_comm *comm)
 {
     kolo_comm_enter(comm);
@@ -360,7 +361,7 @@ kolo_status kolo_group_end(struct kolo_comm *comm, const struct kolo_opts *opts,
     }
     kolo_comm_enter(comm);
     if (status == KOLO_OK && chain != NULL)
-        status = kolo_chain_wait(chain, KOLO_NEVER); /* each has its own deadline */
+        status = kolo_chain_wait(chain, KOLO_NEVER); /* each call has its own deadline */
     kolo_chain_drop(chain);
     kolo_comm_leave(comm);
     return status;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolo_get_info and kolo_get_peer_info: what works here, what does not, and why.
+// kolo_get_info and kolo_get_peer_info: which transports and kinds of memory work here, which do
+// not, and why. What concerns this machine is determined once, when first asked for, and kept.
 #include "runtime/comm.h"
 
 #include <stdio.h>
@@ -90,8 +91,8 @@ kolo_status kolo_get_info(struct kolo_comm *comm, struct kolo_info *info_out)
     return KOLO_OK;
 }
 
-/** Counts, on each host, the members before each one: once for all, since a program asks for every
- * member. False: no memory. Held: lock. */
+/** Determines each member's number among those of its host, for all members at once, since a
+ * program asks for every member. Returns false if there is no memory. Held: lock. */
 static bool has_local_ranks(struct kolo_comm *comm)
 {
     if (comm->local_ranks != NULL)
@@ -109,7 +110,7 @@ static bool has_local_ranks(struct kolo_comm *comm)
     return true;
 }
 
-/** A copy that stays until @p rank is asked for again. NULL: no memory. Held: lock. */
+/** A copy of @p why that is kept until @p rank is asked for again. NULL: no memory. Held: lock. */
 static const char *keep_why(struct kolo_comm *comm, int rank, const char *why)
 {
     if (comm->whys == NULL)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolo_init and kolo_finalize: who am I, where do the ranks meet, join; and leave.
+// kolo_init and kolo_finalize. A start determines the rank, finds the place where ranks meet, and
+// joins:
 //
-//   a launcher (KOLO_LAUNCHER)  it serves the store; every rank dials the rendezvous
-//   rank, size, rendezvous      rank 0 serves the store on a thread of its own; the others dial
-//   none of these               a world of one, with a store of its own
+//   a launcher (KOLO_LAUNCHER)  the launcher serves the store; every rank connects to it at the
+//                               rendezvous
+//   rank, size, rendezvous      rank 0 serves the store in a thread of its own; the others connect
+//   none of these               a world of one rank, with its own store
 #include "runtime/init.h"
 
 #include <stdatomic.h>
@@ -21,7 +23,7 @@
 #include "runtime/submit.h"
 #include "runtime/timeline_call.h"
 
-/* A communicator that failed has nothing to drain but the news of it. */
+/* A failed communicator has only the news of its failure to deliver. */
 static const int64_t failed_exit_ms = 1000;
 
 /* ---- settings ---- */
@@ -47,8 +49,8 @@ static kolo_status apply_number(struct kolo_settings *settings, const char *name
     return kolo_settings_set(settings, name, text, KOLO_FROM_API);
 }
 
-/** The members that stand for KOLO_SIZE and KOLO_RANK, whose own texts would name what nobody
- * set. */
+/** Applies nranks and rank, which stand for KOLO_SIZE and KOLO_RANK. They are checked here, since
+ * the settings' messages would name variables that nobody has set. */
 static kolo_status apply_place(struct kolo_settings *settings, const struct kolo_config *config)
 {
     kolo_status status;
@@ -126,7 +128,7 @@ void kolo_config_warn_unknown(void)
                   "struct kolo_config");
     kolo_settings_init(&settings);
     if (kolo_settings_load(&settings, NULL, warn_unknown, NULL) != KOLO_OK)
-        kolo_detail_set(""); /* it could be loaded before */
+        kolo_detail_set(""); /* the settings could be loaded earlier, so this is no error */
     explicit_bzero(&settings, sizeof(settings));
 }
 
@@ -157,9 +159,9 @@ kolo_status kolo_store_config(const struct kolo_settings *settings, int size,
 
 /* ---- joining ---- */
 
-/** Whether each rank of this host can have a processor to itself: by what they are bound to; where
- * that is not to be seen (in containers), by what this one is, or by that kolorun has bound
- * them. */
+/** Whether each rank of this host can have a processor to itself, judged by the bindings of all
+ * ranks. If those cannot be seen (in containers): by this rank's binding, or because kolorun has
+ * bound the ranks. */
 static bool has_cores_for_all(const struct kolo_engine *engine)
 {
     enum { MANY = 256 };
@@ -171,7 +173,7 @@ static bool has_cores_for_all(const struct kolo_engine *engine)
     bool has_cores;
     for (int rank = 0; rank < world->size && count < MANY; rank++) {
         const struct kolo_identity *identity = &kolo_comm_peer(world, rank)->identity;
-        if (identity->host_id == self->host_id) /* threads of one program are bound alike */
+        if (identity->host_id == self->host_id) /* threads of one program have the same binding */
             pids[count++] = identity->process == self->process ? 0 : (int)identity->pid;
     }
     if (world->local_size <= MANY && kolo_local_has_cores(pids, count, &has_cores))
@@ -180,9 +182,9 @@ static bool has_cores_for_all(const struct kolo_engine *engine)
            (is_bound && sysconf(_SC_NPROCESSORS_ONLN) >= (long)world->local_size);
 }
 
-/** Spinning pays only where every rank of this host has a core to itself. Where it has not, a rank
- * yields for long: what it waits for is often done meanwhile on its own core, and a core on which
- * all sleep stays idle until another core wakes it. */
+/** Spinning pays only if every rank of this host has a core to itself. Otherwise a rank yields for
+ * long: what it waits for is often done meanwhile on its own core, and a core on which all ranks
+ * sleep stays idle until another core wakes it. */
 static void choose_waiting(struct kolo_engine *engine)
 {
     const struct kolo_settings *settings = &engine->settings;
@@ -226,7 +228,7 @@ out:
     return status;
 }
 
-/** All ranks have met: what is left to do before the first call. */
+/** All ranks have met: does what remains before the first call. */
 static kolo_status begin_in_world(struct kolo_engine *engine, kolo_deadline deadline)
 {
     kolo_status status = kolo_endpoint_set_peers(engine->endpoint, engine->peers);
@@ -237,7 +239,8 @@ static kolo_status begin_in_world(struct kolo_engine *engine, kolo_deadline dead
     return kolo_engine_share_figures(engine, deadline);
 }
 
-/** The others have met this rank, and would wait for it: unless it is one of them that was lost. */
+/** The others have met this rank and would wait for it: tells them why it has failed, unless the
+ * cause is that one of them was lost. */
 static void tell_others(struct kolo_engine *engine, kolo_status why)
 {
     const struct kolo_comm *world = engine->world;
@@ -279,7 +282,7 @@ kolo_status kolo_engine_join(struct kolo_engine *engine, const struct kolo_secre
     kolo_status status = join(engine, secret, fd, deadline);
     if (engine->timeline == NULL)
         return status;
-    if (engine->peers != NULL) /* by rank 0's process one job is told from others */
+    if (engine->peers != NULL) /* the process of rank 0 distinguishes the job from others */
         kolo_timeline_set_job(engine->timeline, engine->peers[0].identity.process);
     kolo_timeline_end(engine->timeline, engine->start_ticket, status);
     return status;
@@ -323,7 +326,7 @@ static kolo_status check_world(const struct kolo_settings *settings)
     return KOLO_OK;
 }
 
-/** A connection to the store, which this rank may first have to open itself. */
+/** Makes the connection to the store, which this rank may first have to start itself. */
 static kolo_status reach_store(struct kolo_engine *engine, const struct kolo_secret *secret,
                                kolo_deadline deadline, int *fd_out)
 {
@@ -396,9 +399,9 @@ out:
     return status;
 }
 
-/** After a broadcast this rank may not know yet whether all have called it alike. Each that leaves
- * says so to all, as in a barrier; who has not heard from all by @p deadline leaves all the
- * same. */
+/** After a broadcast this rank may not know whether all ranks have called the same. So each rank
+ * that leaves tells all others, as in a barrier; a rank that has not heard from all by @p deadline
+ * leaves anyway. */
 static kolo_status hear_of_last(struct kolo_comm *comm, kolo_deadline deadline)
 {
     const struct kolo_task task = {
@@ -406,7 +409,7 @@ static kolo_status hear_of_last(struct kolo_comm *comm, kolo_deadline deadline)
     struct kolo_request *request = NULL;
     if (kolo_task_prepare(comm, &task, &request) != KOLO_OK)
         return comm->failure.status;
-    request->timeout_ms = -1; /* that it took too long fails nobody */
+    request->timeout_ms = -1; /* reaching the deadline is not a failure */
     comm->is_leaving = true;
     kolo_status status = kolo_chain_start(request, false);
     kolo_comm_enter(comm);
@@ -419,8 +422,8 @@ static kolo_status hear_of_last(struct kolo_comm *comm, kolo_deadline deadline)
     return status;
 }
 
-/** The rank lives on, and with it the links that the communicator used. *status_out: a mismatch
- * that has been heard of since the last call. */
+/** Finalizes a communicator other than the world: the rank goes on, and so do the links.
+ * *status_out: a mismatch reported since the last call. */
 static void finalize_part(struct kolo_comm *comm, kolo_status *status_out)
 {
     struct kolo_engine *engine = comm->engine;
@@ -438,7 +441,7 @@ static void finalize_part(struct kolo_comm *comm, kolo_status *status_out)
     kolo_engine_leave(engine);
 }
 
-/** Ends what is left of the requests. Whether all collectives were over. */
+/** Ends the remaining requests. Returns whether all collectives were over. */
 static bool end_requests(struct kolo_engine *engine)
 {
     bool are_over = engine->world->collectives.first == NULL;
@@ -453,8 +456,8 @@ static bool end_requests(struct kolo_engine *engine)
     return are_over;
 }
 
-/** Held: lock. Has something come of a broadcast that this rank has not called? Nobody waits for it
- * there. */
+/** Whether a broadcast that this rank has not called has arrived. No call waits for it then. Held:
+ * lock. */
 static bool has_missed_one(struct kolo_comm *comm)
 {
     kolo_engine_poll(comm->engine);
@@ -462,9 +465,8 @@ static bool has_missed_one(struct kolo_comm *comm)
     return comm->has_early_broadcast || kolo_board_has_missed(comm);
 }
 
-/** When a rank that leaves gives up handing over what it has sent. After an open broadcast that is
- * for as long as its root would have waited for late ranks in it, whoever else has left
- * meanwhile. */
+/** When a leaving rank gives up delivering what it has sent. After an open broadcast that is as
+ * long as its root would have waited for late ranks, even if others have left meanwhile. */
 static kolo_deadline handover_deadline(const struct kolo_engine *engine, kolo_deadline deadline,
                                        bool was_open)
 {
@@ -489,10 +491,10 @@ static kolo_status finalize_world(struct kolo_comm *comm)
         kolo_board_look_back(comm);
     bool is_asked = was_open || (are_over && !had_failed && has_missed_one(comm));
     kolo_engine_leave(engine);
-    if (is_asked) /* the other half is for what was sent */
+    if (is_asked) /* the other half is for delivering what was sent */
         heard = hear_of_last(comm, kolo_deadline_in_ms(engine->settings.exit_timeout_ms / 2));
     snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
-    /* That some have left before a late rank came fails nobody. */
+    /* If members have left before a late rank came, that is not a failure. */
     bool has_failed =
         comm->failure.status != KOLO_OK && !(was_open && comm->failure.status == KOLO_ERR_PEER);
     if (has_failed)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public key-value calls: a question to the store, and a wait for its answer.
+// The public key-value calls: a request to the store, and a wait for its answer. Must never accept
+// a key that begins with a control character: such keys are the library's own.
 #include "runtime/kv.h"
 
 #include <string.h>
@@ -17,7 +18,7 @@ static kolo_status check_key(const struct kolo_comm *comm, const char *function,
     if (strlen(key) > KOLO_STORE_KEY_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "%s: key of %zu bytes is longer than %d", function,
                          strlen(key), KOLO_STORE_KEY_MAX);
-    for (const char *at = key; *at != '\0'; at++) /* the store's own keys begin with one */
+    for (const char *at = key; *at != '\0'; at++) /* the library's own keys begin with one */
         if ((unsigned char)*at < ' ' || *at == 0x7f)
             return kolo_fail(
                 KOLO_ERR_INVALID,
@@ -28,8 +29,8 @@ static kolo_status check_key(const struct kolo_comm *comm, const char *function,
 
 static const char no_answer[] = "no answer of the job's store";
 
-/** Waits for the answer and says in words what went wrong with @p shown, the key; @p awaited: what
- * has not come if nothing does. Held: lock. */
+/** Waits for the answer, and puts an error about @p shown, the key, into words; @p awaited: what
+ * has not arrived in a timeout. Held: lock. */
 static kolo_status await(struct kolo_comm *comm, const char *function, const char *shown,
                          const char *awaited, struct kolo_store_call *call, int64_t timeout_ms)
 {

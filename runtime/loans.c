@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loans of devices' memory between the ranks of a host: what others have lent and want back, and
-// what of this rank's they still have. Owns the list of what is wanted back, and the thread that
-// gives it back. Must never unmap or free under the engine's lock, nor in a thread of the
-// program's: a driver may wait for all streams of its context before it does, and one of them may
-// wait for a call that this very thread is to make next (runtime/stream.c).
+// Loans of device memory between the ranks of a host: what others have lent and want back, and
+// which of this rank's memory they still have. Owns the list of recalls, and the thread that
+// returns memory. Must never unmap or free under the engine's lock, nor in a thread of the program:
+// a driver may first wait for all streams of its context, and one of them may wait for a call that
+// this very thread is about to make (runtime/stream.c).
 //
-// How it works: an owner that is to free memory recalls it on the links to all to whom it lent it.
-// Who hears that and has nothing of it mapped answers at once; else it is forgotten, and the thread
-// that tidies unmaps it when no call uses it any more, and answers. The owner's such thread frees
-// it once all have answered. What is mapped again in between is of another number: an allocation
-// that was recalled is not lent again. A rank whose link is gone is dead, or has unmapped all
-// before it said goodbye; but for what its driver would not unmap, of which it has told the owner:
-// that is KEPT, and its owner never frees it.
+// How it works: an owner that wants to free memory recalls it, over the links, from all to whom it
+// has lent it. A rank that has nothing of it mapped answers at once. Otherwise the rank forgets the
+// memory; its tidying thread unmaps it when no call uses it any more, and answers. When all have
+// answered, the owner's tidying thread frees it. A recalled allocation is not lent again; what is
+// mapped in between has another number. A rank whose link is gone is dead, or has unmapped
+// everything before its goodbye. The exception is memory that its driver would not unmap: the rank
+// has reported that to the owner (KEPT), which then never frees it.
 #include "base/alloc.h"
 #include "base/log.h"
 #include "memory/lane.h"
 #include "runtime/comm.h"
 
-/** Of the number of an allocation that comes back, which a driver counts up from 0. */
+/** A bit in the number of an allocation that is returned. Drivers count these numbers up from 0. */
 #define KEPT (UINT64_C(1) << 63)
 
 struct kolo_recall {
@@ -26,7 +26,7 @@ struct kolo_recall {
     uint64_t id;
 };
 
-/** In no lane any more? */
+/** Whether no lane has it mapped any more. */
 static bool is_unmapped(const struct kolo_engine *engine, int world, uint64_t id)
 {
     bool is_gone = true;
@@ -56,7 +56,7 @@ void kolo_loans_recalled(struct kolo_engine *engine, int world, uint64_t id)
         kolo_endpoint_return(engine->endpoint, world, id);
         return;
     }
-    if (is_listed(engine, world, id)) /* once is enough, however often it is said */
+    if (is_listed(engine, world, id)) /* repeated recalls are ignored */
         return;
     struct kolo_recall *recall = kolo_calloc(1, sizeof(*recall));
     if (recall == NULL)
@@ -84,7 +84,7 @@ void kolo_loans_gone(struct kolo_engine *engine, int world)
     kolo_loans_returned(engine, world, 0);
 }
 
-/** Answers those recalls of which nothing is mapped any more. Held: lock. */
+/** Answers the recalls of memory that is not mapped any more. Held: lock. */
 static void answer(struct kolo_engine *engine)
 {
     struct kolo_recall **at = &engine->recalls;
@@ -108,7 +108,7 @@ static void tell_stuck(struct kolo_engine *engine, struct kolo_lane *lane)
         kolo_endpoint_return(engine->endpoint, world, id | KEPT);
 }
 
-/** Held: lock, which is given up meanwhile. Lanes go only at the end. */
+/** Held: lock, released meanwhile. Lanes are removed only at the end. */
 static void unmap(struct kolo_engine *engine)
 {
     engine->is_unmapping = true;
@@ -124,7 +124,7 @@ static void unmap(struct kolo_engine *engine)
     engine->is_unmapping = false;
 }
 
-/* ---- the thread that tidies ---- */
+/* ---- the tidying thread ---- */
 
 static bool is_wanted(void *context)
 {
@@ -133,7 +133,7 @@ static bool is_wanted(void *context)
            atomic_load_explicit(&engine->is_tidier_stopping, memory_order_relaxed);
 }
 
-/** Held: lock, which is given up meanwhile. */
+/** Held: lock, released meanwhile. */
 static void tidy(struct kolo_engine *engine)
 {
     const struct kolo_unless unless = {.is_over = is_wanted, .context = engine};

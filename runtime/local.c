@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns this process's one look at the machine's topology. Loading takes tens of milliseconds, so it
-// happens at the first question and never again.
+// Owns what this process knows of its machine. Loading the topology takes tens of milliseconds, so
+// it happens when first needed, and only once.
 #include "runtime/local.h"
 
 #include <ctype.h>
@@ -17,14 +17,14 @@
 
 #include "base/alloc.h"
 
-/** Processors that a process, or of 0 the calling thread, may run on. */
+/** The processors on which a process (0: the calling thread) may run. */
 struct binding {
-    size_t bytes; /* of SET */
+    size_t bytes; /* of `set` */
     cpu_set_t *set;
     int count;
 };
 
-/** False: there is no such process, or no memory. */
+/** Returns false if there is no such process, or no memory. */
 static bool find_binding(int pid, struct binding *binding_out)
 {
     enum { CPUS_MAX = 1 << 16 };
@@ -57,9 +57,9 @@ int kolo_local_cpus(void)
     return online > 0 ? (int)online : 1;
 }
 
-/* ---- a processor for each ---- */
+/* ---- a processor for each process ---- */
 
-/** Processes and the processors that are theirs, so far. */
+/** A matching of processes to processors, by augmenting paths. */
 struct match {
     const struct binding *bindings;
     int *owners;   /* by processor: a process, or -1 */
@@ -73,7 +73,7 @@ static bool may_run_on(const struct match *match, int process, size_t cpu)
     return cpu < 8 * binding->bytes && CPU_ISSET_S(cpu, binding->bytes, binding->set);
 }
 
-/** Gives @p process a processor: a free one, else one whose owner can have another. */
+/** Gives @p process a processor: a free one, or one whose owner can have another. */
 static bool give_one(struct match *match, int process)
 {
     for (size_t cpu = 0; cpu < match->cpus; cpu++)
@@ -93,7 +93,7 @@ static bool give_one(struct match *match, int process)
     return false;
 }
 
-/** True: all can have one. */
+/** Returns whether each process can have one. */
 static bool match_all(const struct binding *bindings, int count)
 {
     struct match match = {.bindings = bindings};
@@ -144,7 +144,7 @@ bool kolo_local_is_stopped(int pid)
     close(fd);
     text[got > 0 ? got : 0] = '\0';
     const char *name_end =
-        strrchr(text, ')'); /* the state is behind the name, whatever that has in it */
+        strrchr(text, ')'); /* the state follows the name, which may contain anything */
     return name_end != NULL && name_end[1] == ' ' && (name_end[2] == 'T' || name_end[2] == 't');
 }
 
@@ -153,7 +153,7 @@ bool kolo_local_is_stopped(int pid)
 static struct kolo_local facts;
 static pthread_once_t facts_once = PTHREAD_ONCE_INIT;
 
-/** Objects of @p type that @p set touches. */
+/** The number of objects of @p type that intersect @p set. */
 static int count_touched(hwloc_topology_t topology, hwloc_const_cpuset_t set, hwloc_obj_type_t type)
 {
     int count = 0;
@@ -205,8 +205,8 @@ const struct kolo_local *kolo_local_facts(void)
     return &facts;
 }
 
-/** The node of a machine that has processors on one alone; -1: on several, or the kernel does not
- * say. */
+/** The node of a machine with processors on a single node; -1: on several, or unknown to the
+ * kernel. */
 static int only_node(void)
 {
     char text[32] = "", *end;
@@ -226,7 +226,7 @@ int kolo_local_numa(void)
     int node = only_node();
     if (node >= 0)
         return node;
-    if (kolo_local_cpus() >= sysconf(_SC_NPROCESSORS_ONLN)) /* not bound: it spans the machine */
+    if (kolo_local_cpus() >= sysconf(_SC_NPROCESSORS_ONLN)) /* not bound, so it spans the machine */
         return -1;
     return kolo_local_facts()->numa_node;
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that call different things: a message whose description is not that of the receive it
-// meets, or that comes of a call which this rank has not entered, or left behind. Says in words
-// what both sides called; who of those that notice is first, failure.c decides.
+// Ranks that call different things: a message arrives whose description differs from that of its
+// receive, or that belongs to a call which this rank has not entered or has left behind. This file
+// puts into words what both sides called; failure.c decides which of the reporting ranks is first.
+// Must never fail a communicator for a message of a call that may still be entered.
 //
-// The words of one rank may not be enough: the other may know better what it called, or the two may
-// differ only in an earlier broadcast, which comm->past remembers. Then the failure waits for a
-// grace, so that the other's words, or the store's, can come first.
+// This rank's words may not be enough: the other rank may know better what it called, or the two
+// may differ only in an earlier broadcast, which comm->past remembers. Then the failure waits for a
+// grace period, so that the other rank's words, or the store's, can arrive first.
 #include "runtime/mismatch.h"
 
 #include "runtime/comm.h"
@@ -18,7 +19,7 @@ const struct kolo_desc *kolo_comm_past(const struct kolo_comm *comm, uint32_t se
     return call.sequence == sequence && call.kind == KOLO_CALL_BROADCAST ? desc : NULL;
 }
 
-/** Which of two sequence numbers is later: < 0, 0, > 0. */
+/** Compares two sequence numbers: < 0, 0, > 0. */
 static int32_t compare(uint32_t a, uint32_t b)
 {
     return (int32_t)(a - b);
@@ -35,7 +36,7 @@ static void say_mismatch(struct kolo_comm *comm, int peer, uint32_t kind,
     kolo_call_unpack(arrived, &theirs);
     uint64_t count = mine.count;
     if (request != NULL && request->call.sequence != mine.sequence)
-        request = NULL; /* it is about one before that */
+        request = NULL; /* the mismatch is about an earlier call */
     if (kind == KOLO_CHANNEL_COLLECTIVE && request != NULL) {
         mine = request->call;
         mine.count = count; /* of the message, for alltoallv */
@@ -48,8 +49,8 @@ static void say_mismatch(struct kolo_comm *comm, int peer, uint32_t kind,
     int64_t grace_ms = 0;
     bool is_later = kind == KOLO_CHANNEL_COLLECTIVE && compare(theirs.sequence, mine.sequence) > 0;
     if ((difference[0] != '\0' && kind == KOLO_CHANNEL_COLLECTIVE && request != NULL) || is_later) {
-        /* the words are the same but for what only the other rank can say, or it is beyond the call
-         * about which we differ, and knows what it called then: let it say that, or the store */
+        /* Either the words differ only in what the other rank alone can say, or the other rank is
+         * past the call and knows what it called then. So let that rank, or the store, say it. */
         grace_ms = 2 * comm->engine->settings.stall_ms + KOLO_VERDICT_GRACE_MS;
         comm->must_report = true;
     }
@@ -67,8 +68,7 @@ void kolo_comm_mismatch(struct kolo_comm *comm, int peer, const struct kolo_desc
     say_mismatch(comm, peer, KOLO_CHANNEL_COLLECTIVE, mine, theirs);
 }
 
-/** The communicator whose traffic @p channel carries; NULL: none of this rank's. *kind_out:
- * KOLO_CHANNEL_... */
+/** The communicator of @p channel; NULL: this rank has none. *kind_out: KOLO_CHANNEL_... */
 static struct kolo_comm *comm_of(const struct kolo_engine *engine, uint32_t channel,
                                  uint32_t *kind_out)
 {
@@ -76,7 +76,7 @@ static struct kolo_comm *comm_of(const struct kolo_engine *engine, uint32_t chan
     return kolo_engine_comm(engine, channel / KOLO_CHANNELS_PER_COMM);
 }
 
-/** The kind of channel that speaks of collectives: what closes one does, too. */
+/** The channel of collectives also stands for their closing plans. */
 static uint32_t subject_of(uint32_t kind)
 {
     return kind == KOLO_CHANNEL_CLOSING ? KOLO_CHANNEL_COLLECTIVE : kind;
@@ -99,7 +99,7 @@ void kolo_mismatch_found(void *context, int world, uint32_t channel,
                  past != NULL ? past : expected, arrived);
 }
 
-/** A message of a call that is over here, and of which all that was expected has come. */
+/** A message of a call that is over here, with all expected messages received. */
 static void say_late(struct kolo_comm *comm, int peer, const struct kolo_desc *arrived)
 {
     struct kolo_call theirs;

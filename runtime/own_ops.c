@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the operators that the program made (kolo_op_create), of one rank. Must never: call one; the
-// folds do (memory/operator.h). The handle is a number that says where it stands in the rank's
-// table; other ranks may number theirs otherwise, for the name is what travels.
+// Owns the user-defined operators of a rank (kolo_op_create). Must never call one; the folds do
+// that (memory/operator.h). A handle is the operator's index in this rank's table. Other ranks may
+// have other indices, so the name is what travels.
 #include "runtime/own_ops.h"
 
 #include <stddef.h>
@@ -41,7 +41,7 @@ static kolo_status check(const struct kolo_comm *comm, const struct kolo_op *op,
     return KOLO_OK;
 }
 
-/** A free place in the table; its number. -1: none. Held: lock. */
+/** The number of a free place in the table; -1: none. Held: lock. */
 static int make_room(struct kolo_engine *engine)
 {
     int count = engine->own_op_count, more = count == 0 ? 4 : 2 * count;
@@ -145,7 +145,7 @@ kolo_status kolo_own_op_take(struct kolo_comm *comm, struct kolo_request *reques
         atomic_fetch_add(&(*found)->uses, 1);
     request->own_op = found != NULL ? *found : NULL;
     kolo_comm_leave(comm);
-    if (request->own_op == NULL) /* freed by another thread since it was checked */
+    if (request->own_op == NULL) /* another thread has freed it since the check */
         return kolo_own_op_check(comm, task);
     request->call.op_name = request->own_op->name;
     request->call.hash =

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The public send and receive.
 //
-// A blocking one asks the link first: a short message that can go, or comes within some looks,
-// needs no work (transport/at_once.c). Else it hands a work to the link. Where that is over at
-// once, or within some looks, the call needs nothing of what a request has: no place in a list, no
-// deadline, no clock. What takes longer becomes a request around that work and waits as all do.
-// Must never: go this way where a call follows a stream, brings memory of a device's or has options
-// that say how it is carried out; look on while another thread wants the lock, or other requests of
-// this rank are under way; nor keep the engine from its timers and descriptors, however many calls
-// in a row are over at once.
+// A blocking call first tries the link directly: a short message that can be sent now, or arrives
+// within some polls, needs no work (transport/at_once.c). Otherwise it gives a work to the link. If
+// that completes at once, or within some polls, the call needs nothing else of a request: no place
+// in a list, no deadline, no clock. If it takes longer, it becomes a request around that work, and
+// waits like all others. Must never take these shortcuts for a call that follows a stream, uses
+// device memory or has options that change how it runs; poll while another thread wants the lock or
+// this rank has other requests; or keep the engine from its timers and descriptors, however many
+// calls in a row complete at once.
 #include "runtime/comm.h"
 
 #include <stdint.h>
@@ -19,7 +19,7 @@
 #include "runtime/submit.h"
 #include "runtime/timeline_call.h"
 
-/** *bytes_out: of @p buffer, which is @p task's one. */
+/** *bytes_out: the size of @p buffer, the task's only buffer. */
 static kolo_status check(struct kolo_comm *comm, const struct kolo_task *task, const void *buffer,
                          const char *what, size_t *bytes_out)
 {
@@ -42,11 +42,12 @@ static kolo_status check(struct kolo_comm *comm, const struct kolo_task *task, c
 }
 
 enum {
-    LOOKS = 256, /* at a link whose message is a store of the peer's away: some microseconds */
-    CALLS_PER_TURN = 64 /* that are over at once, for each look at everything */
+    /* polls of a link where a message is only a store of the peer away: some microseconds */
+    LOOKS = 256,
+    CALLS_PER_TURN = 64 /* calls that complete at once for each poll of everything */
 };
 
-/** Has it nothing that only a request knows how to carry out? */
+/** Whether the call needs nothing that only a request can do. */
 static bool is_plain(const struct kolo_comm *comm, const struct kolo_task *task)
 {
     const struct kolo_opts *opts = task->opts;
@@ -57,7 +58,7 @@ static bool is_plain(const struct kolo_comm *comm, const struct kolo_task *task)
            !kolo_task_may_be_foreign(task);
 }
 
-/** What its work needs, and no more: most messages are over before the rest would be looked at. */
+/** Fills in what its work needs, and no more: most messages complete before the rest is needed. */
 static void fill_in(struct kolo_comm *comm, struct kolo_request *request,
                     const struct kolo_task *task)
 {
@@ -77,7 +78,7 @@ static uint64_t keep_in_timeline(struct kolo_request *request)
     return kolo_timeline_request(request, false);
 }
 
-/** The rest, once it has its number. */
+/** Fills in the rest, once the request has its number. */
 static void complete(struct kolo_comm *comm, struct kolo_request *request,
                      const struct kolo_task *task)
 {
@@ -91,8 +92,8 @@ static void complete(struct kolo_comm *comm, struct kolo_request *request,
     request->desc = desc;
 }
 
-/** The link to @p peer if a message can go over it right now; else NULL. Held: lock, as of all
- * below. */
+/** The link to @p peer if a message can be sent over it now; else NULL. Held: lock, as for
+ * everything below. */
 static struct kolo_link *link_now(const struct kolo_comm *comm, int peer)
 {
     if (comm->failure.status != KOLO_OK || comm->suspicion.status != KOLO_OK)
@@ -100,8 +101,8 @@ static struct kolo_link *link_now(const struct kolo_comm *comm, int peer)
     return kolo_endpoint_link_up(comm->engine->endpoint, kolo_comm_world(comm, peer));
 }
 
-/** How often the calling thread may look at its link: others may need the lock, or have works on
- * other links. */
+/** How often the calling thread may poll its link: other threads may need the lock, or have works
+ * on other links. */
 static int looks(struct kolo_engine *engine, const struct kolo_link *link)
 {
     if (engine->has_progressor || kolo_engine_is_busy(engine))
@@ -114,7 +115,7 @@ static bool is_wanted(const struct kolo_engine *engine)
     return atomic_load_explicit(&engine->wanting, memory_order_relaxed) > 0;
 }
 
-/** Until it is over, but not for long. */
+/** Polls until the message is over, but only for a short time. */
 static void look_on(struct kolo_engine *engine, struct kolo_link *link,
                     const struct kolo_request *request)
 {
@@ -127,7 +128,7 @@ static void look_on(struct kolo_engine *engine, struct kolo_link *link,
     }
 }
 
-/** So many calls may be over at once before everything is looked at. */
+/** After a number of calls that complete at once, polls everything. */
 static void count_call(struct kolo_engine *engine)
 {
     if (++engine->calls_at_once % CALLS_PER_TURN == 0)
@@ -145,8 +146,8 @@ static bool take_at_once(struct kolo_engine *engine, struct kolo_link *link,
     return status == KOLO_OK;
 }
 
-/** The whole call, if what is short can go or come at once, and nobody keeps a record of it. False:
- * nothing has happened. */
+/** Carries out the whole call if the message is short, can be sent or received at once, and is not
+ * recorded. False: nothing has happened. */
 static bool run_at_once(struct kolo_comm *comm, const struct kolo_task *task,
                         struct kolo_link *link)
 {
@@ -157,7 +158,8 @@ static bool run_at_once(struct kolo_comm *comm, const struct kolo_task *task,
     struct kolo_call call = kolo_task_call(task);
     struct kolo_expected expected;
     struct kolo_desc desc;
-    if (engine->timeline != NULL || !kolo_link_has_signal(link)) /* no frame is a look away */
+    /* without a signal no message is only a poll away */
+    if (engine->timeline != NULL || !kolo_link_has_signal(link))
         return false;
     call.root = sends ? task->peer : comm->rank;
     call.sequence = *next;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns this process's tables of ranks: a list, with a count of the ranks that use each. A table is
-// found again by the bytes it was made of, which are kept with it: the same bytes are the same
-// table, whoever sent them. Must never hand out a table that was not checked to its end.
+// kept with the bytes from which it was made, and found by them: equal bytes are the same table,
+// whoever sent them. Must never return a table that was not checked completely.
 //
-// A process that is one rank has one table and never finds it again; a thousand threads have one
-// between them instead of a thousand of 4 MB.
+// A process with one rank has one table, which is never looked up. A thousand threads share one
+// table, instead of having a thousand of 4 MB.
 #include "runtime/peers.h"
 
 #include <pthread.h>
@@ -16,13 +16,13 @@
 struct table {
     struct table *next;
     size_t uses, bytes;
-    uint8_t *text; /* what it was made of */
+    uint8_t *text; /* the bytes from which it was made */
     int size;
     struct kolo_peer peers[];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct table *tables; /* guarded by lock */
+static struct table *tables; /* protected by lock */
 
 static kolo_status read_peer(struct kolo_reader *body, int rank, struct kolo_peer *peer_out)
 {
@@ -82,7 +82,7 @@ kolo_status kolo_peers_read(const uint8_t *text, size_t bytes, int size,
                             const struct kolo_peer **peers_out)
 {
     kolo_status status = KOLO_OK;
-    pthread_mutex_lock(&lock); /* also while it is made, so that the others find it */
+    pthread_mutex_lock(&lock); /* held while the table is made, so that other threads find it */
     struct table *table = find(text, bytes, size);
     if (table == NULL) {
         status = make_table(text, bytes, size, &table);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that start again and again (KOLO_PERSISTENT): what was checked, copied and chosen when
-// they were made stays so. How they run and are waited for is submit.c's affair.
+// Requests that can be started repeatedly (KOLO_PERSISTENT). What was checked, copied and chosen
+// when they were made is kept. submit.c runs them and waits for them. Must never start a request
+// that is still running.
 #include "runtime/comm.h"
 #include "runtime/submit.h"
 
@@ -37,7 +38,7 @@ kolo_status kolo_run(struct kolo_request *request)
     KOLO_TRY(check("kolo_run", request));
     KOLO_TRY(kolo_chain_start(request, false));
     kolo_comm_enter(request->comm);
-    status = kolo_chain_wait(request, KOLO_NEVER); /* each has its own deadline */
+    status = kolo_chain_wait(request, KOLO_NEVER); /* each call has its own deadline */
     kolo_comm_leave(request->comm);
 out:
     return status;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a checked call to a request that can be started: copies what outlives the call, says what
-// this rank believes about it, and chooses the plan. Must never write into a buffer, nor send.
+// From a checked call to a request that can be started: copies the arguments that must outlive the
+// call, fills in this rank's description of it, and chooses the plan. Must never write into a
+// buffer, nor send.
 #include "runtime/prepare.h"
 
 #include <string.h>
@@ -11,7 +12,8 @@
 #include "runtime/staging.h"
 #include "runtime/stream.h"
 
-/** Copies counts and displs (packed if none were given) of @p n ranks; the sum of the counts. */
+/** Copies the counts and displs of @p n ranks (displs of packed blocks if none were given). Returns
+ * the sum of the counts. */
 static size_t copy_blocks(size_t *counts_out, size_t *displs_out, const size_t *counts,
                           const size_t *displs, size_t n)
 {
@@ -24,8 +26,8 @@ static size_t copy_blocks(size_t *counts_out, size_t *displs_out, const size_t *
     return at;
 }
 
-/** Where blocks lie is a part of the call too: over a board any rank may write into the whole of
- * any other. An empty one lies nowhere. */
+/** The places of blocks are part of the description: over a board any rank may write into the whole
+ * buffer of any other. Empty blocks have no place. */
 static void hash_blocks(struct kolo_call *call, const size_t *counts, const size_t *displs,
                         size_t n)
 {
@@ -35,7 +37,7 @@ static void hash_blocks(struct kolo_call *call, const size_t *counts, const size
             call->hash = kolo_call_hash(call->hash, &displs[rank], sizeof(displs[rank]));
 }
 
-/** The counts of alltoallv are each rank's own: they travel in its messages, not in the call. */
+/** alltoallv's counts differ from rank to rank, so they travel in its messages, not in the call. */
 static kolo_status copy_arrays(struct kolo_request *request, const struct kolo_task *task, int size)
 {
     size_t n = (size_t)size, total;
@@ -135,8 +137,8 @@ out:
     return status;
 }
 
-/** Lets @p *task lead to a copy whose buffers are the host's, if there may be any that are not, or
- * it follows a stream. */
+/** Makes @p *task point to a copy with host buffers, if some buffer may not be in host memory, or
+ * the call follows a stream. */
 static kolo_status stage(struct kolo_comm *comm, struct kolo_request *request,
                          const struct kolo_task **task, struct kolo_task *copy)
 {
@@ -155,7 +157,7 @@ kolo_status kolo_request_fill_in(struct kolo_comm *comm, struct kolo_request *re
     return status == KOLO_OK ? copy_task(comm, request, *task) : status;
 }
 
-/** The number that a call which did not begin would have had. Held: lock. */
+/** The number that a call that did not begin would have had. Held: lock. */
 static uint32_t next_sequence(const struct kolo_comm *comm, const struct kolo_call *call)
 {
     if (call->kind == KOLO_CALL_SEND)
@@ -165,16 +167,16 @@ static uint32_t next_sequence(const struct kolo_comm *comm, const struct kolo_ca
 
 kolo_status kolo_request_check_comm(struct kolo_comm *comm, struct kolo_request *request)
 {
-    if (comm->suspicion.status != KOLO_OK) /* between two calls, too */
+    if (comm->suspicion.status != KOLO_OK) /* also between two calls */
         kolo_comm_settle(comm);
     if (comm->failure.status == KOLO_OK)
         return KOLO_OK;
     request->call.sequence = next_sequence(comm, &request->call);
-    request->fell_with_comm = false; /* if it did, that was at an earlier start */
+    request->fell_with_comm = false; /* if it did, that was in an earlier start */
     return kolo_comm_failed(comm, request);
 }
 
-/** Is there more than one message of what closes it in flight? */
+/** Whether its closing plan has more than one message in flight. */
 static bool has_notes(const struct kolo_comm *comm, const struct kolo_request *request)
 {
     return comm->number != 0 && !request->plan->on_board &&

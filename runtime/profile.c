@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Profiles: the figures of a machine as text, and where those of this host are saved. Must never
-// decide for one rank alone: rank 0 reads, and hands the text to the others (choose_comm.c).
+// decide for one rank alone: rank 0 reads the profile and gives its text to the others
+// (choose_comm.c).
 #include "runtime/profile.h"
 
 #include <errno.h>
@@ -16,7 +17,8 @@ enum { LINE_MAX = 256 };
 
 static const char version_name[] = "version";
 
-/** Every figure by name, for both directions. False: there is no such number @p index. */
+/** Figure number @p index with its name, for reading and for writing. False: there is no such
+ * figure. */
 static bool figure_at(struct kolo_figures *figures, size_t index, char name[64], double **at_out)
 {
     static const char *const path_fields[] = {
@@ -155,7 +157,7 @@ bool kolo_profile_place(char *path, size_t capacity)
     return false;
 }
 
-/** That of this host, if there is one that can be used. */
+/** Loads the profile of this host, if there is a usable one. */
 static void load_saved(struct kolo_figures *figures, char *text, struct kolo_profile_source *source)
 {
     text[0] = '\0';

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of plans and the choice between them. Order matters twice: a plan's index travels in
-// every header, and the first plan of a collective is the one for large vectors.
+// Owns the table of plans, the choice of a plan without the cost model (kolo_plan_choose), and
+// helpers for the files of plans. The order of the table matters twice: a plan's index travels in
+// every header, and the first plan of a collective is the one for long vectors.
 #include "runtime/plan.h"
 
 #include <stdatomic.h>
@@ -184,8 +185,8 @@ const struct kolo_plan kolo_plan_notes = {"notes",
                                           .step = kolo_notes_step,
                                           .window = kolo_notes_window};
 
-/** Notes are one message a rank, and a link from each to its root. A root that has more of them to
- * wait for than can be in flight is better off with the rounds of a barrier. */
+/** Notes cost one message per rank, and a link from each rank to the root. If a root would wait for
+ * more of them than can be in flight, the rounds of a barrier are cheaper. */
 static enum kolo_closing closing_of(const struct kolo_plan *plan, const struct kolo_plan_args *args)
 {
     bool is_too_large = args->closing == KOLO_CLOSING_NOTES && args->size - 1 > KOLO_WINDOW_MAX;
@@ -213,7 +214,8 @@ const struct kolo_plan *kolo_plan_closing(const struct kolo_plan *plan,
 
 const struct kolo_plan *kolo_plan_on_board(enum kolo_collective collective, bool is_oneshot)
 {
-    static _Atomic(const struct kolo_plan *) found[KOLO_COLLECTIVES][2]; /* always the same */
+    /* every thread writes the same value */
+    static _Atomic(const struct kolo_plan *) found[KOLO_COLLECTIVES][2];
     const struct kolo_plan *plan =
         atomic_load_explicit(&found[collective][is_oneshot], memory_order_relaxed);
     if (plan != NULL)

@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipelined binary trees, for broadcasts and reductions between the short ones, where the number of
-// messages costs, and the long ones, for which a chain is best: a piece passes log2(n) ranks
-// instead of n, and a rank sends or receives each piece twice. Position v = rank - root (modulo n)
-// in host order has the children 2v + 1 and 2v + 2 and the parent (v - 1) / 2.
+// Pipelined binary trees for broadcast and reduce. They are for vectors of middle length: short
+// vectors depend on the number of messages, and for long ones a chain is best. A piece passes
+// log2(n) ranks instead of n, and a rank sends or receives each piece twice. Position v = rank -
+// root (modulo n), in host order, has the children 2v + 1 and 2v + 2 and the parent (v - 1) / 2.
 //
-// A turn is a step for each child (a leaf: one step). In broadcast turn j receives piece j and
-// passes piece j - LAG on. In reduce it receives piece j from the first child, piece j - LAG from
-// the second, which is combined with what came from the first, and sends up what is LAG further.
+// A turn is a step for each child (one step for a leaf). Turn j of a broadcast receives piece j and
+// passes piece j - LAG on. Turn j of a reduce receives piece j from the first child, and from the
+// second child piece j - LAG, which is combined with that of the first; the piece that is LAG older
+// goes to the parent.
 //
-// Pieces of a long broadcast are longer than a segment where that leaves enough of them for the
-// height of the tree: where ranks share cores each piece wakes somebody, and that is what counts.
-// Those of a reduction are not: a rank keeps several in scratch, and combines what is in cache.
+// Pieces of a long broadcast are longer than a segment, if enough of them remain for the height of
+// the tree: if ranks share cores, each piece wakes a rank, which is what costs most. Pieces of a
+// reduction are not longer: a rank has several of them in scratch, and combines what is in the
+// cache.
 #include "runtime/plan.h"
 
 enum {
     LAG = 2,           /* turns */
-    PIECES = 16,       /* that a vector is cut into, if they are not too short then */
-    FINEST = 32,       /* a piece is at least this part of a segment */
-    LONG_SEGMENTS = 4, /* in a piece of a broadcast, at most */
-    LEVEL_PIECES = 8   /* for each level of the tree, before pieces are longer than a segment */
+    PIECES = 16,       /* of a vector, unless they would be too short */
+    FINEST = 32,       /* the shortest piece is this part of a segment */
+    LONG_SEGMENTS = 4, /* segments in the longest piece of a broadcast */
+    LEVEL_PIECES = 8   /* per level of the tree, before pieces grow beyond a segment */
 };
 
 struct node {
     int position, children;
-    size_t length, pieces; /* of the vector, elements and number */
-    size_t width, lag;     /* steps of a turn; turns */
+    size_t length, pieces; /* of a piece, in elements; number of pieces */
+    size_t width, lag;     /* steps of a turn; a number of turns */
 };
 
 static size_t least(size_t a, size_t b)
@@ -32,7 +34,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/** The longest piece of a broadcast. */
+/** The longest piece of a broadcast, in elements. */
 static size_t longest_broadcast(const struct kolo_plan_args *args)
 {
     size_t levels = 0, most = args->segment;
@@ -44,7 +46,7 @@ static size_t longest_broadcast(const struct kolo_plan_args *args)
     return least(length > args->segment ? length : args->segment, most);
 }
 
-/** @p longest: the longest piece, elements. */
+/** @p longest: the longest piece, in elements. */
 static struct node node_of(const struct kolo_plan_args *args, size_t longest)
 {
     int v = kolo_plan_wrap(
@@ -53,7 +55,7 @@ static struct node node_of(const struct kolo_plan_args *args, size_t longest)
     struct node node = {.position = v, .length = part > finest ? part : finest};
     node.length = least(node.length, longest);
     if (args->size <= 2 && args->count > 0)
-        node.length = args->count; /* nobody passes anything on: see chains (plan_ring.c) */
+        node.length = args->count; /* no rank passes anything on: see chains in plan_ring.c */
     node.pieces = kolo_pieces(args->count, node.length);
     node.children = 2 * v + 2 < args->size ? 2 : 2 * v + 1 < args->size ? 1 : 0;
     node.width = node.children == 2 ? 2 : 1;
@@ -127,13 +129,15 @@ size_t kolo_binary_reduce_window(const struct kolo_plan_args *args)
     return node.width * node.lag;
 }
 
-/** Turns after which a piece that came from the first child has come from the last, and is over. */
+/** The number of turns after which a piece has come from the last child, counted from the first
+ * child. */
 static size_t delay(const struct node *node)
 {
     return (size_t)node->children * node->lag;
 }
 
-/** Pieces in scratch at once: from when the first child's comes until it has been sent on. */
+/** Pieces in scratch at the same time: from the arrival of the first child's until the sum has been
+ * sent. */
 static size_t slots(const struct node *node)
 {
     return least(node->pieces, delay(node) + node->lag + 1);
@@ -151,7 +155,7 @@ size_t kolo_binary_reduce_nsteps(const struct kolo_plan_args *args)
     return (node.pieces + delay(&node)) * node.width;
 }
 
-/** The sum of piece @p index as far as it goes: in RECV at the root, else in scratch. */
+/** The partial sum of piece @p index: in RECV at the root, else in scratch. */
 static struct kolo_slice sum_of(const struct kolo_plan_args *args, const struct node *node,
                                 size_t index)
 {
@@ -162,7 +166,7 @@ static struct kolo_slice sum_of(const struct kolo_plan_args *args, const struct 
     return slice;
 }
 
-/** What the root or a leaf does with a piece whose sum is complete. */
+/** What the root or another rank does with a piece whose sum is complete. */
 static void pass_up(const struct kolo_plan_args *args, const struct node *node, size_t index,
                     struct kolo_step *step)
 {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans in the rounds of the dissemination barrier, which close by themselves: in round k every
-// rank has to do with those 2^k away, on either side. For short vectors, where rounds and messages
-// cost.
+// Plans with the rounds of the dissemination barrier, which close by themselves: in round k every
+// rank communicates with those at distance 2^k on either side. They are for short vectors, where
+// rounds and messages cost most.
 //
-//   spread  broadcast, the rounds backwards: with v = rank - root (modulo n, in host order), the
-//           multiples of 2^(k+1) have the vector before round k, and send it to v + 2^k. So what is
-//           far, on another host, gets it first and once. All other messages are empty: they say
-//           who has begun.
-//   bruck   allgather: before round k a rank holds the blocks of rank, rank + 1, ... rank + 2^k - 1
-//           (modulo n) in scratch, sends them to rank - 2^k and appends what comes from rank + 2^k.
-//           At the end the blocks are turned to where they belong, in two copies.
-//           alltoall: block i of a rank is the one for rank + i, and goes there by its bits: in
-//           round k all blocks whose bit k is set move on by 2^k. They are packed one by one, from
-//           SEND or from what came in the round of their next lower bit, each round's in a place of
-//           its own.
+//   spread  broadcast, with the rounds in reverse order. With v = rank - root (modulo n, in host
+//           order), the multiples of 2^(k+1) have the vector before round k, and send it to v +
+//           2^k. So distant ranks, on other hosts, get it first, and once. All other messages are
+//           empty: they say who has begun.
+//   bruck   allgather: before round k a rank has the blocks of rank, rank + 1, ... rank + 2^k - 1
+//           (modulo n) in scratch. It sends them to rank - 2^k, and appends what comes from rank +
+//           2^k. At the end two copies rotate the blocks to their places.
+//           alltoall: block i of a rank is the one for rank + i. It travels by the bits of i: in
+//           round k all blocks with bit k set move on by 2^k. They are packed one by one, from SEND
+//           or from what came in the round of their next lower bit. Each round's arrivals have a
+//           place of their own.
 #include "runtime/plan.h"
 
 static size_t rounds(const struct kolo_plan_args *args)
@@ -101,14 +101,14 @@ void kolo_bruck_allgather_step(const struct kolo_plan_args *args, size_t index,
 
 /* ---- bruck's alltoall ---- */
 
-/** Blocks with bit @p round set. */
+/** The number of blocks with bit @p round set. */
 static size_t moved_in(size_t n, size_t round)
 {
     size_t bit = (size_t)1 << round, rest = n & (2 * bit - 1);
     return (n >> (round + 1)) * bit + (rest > bit ? rest - bit : 0);
 }
 
-/** Which block is at @p place of those that move in @p round, and the way back. */
+/** The number of the block at place @p place of those that move in @p round, and the inverse. */
 static size_t block_at(size_t place, size_t round)
 {
     size_t bit = (size_t)1 << round;
@@ -121,7 +121,7 @@ static size_t place_of(size_t block, size_t round)
     return (block >> (round + 1) << round) | (block & (bit - 1));
 }
 
-/** Where in scratch, in blocks, what comes in @p round lies: behind what is packed. */
+/** The place in scratch, in blocks, of the arrivals of @p round: after what is packed. */
 static size_t arrivals(size_t n, size_t round)
 {
     size_t at = n / 2;
@@ -146,7 +146,7 @@ size_t kolo_bruck_alltoall_nsteps(const struct kolo_plan_args *args)
     return arrivals(n, rounds(args)) - n / 2 + n;
 }
 
-/** Where block @p block lies before round @p round. */
+/** The place of block @p block before round @p round. */
 static struct kolo_slice lies_at(const struct kolo_plan_args *args, size_t block, size_t round)
 {
     size_t n = (size_t)args->size, below = block & (((size_t)1 << round) - 1);
@@ -165,7 +165,7 @@ void kolo_bruck_alltoall_step(const struct kolo_plan_args *args, size_t index,
         index -= moved;
         moved = moved_in(n, ++round);
     }
-    if (round == last) { /* what has come, to where it belongs */
+    if (round == last) { /* copies what has come to its place */
         step_out->copy_from = lies_at(args, index, last);
         step_out->copy_to = blocks(args, KOLO_BUFFER_RECV, ((size_t)args->rank + n - index) % n, 1);
         return;

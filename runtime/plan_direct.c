@@ -1,30 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Direct plans: every block goes once, from who has it to who wants it, and all messages are in
-// flight at once. Turn d of a rank sends to the one d further and receives from the one d before
-// it, so that no rank is everybody's first. Of long blocks among the ranks of one host fewer are in
-// flight: what all have in sockets at a time should not drive itself out of the caches.
+// Direct plans: each block is sent once, from the rank that has it to the one that wants it, and
+// all messages are in flight at once. In turn d a rank sends to the rank at distance d and receives
+// from the rank at distance -d, so that no rank is the first peer of all others. If blocks are long
+// and all ranks are on one host, fewer are in flight: what all ranks have in sockets at a time
+// should not push itself out of the caches.
 //
-// Notes: the same towards the root, without a block: all that a rank says is that it is there.
+// Notes: the same towards the root, without blocks: each rank only says that it has entered.
 //
-// And the dissemination barrier: in round k every rank tells the one 2^k further and hears from the
-// one 2^k before it, so after ceil(log2 n) rounds it has heard, through others, from all.
+// The dissemination barrier: in round k every rank sends to the one at distance 2^k and receives
+// from the one at distance -2^k. After ceil(log2 n) rounds it has heard, through others, from all
+// ranks.
 #include "runtime/plan.h"
 
-enum { SEGMENTS_IN_FLIGHT = 8 }; /* of what a rank sends on one host; a block at least */
+enum { SEGMENTS_IN_FLIGHT = 8 }; /* that a rank sends on one host; at least one block */
 
 static size_t turns(const struct kolo_plan_args *args)
 {
     return args->size > 1 ? (size_t)args->size - 1 : 1;
 }
 
-/** In worlds so large that the works themselves would be felt, fewer are in flight. */
+/** In very large worlds fewer steps are in flight, because the works themselves would cost
+ * noticeably. */
 static size_t in_flight(const struct kolo_plan_args *args)
 {
     size_t most = args->size <= 1024 ? KOLO_WINDOW_MAX : KOLO_WINDOW_MAX / 4, n = turns(args);
     return n < most ? n : most;
 }
 
-/** The same among all: of equal blocks on one host no more than so many segments in all. */
+/** The same between all ranks: equal blocks on one host are limited to SEGMENTS_IN_FLIGHT
+ * segments. */
 static size_t blocks_in_flight(const struct kolo_plan_args *args)
 {
     size_t most = in_flight(args);
@@ -43,7 +47,7 @@ static void join(size_t most, size_t index, struct kolo_step *step)
 
 /* ---- between the root and all others ---- */
 
-/** The rank that the root serves in step @p index: root+1, root+2, ... */
+/** The rank that the root serves in step @p index: root + 1, root + 2, ... */
 static int served(const struct kolo_plan_args *args, size_t index)
 {
     return (int)(((size_t)args->root + 1 + index) % (size_t)args->size);
@@ -159,7 +163,7 @@ void kolo_direct_allgather_step(const struct kolo_plan_args *args, size_t index,
     step_out->in = kolo_plan_block_in(args, step_out->from, KOLO_BUFFER_RECV);
 }
 
-/** What goes to @p rank. */
+/** The block for @p rank. */
 static struct kolo_slice leaving(const struct kolo_plan_args *args, int rank)
 {
     if (args->send_counts == NULL)

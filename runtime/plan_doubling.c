@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recursive doubling: pairs at distance 1, 2, 4, ... exchange whole vectors and combine them. For
-// any n: with p the largest power of two <= n and e = n - p, the first 2e ranks fold in pairs (the
-// even one sends, the odd one combines and stands for both), p ranks double, the odd one sends the
-// result back.
+// any n: with p the largest power of two <= n and e = n - p, the first 2e ranks combine in pairs
+// (the even one sends, the odd one combines and stands for both), then p ranks double, and the odd
+// ones send the result back.
 //
-// Ranks are counted in host order (kolo_plan_position), so that all but log2 of the number of hosts
-// of the exchanges stay inside hosts that have equally many. What a rank holds always covers a
-// contiguous range of positions, and the lower range is the first
-// operand on both sides of an exchange: every rank computes the same bits.
+// Ranks are counted in host order (kolo_plan_position). If hosts have equally many ranks, all
+// exchanges but the last log2(number of hosts) stay inside hosts. What a rank holds always covers a
+// contiguous range of positions, and the lower range is the first operand on both sides of an
+// exchange, so every rank computes the same bits.
 //
 // A vector that is being sent must not be written, so results alternate between RECV and SCRATCH,
-// chosen so that the last lands in RECV. In place with an odd number of exchanges and no fold it
-// ends in SCRATCH and is copied.
+// chosen so that the last result is in RECV. In place, with an odd number of exchanges and no pair
+// to combine, it ends in SCRATCH and is copied.
 #include "runtime/plan.h"
 
 struct shape {
-    int position;   /* of the rank in host order: short distances stay inside a host */
+    int position;   /* in host order: short distances stay inside a host */
     int rounds;     /* exchanges of a rank that doubles: log2(p) */
     int extra;      /* e */
-    bool sits_out;  /* folded into its neighbour */
-    bool folds;     /* stands for its neighbour too */
-    int virtual;    /* rank among those that double */
+    bool sits_out;  /* its odd neighbour stands for it */
+    bool folds;     /* it stands for its even neighbour too */
+    int virtual;    /* its number among the ranks that double */
     bool ends_away; /* the result ends in SCRATCH */
 };
 
@@ -60,7 +60,7 @@ size_t kolo_doubling_allreduce_nsteps(const struct kolo_plan_args *args)
     if (shape.sits_out)
         return 2;
     return (size_t)shape.rounds + (shape.folds ? 1 : 0) +
-           1; /* the last one copies, finishes and sends back */
+           1; /* the last step copies, finishes and sends back */
 }
 
 static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
@@ -68,10 +68,10 @@ static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buff
     return (struct kolo_slice){buffer, 0, args->count};
 }
 
-/** Where the result of exchange @p round lies; -1: what the rank entered the rounds with. */
+/** The place of the result of exchange @p round; -1: of the operand before the first round. */
 static enum kolo_buffer held(const struct shape *shape, int round)
 {
-    int left = shape->rounds - 1 - round; /* exchanges after it */
+    int left = shape->rounds - 1 - round; /* exchanges that follow */
     if (round < 0 && !shape->folds)
         return KOLO_BUFFER_SEND;
     if (shape->ends_away)

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ordered plans: each element is folded once, on one rank, from everybody's contributions in the
-// order of ranks. So all of them give the same bits, and 16-bit floats can be accumulated in
-// float32 and rounded once.
+// Ordered plans: each element is folded once, on one rank, from all contributions in the order of
+// ranks. So all these plans give the same bits, and 16-bit floats can be accumulated in float32 and
+// rounded once.
 //
-//   direct  rank j folds chunk j. Chunks are cut into pieces. For each piece k: A(k), all send
-//   their
-//           part of it to its owner, who receives n-1 of them into scratch; B(k), the owner folds
-//           and gives the result to whoever wants it. In the order A0 A1 B0 A2 B1 A3 B2 ..., so
-//           that the next piece travels while one is folded; two pieces are in scratch at a time,
-//           small enough to be folded out of the cache.
-//   flat    all send their whole vector to whoever wants the result, who folds: one round, for
-//           vectors so short that the number of rounds is what costs.
+//   direct  rank j folds chunk j. Chunks are cut into pieces. For piece k there are two phases.
+//           A(k): each rank sends its part of the piece to the owner, which receives n-1 of them
+//           into scratch. B(k): the owner folds them, and sends the result to all that want it. The
+//           order is A0 A1 B0 A2 B1 A3 B2 ..., so that the next piece travels while one is folded.
+//           Two pieces are in scratch at a time, short enough to be folded from the cache.
+//   flat    all ranks send their whole vectors to those that want the result, and these fold: one
+//           round, for vectors so short that the number of rounds costs most.
 #include "runtime/plan.h"
 
 enum {
     FINEST = 16, /* a piece is about this part of two segments, however many ranks send one */
-    SCRATCH_SEGMENTS = 4, /* that two pieces from all others, or one, are to fill */
+    SCRATCH_SEGMENTS = 4, /* of one piece from all others, or of two */
     FLAT_RANKS = 256
 };
 
-/** How a direct plan runs on this rank: A of a piece takes `turns` steps, B `spread`. */
+/** How a direct plan runs on this rank: phase A of a piece takes `turns` steps, phase B
+ * `spread`. */
 struct shape {
     size_t turns, spread;
     size_t length, pieces; /* elements of a piece; pieces of the longest chunk */
-    size_t halves;         /* of scratch */
+    size_t halves;         /* of scratch: pieces that it holds */
     enum kolo_collective collective;
 };
 
-/** One step of it: turn `turn` of A or B of `piece`. */
+/** One step of the plan: turn `turn` of phase A or B of `piece`. */
 struct place {
     size_t piece, turn;
     bool spreads;
@@ -38,7 +38,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/** What rank @p owner folds, as it lies in SEND, and for allreduce and reduce in RECV too. */
+/** The slice that rank @p owner folds, in SEND, or for allreduce and reduce in RECV. */
 static struct kolo_slice owned(const struct kolo_plan_args *args, const struct shape *shape,
                                int owner, enum kolo_buffer buffer)
 {
@@ -56,8 +56,9 @@ static size_t longest(const struct kolo_plan_args *args, const struct shape *sha
     return most;
 }
 
-/** Elements of a piece. What fits into scratch as one is not cut, else two are there at a time. All
- * are as long, since one of a few elements costs as many messages as any. */
+/** Elements of a piece. A chunk that fits into scratch as a single piece is not cut; otherwise
+ * scratch holds two pieces. All pieces have about the same length, since a piece of a few elements
+ * costs as many messages as any other. */
 static size_t piece_length(const struct kolo_plan_args *args, size_t turns, size_t most)
 {
     size_t share = args->segment / (turns < FINEST ? turns + !turns : FINEST);
@@ -123,7 +124,8 @@ static struct place place_of(const struct shape *shape, size_t index)
     return (struct place){.piece = piece, .turn = index, .spreads = true};
 }
 
-/** A(k) may begin while A(k-1) and B(k-2) go on; B(k) needs A(k), and the next A goes on. */
+/** A(k) may begin while A(k-1) and B(k-2) are in flight; B(k) needs A(k), while the next A
+ * continues. */
 static size_t after(const struct kolo_plan_args *args, const struct shape *shape,
                     const struct place *place)
 {
@@ -137,7 +139,7 @@ static size_t after(const struct kolo_plan_args *args, const struct shape *shape
     return least(others + place->turn + 1, most_in_flight(args));
 }
 
-/** Where the part of @p piece lies that rank @p from sends: the parts are in rank order. */
+/** The place of the part of @p piece that rank @p from sends: the parts are in rank order. */
 static struct kolo_slice part(const struct kolo_plan_args *args, const struct shape *shape,
                               size_t piece, int from, size_t count)
 {
@@ -159,7 +161,7 @@ static void collect(const struct kolo_plan_args *args, const struct shape *shape
     step->in = part(args, shape, place->piece, step->from, mine.count);
 }
 
-/** Where this rank's result goes: its part of RECV, or scratch where there is no RECV. */
+/** The place of this rank's result: its part of RECV, or scratch if it has no RECV. */
 static struct kolo_slice result(const struct kolo_plan_args *args, const struct shape *shape,
                                 size_t piece)
 {
@@ -210,7 +212,7 @@ static void spread(const struct kolo_plan_args *args, const struct shape *shape,
     }
 }
 
-/** A world of one. */
+/** The step in a world of one rank. */
 static void alone(size_t count, struct kolo_step *step)
 {
     step->copy_from = (struct kolo_slice){KOLO_BUFFER_SEND, 0, count};
@@ -259,7 +261,7 @@ static size_t flat_window(const struct kolo_plan_args *args)
     return args->size == 1 ? 1 : least((size_t)args->size - 1, most_in_flight(args));
 }
 
-/** Receives or sends in turn @p index, or, at the end, folds. */
+/** Receives or sends in turn @p index; the last step folds. */
 static void flat_step(const struct kolo_plan_args *args, size_t index, bool sends,
                       struct kolo_step *step)
 {

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recursive halving and doubling for any number of ranks n, in ceil(log2 n) rounds each and with
-// no more bytes than a ring sends: what Rabenseifner's allreduce does for powers of two, on the
-// circulant graph of J. L. Traeff ("Optimal, non-pipelined reduce-scatter and allreduce
-// algorithms"). Nothing is folded beforehand, every rank does the same.
+// Recursive halving and doubling for any number of ranks n, in ceil(log2 n) rounds each, with no
+// more bytes than a ring sends. Rabenseifner's allreduce does this for powers of two; these plans
+// use the circulant graph of J. L. Traeff ("Optimal, non-pipelined reduce-scatter and allreduce
+// algorithms"). No ranks are combined beforehand, and all ranks do the same.
 //
 // Skips: far(0) = n, near(k) = ceil(far(k) / 2), far(k + 1) = near(k), until near is 1. Blocks are
 // counted from the rank's own: block i of rank r is the one that belongs to rank r + i (modulo n).
 //
-//   halving   round k: blocks near .. far-1 go to rank r + near, where they are blocks
-//             0 .. far-near-1; as many come from r - near and are combined. At the end block 0 is
+//   halving   round k: blocks near .. far-1 go to rank r + near, where they are blocks 0 ..
+//             far-near-1; as many come from r - near and are combined. At the end block 0 is
 //             complete. Each block is combined along one tree, the same for all ranks.
-//   doubling  the same rounds backwards: blocks 0 .. far-near-1 go to r - near, blocks
-//             near .. far-1 come from r + near.
+//   doubling  the same rounds in reverse: blocks 0 .. far-near-1 go to r - near, blocks near ..
+//             far-1 come from r + near.
 //
-// Blocks that lie together modulo n lie in up to two parts of a vector, and each part is a message;
-// sender and receiver see the same cut, because it is between the last rank's block and the
-// first's. Where n is odd, block n/2 (rounded down) meets nothing in round 0 and goes out as it was
-// given.
+// Blocks that are consecutive modulo n are in up to two parts of a vector, and each part is a
+// message. Sender and receiver cut at the same place, between the last rank's block and the
+// first's. If n is odd, block n/2 (rounded down) is combined with nothing in round 0, and is sent
+// unchanged.
 #include "runtime/plan.h"
 
 struct round {
     int near, far;
 };
 
-/** Blocks first, first + 1, ... modulo n. */
+/** Blocks first, first + 1, ..., modulo n. */
 struct range {
     int first, count;
 };
@@ -71,7 +71,7 @@ static struct range part_of(const struct kolo_plan_args *args, struct range rang
     return second ? (struct range){0, range.count - before} : (struct range){range.first, before};
 }
 
-/** What goes where in round @p number. */
+/** The messages of round @p number. */
 static struct turn turn_of(const struct kolo_plan_args *args, int number, bool doubles)
 {
     struct turn turn = {
@@ -85,8 +85,8 @@ static struct turn turn_of(const struct kolo_plan_args *args, int number, bool d
     return turn;
 }
 
-/** Whether the messages of a round are cut at all: partial sums of reduce_scatter lie in scratch,
- * by their distance from the rank. */
+/** Whether the messages of a round are cut at all. The partial sums of reduce_scatter are not: they
+ * are in scratch, by their distance from the rank. */
 static bool may_cut(const struct turn *turn, enum kolo_collective collective)
 {
     return collective != KOLO_COLLECTIVE_REDUCE_SCATTER || turn->number == 0;
@@ -98,7 +98,7 @@ static bool has_second(const struct kolo_plan_args *args, const struct turn *tur
     return may_cut(turn, collective) && (is_cut(args, turn->out) || is_cut(args, turn->in));
 }
 
-/** Step @p index, or, if there are fewer, false and how many there are in *count. */
+/** Step @p index. If there are fewer steps, returns false and their number in *count. */
 static bool find_turn(const struct kolo_plan_args *args, enum kolo_collective collective,
                       size_t index, struct turn *turn_out, size_t *count)
 {
@@ -126,7 +126,7 @@ static size_t steps_of(const struct kolo_plan_args *args, enum kolo_collective c
     return count;
 }
 
-/** The peers of a step, and that its second part goes beside the first. */
+/** Sets the peers of a step. Its second part runs beside the first. */
 static void join(const struct kolo_plan_args *args, const struct turn *turn, struct kolo_step *step)
 {
     step->to = turn->part && !is_cut(args, turn->out) ? -1 : turn->to;
@@ -139,7 +139,7 @@ size_t kolo_halving_window(const struct kolo_plan_args *args)
     return args->size > 2 ? 2 : 1;
 }
 
-/** The block that meets nothing in round 0; -1: there is none. */
+/** The block that is combined with nothing in round 0; -1: there is none. */
 static int odd_block(const struct kolo_plan_args *args)
 {
     bool is_odd = args->size > 1 && args->size % 2 == 1;
@@ -228,7 +228,7 @@ size_t kolo_halving_reduce_scatter_scratch(const struct kolo_plan_args *args)
 
 size_t kolo_halving_reduce_scatter_nsteps(const struct kolo_plan_args *args)
 {
-    return steps_of(args, KOLO_COLLECTIVE_REDUCE_SCATTER) + 1; /* the last one finishes */
+    return steps_of(args, KOLO_COLLECTIVE_REDUCE_SCATTER) + 1; /* the last step finishes */
 }
 
 /** The operands of @p turn; the sum of the last round goes to RECV. */
@@ -298,15 +298,16 @@ void kolo_halving_allgather_step(const struct kolo_plan_args *args, size_t index
 
 /* ---- broadcast: a scatter along a binomial tree, then doubling ---- */
 
-/** With positions from the root on (v), rank v has after the scatter chunks v .. v + span - 1,
- * those of its subtree, which it need not get again. */
+/** With positions v counted from the root, rank v has after the scatter the chunks of its subtree,
+ * v .. v + span - 1, so these need not be sent again. */
 static int span_of(int position, int size)
 {
     int lowest = position & -position, left = size - position;
     return position == 0 || lowest > left ? left : lowest;
 }
 
-/** Of @p range, which comes to position @p to from the one @p distance further, what it lacks. */
+/** The part of @p range that position @p to lacks; the range comes from the position @p distance
+ * further. */
 static struct range lacking(int to, int size, int distance, struct range range)
 {
     int had = span_of(to, size) - distance; /* the first of these */
@@ -314,7 +315,7 @@ static struct range lacking(int to, int size, int distance, struct range range)
     return (struct range){kolo_plan_wrap(range.first + had, size), range.count - had};
 }
 
-/** The rank as one of positions, where the root is 0. */
+/** The arguments with positions counted from the root instead of ranks. */
 static struct kolo_plan_args moved(const struct kolo_plan_args *args)
 {
     struct kolo_plan_args moved = *args;
@@ -331,7 +332,7 @@ static int children_of(const struct kolo_plan_args *args)
     return count;
 }
 
-/** Round @p number of the doubling, less what is there. */
+/** Round @p number of the doubling, without the chunks that the receiver has already. */
 static struct turn rest_of(const struct kolo_plan_args *args, int number)
 {
     struct turn turn = turn_of(args, number, true);
@@ -341,7 +342,7 @@ static struct turn rest_of(const struct kolo_plan_args *args, int number)
     return turn;
 }
 
-/** As find_turn. */
+/** As find_turn, for these rounds. */
 static bool find_rest(const struct kolo_plan_args *args, size_t index, struct turn *turn_out,
                       size_t *count)
 {
@@ -371,7 +372,8 @@ size_t kolo_scattered_broadcast_window(const struct kolo_plan_args *args)
     return (size_t)children_of(&own) + 2;
 }
 
-/** A chunk's subtree comes from the parent (@p child -1), or goes to child @p child. */
+/** Receives the chunks of a subtree from the parent (@p child -1), or sends those of child @p
+ * child. */
 static void scatter_step(const struct kolo_plan_args *own, int child, enum kolo_buffer held,
                          struct kolo_step *step)
 {
@@ -402,7 +404,7 @@ void kolo_scattered_broadcast_step(const struct kolo_plan_args *args, size_t ind
         join(&own, &turn, step_out);
         step_out->out = chunks(&own, part_of(&own, turn.out, turn.part), held);
         step_out->in = chunks(&own, part_of(&own, turn.in, turn.part), KOLO_BUFFER_RECV);
-        if (turn_index == children) /* what goes to the children is only read */
+        if (turn_index == children) /* the data sent to the children is only read */
             step_out->after = (size_t)children + 1;
     }
     step_out->to = step_out->to < 0 ? -1 : modulo(args, step_out->to + args->root);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ranks are, as plans see it: host order, the domains in it, and the tree inside a host that
-// leads to its first rank. A domain is the ranks of a
-// host that are bound inside one NUMA node; where that is not known of some rank of a host, the
-// host counts as one domain, for nothing says which ranks are near each other.
+// Where the ranks are, for plans: host order, the domains in it, and the tree inside a host whose
+// root is the host's first rank. A domain is the set of ranks of a host that are bound inside one
+// NUMA node. If that is unknown for some rank of a host, the host counts as one domain, because
+// nothing says which ranks are near each other.
 #include "runtime/plan.h"
 
-/** Moves each of @p count ascending ranks behind those of lower nodes. Ranks mostly come in that
- * order. */
+/** Sorts @p count ascending ranks by node, and keeps the order inside nodes. Ranks mostly are in
+ * this order already. */
 static void sort_by_node(int *ranks, int count, const int *nodes)
 {
     for (int i = 1; i < count; i++) {
@@ -17,8 +17,8 @@ static void sort_by_node(int *ranks, int count, const int *nodes)
     }
 }
 
-/** Whether the rank at position @p at is the first one of a domain. @p is_known: all nodes of its
- * host are. */
+/** Whether the rank at position @p at is the first one of a domain. @p is_known: the nodes of all
+ * ranks of its host are known. */
 static bool begins_domain(const struct kolo_topology *hosts, const int *nodes, int at,
                           bool is_known)
 {
@@ -28,7 +28,7 @@ static bool begins_domain(const struct kolo_topology *hosts, const int *nodes, i
     return is_known && nodes[ranks[at]] != nodes[ranks[at - 1]];
 }
 
-/** Cuts the ranks, which are in host order, into domains. */
+/** Divides the ranks, which are in host order, into domains. */
 static void find_domains(struct kolo_topology *hosts, int size, const int *nodes, int *memory)
 {
     int *of = memory, *local = memory + size, *first = memory + 2 * (size_t)size;
@@ -36,7 +36,7 @@ static void find_domains(struct kolo_topology *hosts, int size, const int *nodes
     *domains = (struct kolo_domains){.least = size, .of = of, .local = local, .first = first};
     for (int host = 0; host < hosts->count; host++) {
         int begin = hosts->first[host], end = hosts->first[host + 1], before = domains->count;
-        /* those that are not known come first in the order of nodes */
+        /* unknown nodes come first in the order of nodes */
         bool is_known = nodes != NULL && nodes[hosts->ranks[begin]] >= 0;
         for (int at = begin; at < end; at++) {
             if (begins_domain(hosts, nodes, at, is_known))
@@ -108,9 +108,10 @@ struct kolo_topology kolo_topology_of_domains(const struct kolo_topology *hosts)
                                   .domains = *domains};
 }
 
-/* ---- the tree to the first rank of a host ---- */
+/* ---- the tree inside a host ---- */
 
-/* Wide: ranks that share cores pay for each rank that passes something on, not for each message. */
+/* Wide, since ranks that share cores pay for each rank that passes something on, not for each
+ * message. */
 enum { FAN = 8 };
 
 static size_t count_below(int local, int ranks)
@@ -132,7 +133,8 @@ struct kolo_post kolo_post_of(const struct kolo_plan_args *args)
     return post;
 }
 
-/* With positions written to base FAN, a child has a digit below the lowest that is not 0. */
+/* If positions are written in base FAN, a child has a digit below the lowest nonzero one of its
+ * parent. */
 int kolo_post_child(const struct kolo_plan_args *args, const struct kolo_post *post, size_t index)
 {
     int step = 1;

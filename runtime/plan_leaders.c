@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Allreduce, allgather and reduce_scatter by leaders, for short vectors among ranks on several
-// hosts: the first rank of each host alone has to do with the wire. What costs there is messages,
-// and the turns of ranks that share cores, not bytes; a doubling among all ranks sends one message
-// from each of them to another host in each round.
+// hosts: only the first rank of each host, its leader, uses the wire. Such vectors cost by the
+// number of messages, and by the turns of ranks that share cores, not by bytes. Doubling among all
+// ranks would send a message from each of them to another host in each round.
 //
-//   allreduce        the host's sum goes up its tree to the leader; leaders double; the result
-//                    goes down the tree.
-//   allgather        each rank gives its block to the leader; leaders exchange the blocks of their
-//                    hosts; all of them go down the tree.
-//   reduce_scatter   the host's sum of all blocks goes up the tree; each leader gives each other
-//                    the sums of that one's blocks; then it finishes its host's, and hands them
-//                    out.
+//   allreduce       the host's sum goes up its tree to the leader; the leaders double; the result
+//                   goes down the tree.
+//   allgather       each rank sends its block to the leader; the leaders exchange the blocks of
+//                   their hosts; all blocks go down the tree.
+//   reduce_scatter  the host's sum of all blocks goes up the tree; each leader sends each other
+//                   leader the sums of that one's blocks, finishes the sums of its own host, and
+//                   sends them to their owners.
 //
-// The tree is that of kolo_post. A rank that passes something on holds its sum in RECV where that
-// is as long, else in SCRATCH.
+// The tree is that of kolo_post. A rank that passes something on keeps its sum in RECV if that is
+// long enough, else in SCRATCH.
 #include "runtime/plan.h"
 
 static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
@@ -31,7 +31,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/** Step @p index of those that may all be in flight. */
+/** The `after` of step @p index of steps that may all be in flight. */
 static size_t beside(size_t index)
 {
     return at_most(index + 1);
@@ -42,13 +42,13 @@ static int leader_of(const struct kolo_plan_args *args, int host)
     return kolo_plan_rank_on(args, host, 0);
 }
 
-/** The leader @p distance hosts further. */
+/** The leader of the host at distance @p distance. */
 static int leader_at(const struct kolo_plan_args *args, const struct kolo_post *post, long distance)
 {
     return leader_of(args, kolo_plan_wrap(post->host + (int)distance, args->hosts->count));
 }
 
-/** The next of those below it: their contribution to the sum in @p sum. */
+/** Receives the contribution of the next child, and adds it to the sum in @p sum. */
 static void take(const struct kolo_plan_args *args, const struct kolo_post *post, size_t index,
                  struct kolo_slice send, struct kolo_slice sum, struct kolo_step *step)
 {
@@ -60,8 +60,8 @@ static void take(const struct kolo_plan_args *args, const struct kolo_post *post
 
 /* ---- allreduce ---- */
 
-/** The leaders' doubling, in which hosts are ranks. Who has children brings its host's sum, which
- * lies in RECV. */
+/** The arguments of the leaders' doubling, in which each host is a rank. A leader with children
+ * contributes its host's sum, which is in RECV. */
 static struct kolo_plan_args among_leaders(const struct kolo_plan_args *args,
                                            const struct kolo_post *post)
 {
@@ -95,7 +95,7 @@ static void step_among(const struct kolo_plan_args *args, const struct kolo_post
     hold(post, &step->local);
 }
 
-/** Up to its parent, and the result from there. */
+/** Sends to the parent, then receives the result from it. */
 static void step_between(const struct kolo_plan_args *args, const struct kolo_post *post,
                          size_t index, struct kolo_step *step)
 {
@@ -159,7 +159,7 @@ const char *kolo_leaders_blocks_fits(const struct kolo_plan_args *args)
     return args->hosts->is_in_order ? NULL : "the ranks of a host do not follow each other";
 }
 
-/** The blocks of the ranks on @p host, which follow each other. */
+/** The blocks of the ranks on @p host, which are consecutive. */
 static struct kolo_slice blocks_on(const struct kolo_plan_args *args, int host,
                                    enum kolo_buffer buffer)
 {
@@ -172,7 +172,7 @@ static struct kolo_slice all_blocks(const struct kolo_plan_args *args, enum kolo
     return (struct kolo_slice){buffer, 0, (size_t)args->size * args->count};
 }
 
-/** Of the leader: how many others are on its host, and how many other hosts there are. */
+/** For a leader: the number of other ranks on its host, and of other hosts. */
 struct others {
     size_t here, hosts;
 };
@@ -198,7 +198,7 @@ size_t kolo_leaders_allgather_window(const struct kolo_plan_args *args)
     return at_most(larger(post.has_parent ? post.children : larger(others.here, others.hosts), 1));
 }
 
-/** Gives its block, and gets all. */
+/** Sends its block, then receives all. */
 static void gather_below(const struct kolo_plan_args *args, const struct kolo_post *post,
                          size_t index, struct kolo_step *step)
 {
@@ -276,7 +276,7 @@ size_t kolo_leaders_reduce_scatter_window(const struct kolo_plan_args *args)
     return at_most(larger(others_of(args, &post).here, 1));
 }
 
-/** Gives its tree's sum, and gets its block. */
+/** Sends its subtree's sum, then receives its block. */
 static void scatter_below(const struct kolo_plan_args *args, const struct kolo_post *post,
                           size_t index, struct kolo_step *step)
 {
@@ -289,7 +289,7 @@ static void scatter_below(const struct kolo_plan_args *args, const struct kolo_p
     }
 }
 
-/** What this leader has of its own host's blocks. Alone on its host it has no sum but its block. */
+/** The sums of this leader's own host. If it is alone on its host, that is only its own block. */
 static struct kolo_slice own_sums(const struct kolo_plan_args *args, const struct kolo_post *post)
 {
     return post->ranks > 1 ? blocks_on(args, post->host, KOLO_BUFFER_SCRATCH)
@@ -311,7 +311,7 @@ static void scatter_across(const struct kolo_plan_args *args, const struct kolo_
         step->local = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_SEND);
 }
 
-/** Once its host's sums are finished. */
+/** Sends each rank of the host its block, once the sums are finished. */
 static void hand_out(const struct kolo_plan_args *args, const struct kolo_post *post, size_t index,
                      struct kolo_step *step)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans by NUMA domain: as little as can be goes from domain to domain, as in the plans of two
-// levels from host to host. These are the same with domains for hosts, which is meant for one host:
-// on several more goes over the wire than by twolevel, and the choice knows. Allreduce has a level
-// for each (plan_twolevel.c).
+// Plans by NUMA domain: as little as possible goes between domains, as in the two-level plans
+// between hosts. They are the same functions with domains in place of hosts, and are meant for a
+// single host. On several hosts more goes over the wire than with twolevel, which the cost model
+// knows. Allreduce has a separate level for each (plan_twolevel.c).
 #include "runtime/plan.h"
 
 const char *kolo_numa_fits(const struct kolo_plan_args *args)
@@ -21,7 +21,7 @@ const char *kolo_numa_allreduce_fits(const struct kolo_plan_args *args)
     return why;
 }
 
-/** The arguments of the same plan with domains for hosts. */
+/** The arguments of the two-level plan, with domains in place of hosts. */
 static struct kolo_plan_args by_domain(const struct kolo_plan_args *args,
                                        struct kolo_topology *hosts)
 {

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ring plans. Rank r (its position in host order, kolo_plan_position: round-robin numbering over
-// hosts must not send everything over the network) sends to r+1 and receives from r-1; a vector is
-// cut into n chunks (the first count % n of them one element longer), and chunk c belongs to rank
-// c.
+// Ring plans. Rank r sends to r+1 and receives from r-1. Here r is the position in host order
+// (kolo_plan_position), so that round-robin numbering over hosts does not send everything over the
+// network. A vector is cut into n chunks (the first count % n of them one element longer), and
+// chunk c belongs to rank c.
 //
-//   reduce-scatter  round s: chunk r-1-s goes out, chunk r-2-s comes in and is combined with this
+//   reduce-scatter  round s: chunk r-1-s is sent; chunk r-2-s is received and combined with this
 //                   rank's own. After n-1 rounds chunk r is complete here: it started at rank r+1
-//                   and was combined as ((x[r+1] op x[r+2]) op ...) op x[r], once, so that every
+//                   and was combined once, as ((x[r+1] op x[r+2]) op ...) op x[r], so that every
 //                   rank has the same bits.
-//   allgather       round s: chunk r-s goes out, chunk r-1-s comes in.
+//   allgather       round s: chunk r-s is sent, chunk r-1-s is received.
 //
-// A round is a step for each piece of the longest chunk. What goes out in a round came in in the
-// round before, so a step follows the one a round before it, not the one right before it.
+// A round has a step for each piece of the longest chunk. What is sent in a round was received in
+// the round before, so a step waits for the one a round earlier, not for the one right before it.
 //
-// First contributions are read straight from SEND, so nothing is copied beforehand. With one rank
-// a plan is the local copy.
+// First contributions are read directly from SEND, so nothing is copied beforehand. With one rank a
+// plan is only the local copy.
 //
-// Chains (broadcast, reduce) pass pieces of a segment or less along the ring, one behind the other,
-// two ranks the vector in one; position 0 is the root. Step s of a rank in the middle receives
-// segment s while it passes segment s - LAG on.
+// Chains (broadcast, reduce) pass pieces of at most a segment along the ring, one behind the other;
+// between two ranks the vector is one piece. Position 0 is the root. In step s a rank in the middle
+// receives piece s, and passes piece s - LAG on.
 #include "runtime/plan.h"
 
 enum {
-    AHEAD = 8,          /* pieces of a ring in flight, at most */
-    PIECE_SEGMENTS = 2, /* of one the overlap gains less than twice as many steps cost */
-    LAG = 3,            /* pieces of a chain */
+    AHEAD = 8,          /* pieces of a ring in flight at most */
+    PIECE_SEGMENTS = 2, /* with 1 the steps double, which costs more than the overlap gains */
+    LAG = 3,            /* in pieces of a chain */
     PIECES_MOST = 1 << 10
 };
 
@@ -33,7 +33,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/** The rank @p distance further round the ring, -size <= distance <= size. */
+/** The rank at distance @p distance on the ring, -size <= distance <= size. */
 static int away(const struct kolo_plan_args *args, int distance)
 {
     int position = kolo_plan_position(args, args->rank) + distance;
@@ -46,7 +46,7 @@ static void neighbours(const struct kolo_plan_args *args, struct kolo_step *step
     step->from = away(args, -1);
 }
 
-/** The longest block or, for allreduce, chunk. */
+/** The longest block, or for allreduce the longest chunk. */
 static size_t longest_block(const struct kolo_plan_args *args)
 {
     size_t most = kolo_plan_block(args, 0);
@@ -68,7 +68,7 @@ static size_t pieces_of(const struct kolo_plan_args *args, size_t longest)
     return kolo_pieces(longest, piece_length(args));
 }
 
-/** Where a step lies: piece `piece` of round `round`. */
+/** The place of a step: piece `piece` of round `round`. */
 struct turn {
     size_t pieces, piece;
     long round;
@@ -149,7 +149,7 @@ size_t kolo_ring_reduce_scatter_scratch(const struct kolo_plan_args *args)
 
 size_t kolo_ring_reduce_scatter_nsteps(const struct kolo_plan_args *args)
 {
-    /* the last one only finishes */
+    /* the last step only finishes */
     return ((size_t)args->size - 1) * pieces_of(args, longest_block(args)) + 1;
 }
 
@@ -232,10 +232,11 @@ static int position(const struct kolo_plan_args *args)
 }
 
 /** Elements of a piece. With p pieces a chain of n ranks takes p + n - 2 turns, each of which costs
- * as much as a message and 1 / p of the vector, so p should grow with the root of (n - 2) times
- * the vector over what a message costs: taken to be an eighth of a segment. Powers of two, so that
- * a little more does not cut everything anew. Where nobody passes anything on, one piece is best:
- * the link cuts it into frames and hands several at once to the kernel. */
+ * a message plus 1 / p of the vector. So the best p is proportional to the square root of (n - 2)
+ * times the ratio of the vector to the cost of a message, which is taken to be that of an eighth of
+ * a segment. p is a power of two, so that a slightly longer vector is not cut differently. If no
+ * rank passes anything on, one piece is best: the link cuts it into frames, and gives several at
+ * once to the kernel. */
 static size_t chain_length(const struct kolo_plan_args *args)
 {
     if (args->size <= 2)
@@ -254,7 +255,7 @@ static size_t segments(const struct kolo_plan_args *args)
     return kolo_pieces(args->count, chain_length(args));
 }
 
-/** How many segments behind a rank passes on what it receives. */
+/** A rank passes a piece on this many pieces after receiving it. */
 static size_t lag(const struct kolo_plan_args *args)
 {
     return least(LAG, segments(args));
@@ -297,7 +298,7 @@ void kolo_chain_broadcast_step(const struct kolo_plan_args *args, size_t index,
     }
 }
 
-/** Segments in SCRATCH: those that come in and those that go out, in flight. */
+/** Pieces in SCRATCH: those being received and those being sent. */
 static size_t slots(const struct kolo_plan_args *args)
 {
     return least(segments(args), 2 * lag(args));
@@ -317,7 +318,7 @@ size_t kolo_chain_reduce_nsteps(const struct kolo_plan_args *args)
     return segments(args) + (p == 0 || p < args->size - 1 ? lag(args) : 0);
 }
 
-/** The root: combines segment `index` and finishes the one LAG before. */
+/** The root: combines piece `index` and finishes the one LAG earlier. */
 static void chain_reduce_root(const struct kolo_plan_args *args, size_t index,
                               struct kolo_step *step)
 {
@@ -334,7 +335,7 @@ static void chain_reduce_root(const struct kolo_plan_args *args, size_t index,
         step->finish = segment(args, index - lag(args), KOLO_BUFFER_RECV);
 }
 
-/** Segment @p index where it lies on its way. */
+/** The place of piece @p index between receive and send. */
 static struct kolo_slice on_its_way(const struct kolo_plan_args *args, size_t index)
 {
     return (struct kolo_slice){KOLO_BUFFER_SCRATCH, index % slots(args) * chain_length(args),

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binomial trees, for vectors so short that the number of steps is what costs. With v = rank - root
-// (modulo n), the parent of v is v without its lowest set bit, and its children are v + 1, v + 2,
-// v + 4, ... below that bit. The subtree of v covers v, v+1, ..., so a reduction keeps operands in
-// the order of v.
+// Binomial trees, for vectors so short that the number of steps costs most. With v = rank - root
+// (modulo n), the parent of v is v without its lowest set bit, and its children are v + 1, v + 2, v
+// + 4, ... below that bit. The subtree of v covers v, v+1, ..., so a reduction keeps its operands
+// in the order of v.
 //
-// gather and scatter move the blocks of a subtree together, by position in scratch, and in the
-// root's vector by rank: one subtree at most goes beyond the last rank there, and is two messages.
+// gather and scatter move the blocks of a subtree together: in scratch they are ordered by
+// position, in the root's vector by rank. There at most one subtree continues beyond the last rank;
+// it is sent as two messages.
 #include "runtime/plan.h"
 
 struct node {
@@ -68,7 +69,7 @@ size_t kolo_tree_reduce_scratch(const struct kolo_plan_args *args)
 
 size_t kolo_tree_reduce_nsteps(const struct kolo_plan_args *args)
 {
-    return (size_t)node_of(args).children + 1; /* the last one sends up, or finishes */
+    return (size_t)node_of(args).children + 1; /* the last step sends to the parent, or finishes */
 }
 
 void kolo_tree_reduce_step(const struct kolo_plan_args *args, size_t index,
@@ -97,14 +98,15 @@ void kolo_tree_reduce_step(const struct kolo_plan_args *args, size_t index,
 
 /* ---- gather and scatter ---- */
 
-/** Positions of the subtree at @p position. */
+/** The number of positions in the subtree at @p position. */
 static int span_of(const struct kolo_plan_args *args, int position)
 {
     int lowest = position & -position, left = args->size - position;
     return position == 0 || lowest > left ? left : lowest;
 }
 
-/** Of the subtree at @p position, the blocks before the last rank's end, or those behind it. */
+/** Of the subtree at @p position, the blocks up to the last rank's (part 0), or the rest, which
+ * begin at rank 0. */
 static struct kolo_slice in_vector(const struct kolo_plan_args *args, int position, int part,
                                    enum kolo_buffer buffer)
 {
@@ -115,19 +117,19 @@ static struct kolo_slice in_vector(const struct kolo_plan_args *args, int positi
     return (struct kolo_slice){buffer, from * args->count, count * args->count};
 }
 
-/** In how many messages it goes to its parent or comes from there. */
+/** The number of messages between it and its parent. */
 static int parts_of(const struct kolo_plan_args *args, int position)
 {
     bool is_below_root = (position & (position - 1)) == 0;
     return is_below_root && rank_at(args, position) + span_of(args, position) > args->size ? 2 : 1;
 }
 
-/** A message of the root's: part `part` of the child at `position`. */
+/** A message of the root: part `part` of the child at `position`. */
 struct serving {
     int position, part;
 };
 
-/** The one in step @p index, or, if there are fewer, how many there are in *count. */
+/** The message in step @p index. If there are fewer, their number is in *count. */
 static struct serving serving_of(const struct kolo_plan_args *args, const struct node *node,
                                  size_t index, bool largest_first, size_t *count)
 {
@@ -171,7 +173,7 @@ size_t kolo_tree_rooted_window(const struct kolo_plan_args *args)
     return (size_t)(node.children > 2 ? node.children : 2);
 }
 
-/** What passes between a rank and its parent as part @p part, where this rank has it. */
+/** The place, on this rank, of part @p part of what passes between it and its parent. */
 static struct kolo_slice passed(const struct kolo_plan_args *args, const struct node *node,
                                 int part, enum kolo_buffer own)
 {

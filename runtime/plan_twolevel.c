@@ -1,45 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allreduce in levels, for ranks on several hosts: between hosts goes what must, at once from all
-// ranks of a host, and the rest stays inside. The same for hosts of several NUMA domains, with a
+// Allreduce in levels, for ranks on several hosts: between hosts only what is necessary is sent, by
+// all ranks of a host at once, and the rest stays inside. Hosts with several NUMA domains have a
 // level for these in between.
 //
-// Groups are hosts, or domains. With L = the fewest ranks that any group has: inside each group its
-//              first L ranks halve the vector, so that place l has the group's sum of share l;
-//              the ranks at place l of a host's domains halve share l in the same way; the ranks
-//              at one place of one domain of all hosts allreduce what is left by halving and
-//              doubling; then doubling spreads the shares, between domains and inside groups. A
-//              host sends 2 (H - 1) / H vectors, a flat ring nearly 2; between D domains of it go
-//              2 (D - 1) vectors. Ranks beyond the first L are guests: those of one sharer give
-//              it their sum along a binomial tree beforehand, and get the result along the same.
-// A long vector is allreduced in pieces, so that one crosses the wire while those before and after
-// it are spread and halved inside the hosts. The rounds of all phases are stages, numbered alike on
-// all ranks; in slot t of the plan stage k works on piece t - k. Two ranks that meet in several
-// stages see the same order of messages, because all go by slot, then stage.
+// Groups are hosts, or domains. Let L be the size of the smallest group.
+//   - Inside each group its first L ranks halve the vector, so that place l has the group's sum of
+//     share l.
+//   - The ranks at place l of a host's domains halve share l in the same way.
+//   - The ranks at the same place of the same domain of all hosts allreduce what is left, by
+//     halving and doubling.
+//   - Doubling distributes the shares, between domains and inside groups.
+// A host sends 2 (H - 1) / H vectors, where a flat ring sends nearly 2; between its D domains go 2
+// (D - 1) vectors. Ranks beyond the first L are guests. The guests of a sharer give it their sum
+// along a binomial tree beforehand, and get the result along the same tree.
 //
-// Halving and doubling are those of plan_halving.c, run on a part of the ranks and of the vector.
+// A long vector is allreduced in pieces, so that one piece is on the wire while those before and
+// after it are distributed and halved inside the hosts. The rounds of all phases are stages, with
+// the same numbers on all ranks; in slot t of the plan, stage k works on piece t - k. Two ranks
+// that meet in several stages see the same order of messages, because all go by slot, then by
+// stage.
+//
+// Halving and doubling are those of plan_halving.c, applied to a part of the ranks and of the
+// vector.
 #include "runtime/plan.h"
 
 enum { PIECE_FRACTION = 2 /* a message over the wire is a segment divided by this */ };
 
-/** Inside a group, between the domains of a host, across hosts. Who is in the part of the vector
- * that a level works on follows from the levels before it. */
+/** Inside a group, between the domains of a host, and across hosts. The levels before a level
+ * determine the part of the vector on which it works, and which ranks share that part. */
 enum { INSIDE, BETWEEN, ACROSS, LEVELS };
 
-/** Which groups there are: those of a host follow each other. */
+/** The groups; those of a host are consecutive. */
 struct groups {
-    int a_host, most; /* how many on each host; ranks of the largest one */
+    int a_host, most; /* groups on each host; ranks of the largest group */
     int sharers;      /* L */
     const int *of, *local, *first;
 };
 
-/** This rank among those of its group, and the stages that all ranks have. */
+/** This rank's place in its group, and the stages that all ranks have. */
 struct seat {
     struct groups groups;
-    int at[LEVELS], size[LEVELS]; /* its number, and of how many, at each level */
-    int member, members;          /* of the ranks local % L, local % L + L, ...; member 0 shares */
-    int tree;                     /* stages of guests, ... */
-    int rounds[LEVELS];           /* ... of each level, one way ... */
-    int across;                   /* ... and of the last one, both ways */
+    int at[LEVELS], size[LEVELS]; /* at each level: its number, and the number of ranks */
+    int member, members; /* among the ranks local % L, local % L + L, ...; member 0 shares */
+    int tree;            /* stages of the guests' tree; ... */
+    int rounds[LEVELS];  /* ... of each level, one way; ... */
+    int across;          /* ... of the last level, both ways */
 };
 
 static int rounds_of(int size)
@@ -75,7 +80,8 @@ static struct seat seat_of(const struct kolo_plan_args *args, struct groups grou
     seat.tree = rounds_of((groups.most - 1) / groups.sharers + 1);
     for (int level = 0; level < LEVELS; level++)
         seat.rounds[level] = rounds_of(seat.size[level]);
-    seat.across = seat.size[ACROSS] > 1 ? 2 * seat.rounds[ACROSS] : 1; /* to finish takes one */
+    /* a stage is needed to finish */
+    seat.across = seat.size[ACROSS] > 1 ? 2 * seat.rounds[ACROSS] : 1;
     return seat;
 }
 
@@ -86,7 +92,7 @@ const char *kolo_twolevel_fits(const struct kolo_plan_args *args)
     return args->hosts->count == args->size ? "every rank is on a host of its own" : NULL;
 }
 
-/** The rank that differs from this one at @p level alone, where it is number @p number. */
+/** The rank that differs from this one only at @p level, where its number is @p number. */
 static int peer(const struct kolo_plan_args *args, const struct seat *seat, int level, int number)
 {
     int at[LEVELS] = {seat->at[INSIDE], seat->at[BETWEEN], seat->at[ACROSS]};
@@ -97,7 +103,7 @@ static int peer(const struct kolo_plan_args *args, const struct seat *seat, int 
 
 /* ---- pieces ---- */
 
-/** How many there are: each so long that its messages over the wire are about as long as pays. */
+/** The number of pieces, so that messages over the wire have about the best length. */
 static size_t pieces_of(const struct kolo_plan_args *args, const struct seat *seat)
 {
     size_t shares = 1;
@@ -113,8 +119,9 @@ static struct kolo_slice piece_at(const struct kolo_plan_args *args, size_t piec
     return kolo_slice_piece((struct kolo_slice){KOLO_BUFFER_RECV, 0, args->count}, index, length);
 }
 
-/** The arguments of halving and doubling at @p level, for a piece of @p count; *offset_out: where
- * in the piece the part begins that this rank's levels before have left to it. */
+/** The arguments of halving and doubling at @p level, for a piece of @p count elements.
+ * *offset_out: where in the piece the part begins that the earlier levels have left to this
+ * rank. */
 static struct kolo_plan_args part_at(const struct seat *seat, int level, size_t count,
                                      size_t *offset_out)
 {
@@ -133,7 +140,7 @@ static struct kolo_plan_args part_at(const struct seat *seat, int level, size_t 
 
 /* ---- what a rank does with one piece ---- */
 
-/** Its phases in their order. */
+/** The phases of a piece, in order. */
 enum { UP, HALVING, HALVING_BETWEEN, ALL_ACROSS, DOUBLING_BETWEEN, DOUBLING, DOWN, PHASES };
 
 static int level_of(int phase)
@@ -141,7 +148,7 @@ static int level_of(int phase)
     return phase <= ALL_ACROSS ? phase - HALVING : DOUBLING - phase;
 }
 
-/** How many steps each phase takes on this rank. */
+/** The number of steps of each phase on this rank. */
 struct phases {
     size_t steps[PHASES];
 };
@@ -179,8 +186,8 @@ static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buff
     return (struct kolo_slice){buffer, 0, args->count};
 }
 
-/** Moves a slice of a part of the vector to where it lies in the whole; @p is_held: what the rank
- * brings into the part lies in RECV. */
+/** Moves a slice from its place in a part of the vector to that in the whole. @p is_held: the
+ * rank's operand is in RECV. */
 static void place(struct kolo_slice *slice, size_t offset, bool is_held)
 {
     slice->offset += slice->count > 0 ? offset : 0;
@@ -196,29 +203,29 @@ static void place_step(struct kolo_step *step, size_t offset, bool is_held)
     place(&step->out, offset, is_held);
     place(&step->in, offset, is_held);
     place(&step->local, offset, is_held);
-    if (is_held) /* it is there */
+    if (is_held) /* the operand is there already */
         step->copy_from.count = step->copy_to.count = 0;
 }
 
-/** A step, the stage it belongs to, and how many right before it may go on beside it. */
+/** A step, its stage, and how many steps right before it may be in flight beside it. */
 struct turn {
     struct kolo_step *step;
     int stage;
     size_t beside;
 };
 
-/** The member @p member of those that this rank's sharer stands for, as a rank. */
+/** The rank of member @p member among those for which this rank's sharer stands. */
 static int fellow(const struct kolo_plan_args *args, const struct seat *seat, int member)
 {
     int sharers = seat->groups.sharers;
     return peer(args, seat, INSIDE, seat->at[INSIDE] % sharers + member * sharers);
 }
 
-/** Edge @p index of the tree over guests, those to children first. */
+/** Edge @p index of the guests' tree; the edges to children come first. */
 static int edge(const struct seat *seat, int index)
 {
     int children = kolo_plan_children(seat->member, seat->members), bit = index;
-    if (index == children) /* to the parent, by the lowest bit that is set */
+    if (index == children) /* to the parent, by the lowest set bit */
         for (bit = 0; (seat->member >> bit & 1) == 0;)
             bit++;
     return bit;
@@ -246,7 +253,7 @@ static int stages_of(const struct seat *seat)
     return 2 * (seat->tree + seat->rounds[INSIDE] + seat->rounds[BETWEEN]) + seat->across;
 }
 
-/** The same backwards: from the parent, then to the child of the largest subtree first. */
+/** The reverse of tree_up: from the parent, then to the children, the largest subtree first. */
 static void tree_down(const struct kolo_plan_args *args, const struct seat *seat, int index,
                       struct turn *turn)
 {
@@ -260,7 +267,7 @@ static void tree_down(const struct kolo_plan_args *args, const struct seat *seat
     }
     turn->step->to = fellow(args, seat, seat->member + (1 << bit));
     turn->step->out = whole(args, KOLO_BUFFER_RECV);
-    turn->beside = (size_t)(index - has_parent); /* what goes to the others is only read */
+    turn->beside = (size_t)(index - has_parent); /* the data sent to the others is only read */
 }
 
 /** Step @p index of halving and doubling at @p level. */
@@ -277,7 +284,7 @@ static void step_at(const struct kolo_plan_args *args, const struct seat *seat, 
         turn->stage += seat->rounds[before];
         is_held = is_held || seat->size[before] > 1;
     }
-    if (doubles) /* all levels behind this one come between its halves */
+    if (doubles) /* all levels after this one are between its two halves */
         turn->stage += seat->across + (level == INSIDE ? 2 * seat->rounds[BETWEEN] : 0);
     kolo_halving_allreduce_step(&part, index, step);
     place_step(step, offset, is_held);
@@ -303,7 +310,7 @@ static struct turn turn_of(const struct kolo_plan_args *args, const struct seat 
         tree_down(args, seat, (int)index, &turn);
     else if (phase <= ALL_ACROSS)
         step_at(args, seat, level_of(phase), index, &turn);
-    else /* behind the halves that went before */
+    else /* after the steps of the first half */
         step_at(args, seat, level_of(phase), phases->steps[HALVING + level_of(phase)] + index,
                 &turn);
     return turn;
@@ -311,8 +318,8 @@ static struct turn turn_of(const struct kolo_plan_args *args, const struct seat 
 
 /* ---- all pieces ---- */
 
-/** Slots until this rank is through: its last stage works on the last piece in the last one. A
- * single piece needs none: its steps follow each other. */
+/** Slots until this rank is done: in the last slot its last stage works on the last piece. A single
+ * piece needs no slots: its steps follow each other. */
 static size_t slots_of(const struct kolo_plan_args *args, const struct seat *seat,
                        const struct phases *phases)
 {
@@ -367,7 +374,7 @@ static void step(const struct kolo_plan_args *args, struct groups groups, size_t
         turn = turn_of(&own, &seat, &phases, index % steps, step_out);
         place_step(step_out, piece.offset, false);
     }
-    /* what the stage before did with this piece was in the slot before, or earlier */
+    /* the previous stage of this piece was in the previous slot or earlier */
     step_out->after = at_most(steps + 1 + turn.beside);
 }
 

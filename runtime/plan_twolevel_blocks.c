@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // Allgather and reduce_scatter in two levels, for ranks on several hosts: a block goes to each
-// other host once, and is spread or summed inside the hosts; round a ring the blocks of a host
-// would go out at one rank and, but for one, come in again. Every rank of a host has to do with the
+// other host once, and is distributed or summed inside the hosts. (On a ring the blocks of a host
+// would leave it at one rank and, except for one, enter it again.) Every rank of a host uses the
 // wire.
 //
-// Block i of host g (that of its local rank i) has a ward on each other host: there, of m ranks,
-// local rank i % m. Where a host has fewer ranks than others, a ward has several blocks, in rows:
-// row j is block j * m + ward.
+// Block i of host g (that of its local rank i) has a ward on each other host: on a host of m ranks,
+// local rank i % m. If a host has fewer ranks than others, its wards have several blocks, in rows:
+// row j of a ward is block j * m + ward.
 //
-//   allgather       each rank sends its block to its ward on the host that is d further, for d = 1,
-//                   2, ..., and wards give what came to all of their host.
-//   reduce_scatter  backwards: the ranks of a host give their parts of a block to its ward, which
-//                   sums them up, and sends the sum to the block's owner.
+//   allgather       each rank sends its block to its ward on the host at distance d, for d = 1, 2,
+//                   ..., and the wards distribute what they received inside their host.
+//   reduce_scatter  in reverse: the ranks of a host give their parts of a block to its ward, which
+//                   sums them and sends the sum to the block's owner.
 //
-// Blocks are cut into pieces. A unit is a piece and a distance d; slot t of a plan does the first
-// thing to unit t, the second to unit t - 1, and so on, so that the wire and the hosts work at
-// once. What a rank has to do with its own host's blocks goes beside the units of distance 1. Of a
-// unit that is not there (before the first, after the last) a step is empty.
+// Blocks are cut into pieces. A unit is a piece and a distance d. Slot t of a plan does the first
+// thing to unit t, the second to unit t - 1, and so on, so that the wire and the hosts work at the
+// same time. The blocks of a rank's own host are handled beside the units of distance 1. For a unit
+// that does not exist (before the first, after the last) a step is empty.
 #include "runtime/plan.h"
 
 enum {
-    AHEAD = 2,          /* units of an allgather that are on the wire while one is spread */
-    GROUP = 4,          /* pieces that go by turns, as all sums of a piece meet in one place */
+    AHEAD = 2,          /* units of an allgather on the wire while one is distributed */
+    GROUP = 4,          /* pieces that take turns, since all sums of a piece meet in one place */
     PIECE_FRACTION = 2, /* a piece is a segment divided by this */
 };
 
 struct place {
     int host, local, hosts;
-    int ranks, rows; /* of this host; most blocks of another that a ward has */
+    int ranks, rows; /* of this host; the most blocks of another host that a ward has */
     size_t pieces, length, group;
 };
 
@@ -70,7 +70,7 @@ static size_t units_of(const struct place *place)
     return groups * place->group * (size_t)(place->hosts - 1);
 }
 
-/** Unit @p index; negative ones and those beyond the last do not exist. */
+/** Unit @p index; negative units and those beyond the last do not exist. */
 static struct unit unit_at(const struct place *place, long index)
 {
     struct unit unit = {.exists = false};
@@ -106,14 +106,15 @@ static struct kolo_slice block(const struct kolo_plan_args *args, const struct p
     return piece_of(place, unit, kolo_plan_block_in(args, rank, buffer));
 }
 
-/** This unit's piece of the rank's own block, alone in @p buffer. */
+/** This unit's piece of the rank's own block, which is alone in @p buffer. */
 static struct kolo_slice own(const struct kolo_plan_args *args, const struct place *place,
                              const struct unit *unit, enum kolo_buffer buffer)
 {
     return piece_of(place, unit, (struct kolo_slice){buffer, 0, kolo_plan_block(args, args->rank)});
 }
 
-/** Whose block local rank @p ward has in @p row of those of @p host; -1: none. */
+/** The owner of the block that local rank @p ward has in @p row of the blocks of @p host; -1:
+ * none. */
 static int owner(const struct kolo_plan_args *args, const struct place *place, int host, int row,
                  int ward)
 {
@@ -132,7 +133,7 @@ size_t kolo_twolevel_blocks_window(const struct kolo_plan_args *args)
     return KOLO_WINDOW_MAX;
 }
 
-/* ---- allgather: over the wire, the own host's blocks, then what came ---- */
+/* ---- allgather: over the wire; the own host's blocks; then what was received ---- */
 
 static size_t gather_slot(const struct place *place)
 {
@@ -192,7 +193,7 @@ void kolo_twolevel_allgather_step(const struct kolo_plan_args *args, size_t inde
             (struct kolo_slice){KOLO_BUFFER_SEND, 0, kolo_plan_block(args, args->rank)};
         step_out->copy_to = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_RECV);
     }
-    if (k >= rows + others) /* what goes on came in AHEAD slots before */
+    if (k >= rows + others) /* what is passed on was received AHEAD slots earlier */
         step_out->after = at_most(AHEAD * steps + k - rows + 1);
     if (!unit.exists)
         return;
@@ -219,15 +220,15 @@ size_t kolo_twolevel_allgather_nsteps(const struct kolo_plan_args *args)
     return nsteps + 1;
 }
 
-/* ---- reduce_scatter: from each other rank of the host in turn, then over the wire ---- */
+/* ---- reduce_scatter: from each other rank of the host in turn; then over the wire ---- */
 
 static size_t scatter_slot(const struct place *place)
 {
     return (size_t)(place->ranks - 1) * ((size_t)place->rows + 1) + (size_t)place->rows;
 }
 
-/** Units whose sums lie in scratch at once: from the slot in which the first part comes to the one
- * in which the sum is gone. */
+/** Units whose sums are in scratch at the same time: from the slot of the first part's arrival to
+ * the slot in which the sum has been sent. */
 static size_t held_units(const struct place *place)
 {
     size_t units = units_of(place), held = (size_t)place->ranks + 1;
@@ -304,7 +305,7 @@ static void scatter_across(const struct kolo_plan_args *args, const struct place
 size_t kolo_twolevel_reduce_scatter_nsteps(const struct kolo_plan_args *args)
 {
     struct place place = place_of(args);
-    /* the last one only finishes */
+    /* the last step only finishes */
     return (units_of(&place) + (size_t)place.ranks - 1) * scatter_slot(&place) + 1;
 }
 
@@ -323,7 +324,7 @@ void kolo_twolevel_reduce_scatter_step(const struct kolo_plan_args *args, size_t
         return;
     }
     k -= stage * each;
-    /* the stage before was in the slot before; sums of one piece meet a group of units apart */
+    /* the previous stage was in the previous slot; sums of a piece meet a group of units apart */
     step_out->after = at_most(place.group > 1 || place.hosts == 2 ? steps + 1 : steps);
     if (!unit.exists)
         return;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Alltoall in two levels, for short blocks among hosts of as many ranks each: what a rank has for
-// all ranks of another host goes there in one message, to the rank at its own place, and is handed
-// out inside. Of n = H * m ranks each has to do with H - 1 + m - 1 others instead of n - 1, and
-// with the wire once, however many ranks a host has.
+// Alltoall in two levels, for short blocks among hosts with equally many ranks: what a rank has for
+// all ranks of another host goes there in one message, to the rank at its own place, which
+// distributes it inside. With n = H * m ranks, each communicates with H - 1 + m - 1 others instead
+// of n - 1, and uses the wire once for each other host, however many ranks that has.
 //
-//   across   for d = 1, 2, ...: the blocks for host + d, packed, to its rank at the same place
-//   inside   to each other rank of the host what came for it from each host, and its own host's
-//            block
-//   home     all that came, to where it belongs
+//   across   for d = 1, 2, ...: the blocks for the host at distance d, packed, go to the rank at
+//            the same place there
+//   inside   each other rank of the host gets what came for it from each host, and the block of
+//            this rank
+//   home     all that was received is copied to its place
 //
-// A step packs one block; the last of a bundle sends it. SCRATCH holds what is packed (the bundles
-// of one phase, then of the other), what came over the wire, and what came inside.
+// A step packs one block; the last step of a bundle sends it. SCRATCH has what is packed (first the
+// bundles of one phase, then those of the other), what came over the wire, and what came from
+// inside.
 #include "runtime/plan.h"
 
 struct place {
@@ -27,7 +29,8 @@ static struct place place_of(const struct kolo_plan_args *args)
                           .ranks = (size_t)hosts->most};
 }
 
-/** Blocks that leave the host, and that go to others inside it: as many come. */
+/** The number of blocks that leave the host, and of those that go to others inside it; as many
+ * arrive. */
 static size_t across_of(const struct place *place)
 {
     return (place->hosts - 1) * place->ranks;
@@ -38,7 +41,7 @@ static size_t inside_of(const struct place *place)
     return place->hosts * (place->ranks - 1);
 }
 
-/** Of SCRATCH, in blocks, the room for what is packed. */
+/** The part of SCRATCH for packed blocks, in blocks. */
 static size_t packed_of(const struct place *place)
 {
     return across_of(place) > inside_of(place) ? across_of(place) : inside_of(place);
@@ -83,7 +86,7 @@ static struct kolo_slice blocks(const struct kolo_plan_args *args, enum kolo_buf
     return (struct kolo_slice){buffer, first * args->count, count * args->count};
 }
 
-/** The rank that is @p hosts and @p places further. */
+/** The rank at distance @p hosts in hosts and @p places in places. */
 static int away(const struct kolo_plan_args *args, const struct place *place, long hosts,
                 long places)
 {
@@ -92,7 +95,8 @@ static int away(const struct kolo_plan_args *args, const struct place *place, lo
                              kolo_plan_wrap(place->local + (int)places, (int)place->ranks));
 }
 
-/** What came over the wire from the host @p distance before, for local rank @p local. */
+/** The block for local rank @p local that came over the wire from the host at distance -@p
+ * distance. */
 static struct kolo_slice arrived(const struct kolo_plan_args *args, const struct place *place,
                                  size_t distance, size_t local)
 {
@@ -141,7 +145,8 @@ static void step_inside(const struct kolo_plan_args *args, const struct place *p
     step->in = blocks(args, KOLO_BUFFER_SCRATCH, in, n);
 }
 
-/** Block @p index, by how far its sender is: first those of this rank's own place on each host. */
+/** Block @p index, by the distance of its sender: first those of the ranks at this rank's place on
+ * each host. */
 static void step_home(const struct kolo_plan_args *args, const struct place *place, size_t index,
                       struct kolo_step *step)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees of two levels, for ranks on several hosts: as little as can be goes from host to host.
+// Trees of two levels, for ranks on several hosts: as little as possible goes from host to host.
 //
-//   broadcast, reduce   a binomial tree over hosts (between the first rank of each, or the root),
-//                       and below it one inside each host.
-//   barrier             along a tree to the first rank of the host, dissemination among those, and
-//                       back, one message after the other, as a barrier that runs beside another
-//                       plan must.
+//   broadcast, reduce  a binomial tree over hosts (between the first rank of each, or the root),
+//                      and below it one inside each host.
+//   barrier            along a tree to the first rank of the host, dissemination among those, and
+//                      back, one message after the other, as a barrier that runs beside another
+//                      plan must.
 #include "runtime/plan.h"
 
 /* ---- broadcast and reduce ---- */
@@ -15,12 +15,13 @@ static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buff
     return (struct kolo_slice){buffer, 0, args->count};
 }
 
-/** A rank in the tree over hosts and inside its host. Positions count from the root's host, and in
- * a host from its head: the root, or its first rank. */
+/** A rank in the tree over hosts and in that inside its host. Positions of hosts count from the
+ * root's host; positions in a host count from its head, which is the root or the host's first
+ * rank. */
 struct node {
     int host, local;  /* positions */
     int far, near;    /* children on other hosts, and on this one */
-    int hosts, ranks; /* of the world, of this host */
+    int hosts, ranks; /* in the world; on this host */
     int real_host;
 };
 
@@ -52,7 +53,7 @@ static int head(const struct kolo_plan_args *args, const struct node *node, int 
     return host == 0 ? args->root : kolo_plan_rank_on(args, real, 0);
 }
 
-/** Child @p index: those inside first, each with the smallest subtree first. */
+/** Child @p index: those inside the host first; in each group the smallest subtree first. */
 static int child_at(const struct kolo_plan_args *args, const struct node *node, int index)
 {
     if (index < node->near)
@@ -60,7 +61,7 @@ static int child_at(const struct kolo_plan_args *args, const struct node *node, 
     return head(args, node, node->host + (1 << (index - node->near)));
 }
 
-/** -1: the root. */
+/** The parent; -1: this is the root. */
 static int parent_of(const struct kolo_plan_args *args, const struct node *node)
 {
     if (node->local != 0)
@@ -98,7 +99,7 @@ size_t kolo_twolevel_reduce_scratch(const struct kolo_plan_args *args)
 size_t kolo_twolevel_reduce_nsteps(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args);
-    return (size_t)(node.near + node.far) + 1; /* the last one sends up, or finishes */
+    return (size_t)(node.near + node.far) + 1; /* the last step sends to the parent, or finishes */
 }
 
 void kolo_twolevel_reduce_step(const struct kolo_plan_args *args, size_t index,
@@ -123,7 +124,7 @@ void kolo_twolevel_reduce_step(const struct kolo_plan_args *args, size_t index,
 
 /* ---- barrier ---- */
 
-/** Among hosts, of their first ranks. */
+/** Rounds among hosts, between their first ranks. */
 static size_t rounds_of(const struct kolo_plan_args *args, const struct kolo_post *post)
 {
     size_t rounds = 0;
@@ -138,7 +139,8 @@ size_t kolo_twolevel_barrier_nsteps(const struct kolo_plan_args *args)
     return 2 * kolo_post_edges(&post) + rounds_of(args, &post);
 }
 
-/** The rank at the other end of edge @p index of the tree: children, the parent, and back. */
+/** The rank at the other end of edge @p index of the tree: first children, then the parent, then
+ * back. */
 static int other_end(const struct kolo_plan_args *args, const struct kolo_post *post, size_t index)
 {
     size_t edges = kolo_post_edges(post);

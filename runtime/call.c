@@ -87,7 +87,7 @@ uint32_t kolo_call_history(uint32_t history, const struct kolo_desc *desc)
     return (uint32_t)mix != 0 ? (uint32_t)mix : 1;
 }
 
-enum { OWN = 255 /* in place of a type or operator that is the program's own */ };
+enum { OWN = 255 /* in place of an opaque type or a user-defined operator */ };
 
 static bool is_opaque(kolo_dtype dtype)
 {

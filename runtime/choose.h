@@ -36,7 +36,7 @@ struct kolo_answer {
     const struct kolo_plan *plan;
     double ns; /* expected time; negative: it cannot carry out the call */
     bool is_chosen;
-    char why[160]; /* "fastest", "2.3 times slower", "cannot: ..." */
+    char why[160]; /* "fastest", "2.30 times as long", "cannot: ..." */
 };
 
 /** NULL, or why @p plan cannot answer @p question. */

@@ -167,7 +167,7 @@ void kolo_loans_gone(struct kolo_engine *engine, int world);
 /** Starts the thread that tidies; called before the first call that may lend. Not held: lock, as
  * for _settle. */
 kolo_status kolo_loans_start(struct kolo_engine *engine) KOLO_NODISCARD;
-/** Waits by @p deadline until memory that the program has freed is freed on the device. */
+/** Waits until memory that the program has freed is freed on the device, or until @p deadline. */
 void kolo_loans_settle(struct kolo_engine *engine, kolo_deadline deadline);
 /** Makes the thread check whether there is something to unmap, answer or free. Held: lock. */
 void kolo_loans_look(struct kolo_engine *engine);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a communicator fails, and why it did. Private to runtime/.
 //
-// A cause is first a suspicion, which gives a more telling cause some time to arrive; then it
-// becomes the failure, which never changes. Held: the engine's lock, in all calls.
+// A cause may first be a suspicion, which leaves some time for a more telling cause to arrive. Then
+// it becomes the failure, which never changes. Held: the engine's lock, in all calls.
 #ifndef KOLO_RUNTIME_FAILURE_H
 #define KOLO_RUNTIME_FAILURE_H
 

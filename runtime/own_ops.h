@@ -19,8 +19,7 @@ static inline const struct kolo_operator *kolo_own_operator(const struct kolo_re
     return request->own_op != NULL ? &request->own_op->op : NULL;
 }
 
-/** Checks that task->op is an operator that this rank has made, if it is user-defined. Takes the
- * lock. */
+/** Checks that task->op is an operator that this rank has made. Takes the lock. */
 kolo_status kolo_own_op_check(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
 /** Takes a reference to the operator of @p task if it is user-defined. Takes the lock. */
 kolo_status kolo_own_op_take(struct kolo_comm *comm, struct kolo_request *request,

@@ -99,8 +99,8 @@ static kolo_status read_number(const struct launcher *launcher, const char *vari
     long number = text ? strtol(text, &end, 10) : 0;
     if (!text || end == text || *end != '\0' || number < least || number > most)
         return kolo_fail(KOLO_ERR_CONFIG,
-                         "this program was started by %s, and %s=%.80s is no number from %ld to "
-                         "%ld: set KOLO_RANK and KOLO_SIZE, or start it by kolorun",
+                         "this program was started by %s, and %s=%.80s is not a number from %ld "
+                         "to %ld: set KOLO_RANK and KOLO_SIZE, or start it with kolorun",
                          launcher->name, variable, text ? text : "", least, most);
     *number_out = number;
     return KOLO_OK;
@@ -220,10 +220,11 @@ kolo_status kolo_adopt(struct kolo_settings *settings)
     sign = withheld_sign();
     if (sign != NULL)
         return kolo_fail(KOLO_ERR_CONFIG,
-                         "%s is not read, since this program has more rights than who started it "
-                         "(set-user-id, set-group-id or capabilities), and without it this rank "
-                         "would be a world of its own: give kolo_init a struct kolo_config with "
-                         "rank, nranks, rendezvous and secret, or take those rights away",
+                         "%s is not read, since this program has more rights than the user who "
+                         "started it (set-user-id, set-group-id or capabilities), and without it "
+                         "this rank would be a world of its own: give kolo_init a struct "
+                         "kolo_config with rank, nranks, rendezvous and secret, or take those "
+                         "rights away",
                          sign);
     launcher = find_launcher();
     if (!launcher)

@@ -164,16 +164,17 @@ static void cut_off(struct kolo_hub *hub)
     const void *memory[] = {request->send, request->recv};
     const size_t bytes[] = {self->send_bytes, self->recv_bytes};
     if (hub->is_lent) {
-        KOLO_WARN("a neighbour's device has been in this rank's memory for %d ms: what a call that "
-                  "failed had may still be written",
+        KOLO_WARN("a neighbour's device has been using this rank's memory for %d ms: it may still "
+                  "write to the buffers of the failed call",
                   WITHDRAW_MS);
         return;
     }
-    KOLO_WARN("a neighbour has been in this rank's memory for %d ms: it is cut off", WITHDRAW_MS);
+    KOLO_WARN("a neighbour has been using this rank's memory for %d ms: its access is cut off",
+              WITHDRAW_MS);
     for (int i = 0; i < 2; i++) {
         kolo_status status = kolo_board_sever(hub->board, memory[i], bytes[i]);
         if (status != KOLO_OK)
-            KOLO_WARN("memory of a call that failed is still open to neighbours: %s",
+            KOLO_WARN("neighbours may still write to the buffers of the failed call: %s",
                       kolo_error_detail());
     }
 }

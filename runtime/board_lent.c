@@ -202,7 +202,7 @@ void kolo_board_lent_map(struct kolo_hub *hub)
 {
     const kolo_status status = prepare(hub);
     if (status != KOLO_OK) {
-        KOLO_INFO("communicator %u: its calls take memory of devices to the host from here on: %s",
+        KOLO_INFO("communicator %u: from now on its calls copy device memory to the host: %s",
                   hub->comm->number, kolo_error_detail());
         let_go(hub);
     }
@@ -227,8 +227,8 @@ void kolo_board_lent_give_up(struct kolo_hub *hub)
     char words[KOLO_WORDS_MAX];
     kolo_request_words(request, words, sizeof(words));
     if (hub->comm->lends)
-        KOLO_INFO("communicator %u: not all ranks lend memory of a device in %s: from here on its "
-                  "calls take it to the host",
+        KOLO_INFO("communicator %u: not all ranks lend device memory in %s: from now on its calls "
+                  "copy it to the host",
                   hub->comm->number, words);
     hub->is_lent = false;
     hub->comm->lends = false;

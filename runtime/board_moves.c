@@ -12,7 +12,7 @@ static bool is_whole(enum kolo_collective collective)
 const char *kolo_moves_fit(enum kolo_collective collective, const struct kolo_plan_args *args)
 {
     if (collective == KOLO_COLLECTIVE_ALLTOALL && args->counts != NULL)
-        return "only each rank itself knows where its blocks lie";
+        return "each rank knows only its own blocks' offsets";
     return NULL;
 }
 

@@ -60,7 +60,7 @@ void kolo_pull_probe(struct kolo_hub *hub)
         if (member == hub->self || kolo_board_may_pull(hub->board, member) == KOLO_OK)
             continue;
         KOLO_INFO(
-            "communicator %u: memory of rank %d that is not of kolo_alloc is copied twice: %s",
+            "communicator %u: memory of rank %d that is not from kolo_alloc is copied twice: %s",
             hub->comm->number, kolo_comm_world(hub->comm, member), kolo_error_detail());
         from = 0;
     }
@@ -201,8 +201,7 @@ static kolo_status move_piece(struct kolo_hub *hub, const struct kolo_move *move
         return KOLO_OK;
     }
     if (from->address == 0)
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "a child of its process (fork) goes on in its place");
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "the rank goes on in a child of its process (fork)");
     return kolo_board_pull(hub->board, move->from,
                            from->address + move->send_at * hub->element_bytes,
                            hub->members[hub->self].recv + move->recv_at * hub->element_bytes,
@@ -213,8 +212,8 @@ static kolo_status move_piece(struct kolo_hub *hub, const struct kolo_move *move
 static void give_up(struct kolo_hub *hub, int member)
 {
     KOLO_INFO(
-        "communicator %u: from here on memory that is not of kolo_alloc is copied twice, since "
-        "that of rank %d could not be read: %s",
+        "communicator %u: from now on memory that is not from kolo_alloc is copied twice, since "
+        "rank %d's could not be read: %s",
         hub->comm->number, kolo_comm_world(hub->comm, member), kolo_error_detail());
     atomic_store(&hub->members[hub->self].notes->unread.value, hub->number);
 }

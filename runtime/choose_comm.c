@@ -145,8 +145,8 @@ static double line_byte(const struct kolo_comm *comm)
     }
     if (slowest <= 0)
         return 0;
-    KOLO_INFO("communicator %u: plans are chosen for lines of %g Gbit/s between hosts, as the "
-              "slowest one's system says",
+    KOLO_INFO("communicator %u: plans are chosen for lines of %g Gbit/s between hosts, the speed "
+              "of the slowest host's cards",
               comm->number, slowest / 1000);
     return 8000 / slowest;
 }
@@ -334,7 +334,8 @@ kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collec
         *plan_out = kolo_choose(&question, &comm->engine->figures);
     }
     if (*plan_out == NULL)
-        status = cannot(&question, comm->engine->settings.plan, "no plan can do it in order");
+        status = cannot(&question, comm->engine->settings.plan,
+                        "no plan can combine it in the order of ranks");
 out:
     return status;
 }

@@ -29,7 +29,7 @@ static kolo_status check_operator(struct kolo_comm *comm, const struct kolo_task
     if ((unsigned)task->op >= KOLO_REDOP_OWN)
         return kolo_own_op_check(comm, task);
     if ((unsigned)task->op >= KOLO_REDOPS)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: op %d is no operator", task->function,
+        return kolo_fail(KOLO_ERR_INVALID, "%s: op %d is not an operator", task->function,
                          (int)task->op);
     if (kolo_reduce_function(task->dtype, task->op) != NULL)
         return KOLO_OK;
@@ -61,8 +61,8 @@ static kolo_status check_opts(const struct kolo_task *task)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->timeout_ms is %d, negative", task->function,
                          opts->timeout_ms);
     if ((kolo_opts_flags(opts) & ~(unsigned)(KOLO_DETERMINISTIC | KOLO_PERSISTENT)) != 0)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: opts->flags 0x%x has flags that there are not",
-                         task->function, kolo_opts_flags(opts));
+        return kolo_fail(KOLO_ERR_INVALID, "%s: opts->flags 0x%x has unknown flags", task->function,
+                         kolo_opts_flags(opts));
     if ((kolo_opts_flags(opts) & KOLO_PERSISTENT) != 0 && task->request_out == NULL)
         return kolo_fail(KOLO_ERR_INVALID, "%s: KOLO_PERSISTENT is for calls with a request_out",
                          task->function);
@@ -78,10 +78,10 @@ static kolo_status no_type(const struct kolo_task *task)
 {
     int opaque_bytes = (int)task->dtype - KOLO_DTYPE_OPAQUE; /* the argument of KOLO_OPAQUE */
     if (opaque_bytes < 0)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: dtype %d is no type", task->function,
+        return kolo_fail(KOLO_ERR_INVALID, "%s: dtype %d is not a type", task->function,
                          (int)task->dtype);
     return kolo_fail(KOLO_ERR_INVALID,
-                     "%s: KOLO_OPAQUE(%d) is no type: its elements have from 1 to %d bytes",
+                     "%s: KOLO_OPAQUE(%d) is not a type: its elements have from 1 to %d bytes",
                      task->function, opaque_bytes, KOLO_OPAQUE_BYTES_MAX);
 }
 
@@ -138,7 +138,7 @@ kolo_status kolo_pointer_check(const struct kolo_task *task, const char *what, c
         return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL for %zu bytes", task->function, what,
                          bytes);
     if (bytes > 0 && (uintptr_t)pointer > UINTPTR_MAX - bytes)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: %s of %zu bytes reaches beyond all memory",
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %s of %zu bytes ends beyond the address space",
                          task->function, what, bytes);
     return KOLO_OK;
 }
@@ -160,8 +160,8 @@ static kolo_status check_buffers(struct kolo_task *task, size_t send_bytes, size
     bool overlap = send < recv + recv_bytes && recv < send + send_bytes;
     if (overlap && !is_in_place)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "%s: send (%zu bytes at %p) and recv (%zu bytes at %p) overlap otherwise "
-                         "than in place",
+                         "%s: send (%zu bytes at %p) and recv (%zu bytes at %p) overlap, but the "
+                         "call is not in place",
                          task->function, send_bytes, task->send, recv_bytes, task->recv);
     task->in_place = is_in_place;
 out:
@@ -198,7 +198,7 @@ static kolo_status refuse_end(const struct kolo_task *task, const struct blocks 
                          "%s: %sdispls[%d] %zu and %scounts[%d] %zu of %s together are too large",
                          task->function, side, rank, first, side, rank, blocks->counts[rank], type);
     return kolo_fail(KOLO_ERR_INVALID,
-                     "%s: %scounts[%d] %zu of %s behind the %zu of the ranks before is too large",
+                     "%s: %scounts[%d] %zu of %s after the %zu of the ranks before is too large",
                      task->function, side, rank, blocks->counts[rank], type, first);
 }
 

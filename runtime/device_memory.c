@@ -168,7 +168,7 @@ bool kolo_device_memory_may_lend(struct kolo_engine *engine, const void *address
         return has_loan;
     has_loan = kolo_pointer_lend(&pointer, &loan) == KOLO_OK;
     if (!has_loan)
-        KOLO_INFO("collectives take memory of device %d to the host: %s", pointer.device,
+        KOLO_INFO("collectives copy memory of device %d to the host: %s", pointer.device,
                   kolo_error_detail());
     kolo_engine_enter(engine);
     memory = find(engine, address, bytes); /* another thread may have freed it */
@@ -325,7 +325,7 @@ kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
     if (status == KOLO_AGAIN) {
         add(engine, memory);
         return kolo_fail(KOLO_ERR_TIMEOUT,
-                         "kolo_free: device %d has not done within %d ms what it was given before",
+                         "kolo_free: device %d has not finished its earlier work within %d ms",
                          memory->pointer.device, timeout_ms);
     }
     if (status == KOLO_ERR_UNSUPPORTED) { /* a stream is being captured */
@@ -352,7 +352,7 @@ static void close_one(const struct kolo_engine *engine, struct kolo_device_memor
             why = status == KOLO_AGAIN ? "the device is still at work" : kolo_error_detail();
     }
     if (why != NULL)
-        KOLO_WARN("memory of device %d is left to the end of the process: %s",
+        KOLO_WARN("memory of device %d stays allocated until the process ends: %s",
                   memory->pointer.device, why);
     if (!is_mapped && status != KOLO_AGAIN)
         kolo_device_release(&memory->pointer);

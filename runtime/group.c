@@ -83,7 +83,8 @@ static kolo_status refuse_stream(const struct kolo_task *task)
     if (kolo_task_stream(task) == NULL)
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                     "%s: a group follows no stream: opts->stream must be NULL", task->function);
+                     "%s: a group cannot follow a stream: opts->stream must be NULL",
+                     task->function);
 }
 
 /** Held: lock. On failure the caller still owns the request. */
@@ -294,8 +295,8 @@ static kolo_status check_apart(struct kolo_group *group)
     const char *does = second.is_written ? "writes" : "reads";
     const char *did = !first.is_written ? "reads" : second.is_written ? "writes too" : "writes";
     return kolo_fail(KOLO_ERR_INVALID,
-                     "kolo_group_end: call %u (%s) %s what call %u (%s) %s, %zu bytes at %p: calls "
-                     "of a group go on side by side; end the group between the two",
+                     "kolo_group_end: call %u (%s) %s what call %u (%s) %s, %zu bytes at %p: "
+                     "calls of a group run at the same time; end the group between the two",
                      second.call, second.function, does, first.call, first.function, did,
                      (size_t)(end - begin), (void *)begin);
 }

@@ -111,9 +111,9 @@ static void warn_unknown(void *context, const char *name, const char *nearest)
 {
     (void)context;
     if (nearest != NULL)
-        KOLO_WARN("%s is no setting of kolo (did you mean %s?)", name, nearest);
+        KOLO_WARN("%s is not a setting of kolo (did you mean %s?)", name, nearest);
     else
-        KOLO_WARN("%s is no setting of kolo (kolorun --help-settings lists them)", name);
+        KOLO_WARN("%s is not a setting of kolo (kolorun --help-settings lists them)", name);
 }
 
 void kolo_config_warn_unknown(void)
@@ -123,9 +123,9 @@ void kolo_config_warn_unknown(void)
     if (atomic_flag_test_and_set(&has_warned))
         return;
     if (kolo_environment_is_withheld())
-        KOLO_WARN("KOLO_* of the environment is not read, since this program has more rights than "
-                  "who started it (set-user-id, set-group-id or capabilities): give kolo_init a "
-                  "struct kolo_config");
+        KOLO_WARN("KOLO_* in the environment is not read, since this program has more rights than "
+                  "the user who started it (set-user-id, set-group-id or capabilities): give "
+                  "kolo_init a struct kolo_config");
     kolo_settings_init(&settings);
     if (kolo_settings_load(&settings, NULL, warn_unknown, NULL) != KOLO_OK)
         kolo_detail_set(""); /* the settings could be loaded earlier, so this is no error */
@@ -315,13 +315,13 @@ static kolo_status check_world(const struct kolo_settings *settings)
                          (long long)settings->rank, (long long)settings->size);
     if (settings->size > 1 && settings->rendezvous[0] == '\0')
         return kolo_fail(KOLO_ERR_CONFIG,
-                         "%lld ranks need KOLO_RENDEZVOUS (or config.rendezvous): "
-                         "tcp://HOST:PORT or file:///SHARED/PATH; or start the program by kolorun",
+                         "%lld ranks need KOLO_RENDEZVOUS (or config.rendezvous): tcp://HOST:PORT "
+                         "or file:///SHARED/PATH; or start the program with kolorun",
                          (long long)settings->size);
     if (settings->size > 1 && settings->secret[0] == '\0')
         return kolo_fail(KOLO_ERR_CONFIG,
                          "%lld ranks need KOLO_SECRET (or config.secret), the same on all: make "
-                         "one with `openssl rand -hex 32`; or start the program by kolorun",
+                         "one with `openssl rand -hex 32`; or start the program with kolorun",
                          (long long)settings->size);
     return KOLO_OK;
 }

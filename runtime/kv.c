@@ -27,7 +27,7 @@ static kolo_status check_key(const struct kolo_comm *comm, const char *function,
     return KOLO_OK;
 }
 
-static const char no_answer[] = "no answer of the job's store";
+static const char no_answer[] = "no answer from the job's store";
 
 /** Waits for the answer, and puts an error about @p shown, the key, into words; @p awaited: what
  * has not arrived in a timeout. Held: lock. */
@@ -39,7 +39,7 @@ static kolo_status await(struct kolo_comm *comm, const char *function, const cha
         kolo_store_client_cancel(comm->engine->store, call);
         if (comm->failure.status != KOLO_OK)
             return kolo_comm_failed(comm, NULL);
-        return kolo_fail(KOLO_ERR_TIMEOUT, "%s '%s': %s has come within %g s", function, shown,
+        return kolo_fail(KOLO_ERR_TIMEOUT, "%s '%s': %s arrived within %g s", function, shown,
                          awaited, (double)timeout_ms / 1000);
     }
     if (call->status == KOLO_OK)

@@ -176,7 +176,7 @@ kolo_status kolo_loans_start(struct kolo_engine *engine)
     kolo_engine_leave(engine);
     return error == 0
                ? KOLO_OK
-               : kolo_fail_start(error, "cannot start the thread that gives back what others lend");
+               : kolo_fail_start(error, "cannot start the thread that returns borrowed memory");
 }
 
 static void stop(struct kolo_engine *engine)

@@ -112,7 +112,7 @@ static void say_late(struct kolo_comm *comm, int peer, const struct kolo_desc *a
     }
     kolo_call_words(&theirs, words, sizeof(words));
     kolo_comm_suspect(comm, -1, KOLO_ERR_MISMATCH, KOLO_VERDICT_GRACE_MS,
-                      "%s called %s sequence %u, of which %s expected nothing more",
+                      "%s called %s sequence %u, from which %s expected no more messages",
                       kolo_comm_rank_text(comm, peer, who), words, theirs.sequence,
                       kolo_comm_rank_text(comm, comm->rank, me));
 }

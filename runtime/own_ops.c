@@ -34,9 +34,7 @@ static kolo_status check(const struct kolo_comm *comm, const struct kolo_op *op,
                          "ranks",
                          KOLO_OP_NAME_MAX);
     if ((op->flags & ~(unsigned)KOLO_COMMUTATIVE) != 0)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_op_create: op->flags 0x%x has flags that there "
-                         "are not",
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_op_create: op->flags 0x%x has unknown flags",
                          op->flags);
     return KOLO_OK;
 }
@@ -129,8 +127,8 @@ kolo_status kolo_own_op_check(struct kolo_comm *comm, const struct kolo_task *ta
     if (is_there)
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_INVALID,
-                     "%s: op %d is no operator: it was not made by kolo_op_create "
-                     "on this rank, or was freed",
+                     "%s: op %d is not an operator: it was not made by kolo_op_create on this "
+                     "rank, or was freed",
                      task->function, (int)task->op);
 }
 

@@ -89,14 +89,14 @@ static kolo_status parse_line(struct kolo_figures *figures, char *line, const ch
         return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: expected a name and a number", path, number);
     double value = strtod(text, &end);
     if (*end != '\0' || !isfinite(value) || value < 0)
-        return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: '%s' is no number of nanoseconds", path, number,
-                         text);
+        return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: '%s' is not a number of nanoseconds", path,
+                         number, text);
     if (strcmp(name, version_name) == 0)
         return !(value < (double)KOLO_PROFILE_VERSION || value > (double)KOLO_PROFILE_VERSION)
                    ? KOLO_OK
                    : kolo_fail(KOLO_ERR_CONFIG,
-                               "%s:%zu: of version %s, and %d is understood; write it anew by "
-                               "kolobench profile",
+                               "%s:%zu: the profile has version %s, and only %d is supported: "
+                               "write it again with kolobench profile",
                                path, number, text, KOLO_PROFILE_VERSION);
     if (!set_figure(figures, name, value))
         return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: there is no figure '%s'", path, number, name);
@@ -110,8 +110,7 @@ kolo_status kolo_figures_parse(struct kolo_figures *figures, const char *text, c
     for (size_t number = 1; *text != '\0'; number++) {
         size_t length = strcspn(text, "\n");
         if (length >= sizeof(line))
-            return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: longer than a line of a profile is", path,
-                             number);
+            return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: the line is too long", path, number);
         memcpy(line, text, length);
         line[length] = '\0';
         kolo_status status = parse_line(&parsed, line, path, number);
@@ -133,7 +132,9 @@ kolo_status kolo_figures_read(const char *path, char *text, size_t capacity)
     fclose(file);
     text[length] = '\0';
     return is_whole ? KOLO_OK
-                    : kolo_fail(KOLO_ERR_CONFIG, "KOLO_PROFILE: %s is no text of at most %zu bytes",
+                    : kolo_fail(KOLO_ERR_CONFIG,
+                                "KOLO_PROFILE: %s is not a text of at most %zu "
+                                "bytes",
                                 path, capacity - 1);
 }
 

@@ -60,7 +60,7 @@ fi
 for np in 2 5 8; do
     for collective in allreduce reduce broadcast allgather allgatherv reduce_scatter gather scatter alltoall; do
         lent $np $collective -s 96,24K,1500K || wrong "lent, np $np, $collective: $(tail -3 "$work/out")"
-        ! grep -Eq "$to_host|left to the end" "$work/out" || wrong "np $np, $collective: $(grep -E "$to_host|left to the end" "$work/out" | head -1)"
+        ! grep -Eq "$to_host|until the process ends" "$work/out" || wrong "np $np, $collective: $(grep -E "$to_host|until the process ends" "$work/out" | head -1)"
     done
 done
 for fault in cuIpcOpenMemHandle_v2=217 cuIpcGetMemHandle=801 cuModuleLoadData=222; do

@@ -40,6 +40,6 @@ says out '^environment: KOLO_ERR_CONFIG: OMPI_COMM_WORLD_RANK is not read, since
 run 0 "$work/${SETID##*/}"
 says out '^environment: rank 0 of 1'
 says out '^config: rank 0 of 1'
-says err 'KOLO_\* of the environment is not read, since this program has more rights .*: give kolo_init a struct kolo_config'
+says err 'KOLO_\* in the environment is not read, since this program has more rights .*: give kolo_init a struct kolo_config'
 lines err 1
 finish

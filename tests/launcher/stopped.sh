@@ -9,7 +9,7 @@ for percent in 50 65 80; do
     export KOLOTEST_MARK=stopped-$percent-$$
     KOLO_TRANSPORT=shm KOLO_TIMEOUT=$((2000 + 500 * SLOW))ms run 0 "$KOLORUN" -np 3 "$STOPPED" "$percent" "$work/done-$percent"
     [[ $(grep -c '\] changed 0$' "$work/out") == 2 ]] || { fail "$percent %: bytes were changed"; cat "$work/out" "$work/err"; }
-    grep -q 'it is cut off' "$work/err" && cut=$((cut + 1))
+    grep -q 'its access is cut off' "$work/err" && cut=$((cut + 1))
     nobody_left "$KOLOTEST_MARK"
 done
 echo "memory had to be cut off in $cut of 3 jobs"

@@ -191,8 +191,9 @@ Test(adopt, what_is_missing_is_named)
                        "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=1"),
                  "does not say on which host rank 0 is: give KOLO_RENDEZVOUS=");
     expect_error(ADOPT(&settings, "KOLO_SECRET=" SECRET, "PMI_RANK=2", "PMI_SIZE=2"),
-                 "PMI_RANK=2 is no number from 0 to 1");
-    expect_error(ADOPT(&settings, "PMI_RANK=2", "PMI_SIZE=2x"), "PMI_SIZE=2x is no number");
+                 "PMI_RANK=2 is not a number from 0 to 1");
+    expect_error(ADOPT(&settings, "PMI_RANK=2", "PMI_SIZE=2x"), "PMI_SIZE=2x is not a number");
     unsetenv("WORLD_SIZE");
-    expect_error(ADOPT(&settings, "TORCHELASTIC_RUN_ID=x", "RANK=0"), "WORLD_SIZE= is no number");
+    expect_error(ADOPT(&settings, "TORCHELASTIC_RUN_ID=x", "RANK=0"),
+                 "WORLD_SIZE= is not a number");
 }

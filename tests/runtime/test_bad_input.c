@@ -171,16 +171,16 @@ static kolo_status wrong_values(const struct row *row, struct trial *trial)
 {
     REFUSED(comm, NULL, "comm is NULL");
     if (strcmp(row->name, "barrier") != 0) {
-        REFUSED(dtype, (kolo_dtype)KOLO_DTYPES, "is no type");
-        REFUSED(dtype, (kolo_dtype)-1, "is no type");
-        REFUSED(dtype, KOLO_OPAQUE(0), "KOLO_OPAQUE(0) is no type");
+        REFUSED(dtype, (kolo_dtype)KOLO_DTYPES, "is not a type");
+        REFUSED(dtype, (kolo_dtype)-1, "is not a type");
+        REFUSED(dtype, KOLO_OPAQUE(0), "KOLO_OPAQUE(0) is not a type");
         REFUSED(dtype, KOLO_OPAQUE(5000),
-                "KOLO_OPAQUE(5000) is no type: its elements have from 1 to 4096 ");
+                "KOLO_OPAQUE(5000) is not a type: its elements have from 1 to 4096 ");
     }
     if (has(row, "O")) {
-        REFUSED(op, (kolo_redop)KOLO_REDOPS, "is no operator");
-        REFUSED(op, (kolo_redop)-1, "no operator");
-        REFUSED(op, (kolo_redop)KOLO_REDOP_OWN, "no operator");
+        REFUSED(op, (kolo_redop)KOLO_REDOPS, "is not an operator");
+        REFUSED(op, (kolo_redop)-1, "not an operator");
+        REFUSED(op, (kolo_redop)KOLO_REDOP_OWN, "not an operator");
         REFUSED(op, KOLO_BXOR, "is for integers");
     }
     if (has(row, "T")) {
@@ -229,11 +229,11 @@ static kolo_status wrong_buffers(const struct row *row, struct trial *trial)
     if (has(row, "S") && (is_root || !scatters))
         REFUSED(send, NULL, "send is NULL");
     if (has(row, "S") && (is_root || !scatters))
-        REFUSED(send, (const void *)(UINTPTR_MAX - 3), "beyond all memory");
+        REFUSED(send, (const void *)(UINTPTR_MAX - 3), "beyond the address space");
     if (has(row, "R") && (is_root || !gathers))
         REFUSED(recv, NULL, "is NULL");
     if (has(row, "R") && (is_root || !gathers))
-        REFUSED(recv, (void *)(UINTPTR_MAX - 3), "beyond all memory");
+        REFUSED(recv, (void *)(UINTPTR_MAX - 3), "beyond the address space");
     if (!has(row, "SR") || !(is_root || (!gathers && !scatters)))
         return KOLO_OK;
     REFUSED(send, recv + 2, "overlap");

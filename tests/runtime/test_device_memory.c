@@ -157,8 +157,9 @@ static kolo_status free_at_work(struct kolo_comm *comm, void *argument)
     status = kolo_free(comm, memory);
     mock->hold(0);
     WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%d", (int)status);
-    WORLD_EXPECT(strstr(kolo_error_detail(), "device 0 has not done within 100 ms") != NULL, "%s",
-                 kolo_error_detail());
+    WORLD_EXPECT(strstr(kolo_error_detail(),
+                        "device 0 has not finished its earlier work within 100 ms") != NULL,
+                 "%s", kolo_error_detail());
     return kolo_free(comm, memory);
 }
 

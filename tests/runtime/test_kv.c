@@ -57,7 +57,7 @@ static kolo_status misuse_keys(struct kolo_comm *comm, void *argument)
     WORLD_EXPECT(kolo_kv_get(comm, "none", value, &bytes, 30) == KOLO_ERR_TIMEOUT &&
                      strstr(kolo_error_detail(),
                             "kolo_kv_get 'none': no value (has a rank set it?) has "
-                            "come within 0.03 s"),
+                            "arrived within 0.03 s"),
                  "timeout: %s", kolo_error_detail());
     WORLD_EXPECT(kolo_kv_set(comm, "long", "0123456789", 10) == KOLO_OK, "set");
     WORLD_EXPECT(kolo_kv_get(comm, "long", value, &bytes, -1) == KOLO_ERR_INVALID && bytes == 10,

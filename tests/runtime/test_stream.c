@@ -612,10 +612,12 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     REFUSED(KOLO_ERR_UNSUPPORTED, "for collectives",
             kolo_recv(comm, &one, 1, KOLO_INT32, 0, &opts, &request));
     WORLD_TRY(kolo_group_begin(comm));
-    REFUSED(KOLO_ERR_UNSUPPORTED, "a group follows no stream", CALL(NULL));
-    REFUSED(KOLO_ERR_UNSUPPORTED, "a group follows no stream", kolo_group_end(comm, NULL, NULL));
+    REFUSED(KOLO_ERR_UNSUPPORTED, "a group cannot follow a stream", CALL(NULL));
+    REFUSED(KOLO_ERR_UNSUPPORTED, "a group cannot follow a stream",
+            kolo_group_end(comm, NULL, NULL));
     WORLD_TRY(kolo_group_begin(comm));
-    REFUSED(KOLO_ERR_UNSUPPORTED, "a group follows no stream", kolo_group_end(comm, &opts, NULL));
+    REFUSED(KOLO_ERR_UNSUPPORTED, "a group cannot follow a stream",
+            kolo_group_end(comm, &opts, NULL));
     struct kolo_request *again = NULL;
     opts.flags = KOLO_PERSISTENT;
     WORLD_TRY(CALL(&again));

@@ -31,15 +31,16 @@ size_t kolo_tracks_cells(enum kolo_collective collective, const struct kolo_plan
 size_t kolo_tracks_longest(enum kolo_collective collective, const struct kolo_plan_args *args,
                            size_t align);
 
-/** What @p member does for @p track. This one: copies its input into its in-slot. */
+/** Whether @p member copies an input of @p track into its in-slot. */
 bool kolo_track_copies_in(const struct kolo_track *track, int member);
-/** Folds it; or, for a track from a single member, copies it into its RECV (from its own SEND, or
- * from a cell). */
+/** Whether @p member folds @p track; or, for a track from a single member, copies it into its RECV (from
+ * its own SEND, or from a cell). */
 bool kolo_track_works(const struct kolo_track *track, int member);
+/** Whether @p track writes to @p member's RECV. */
 bool kolo_track_wants(const struct kolo_track *track, int member);
 /** Whether the result of the fold goes to other members through the owner's out-slot. */
 bool kolo_track_goes_out(const struct kolo_track *track);
-/** Copies the result from the owner's out-slot. */
+/** Whether @p member copies the result from the owner's out-slot. */
 bool kolo_track_copies_out(const struct kolo_track *track, int member);
 
 /* ---- the order of rounds ---- */

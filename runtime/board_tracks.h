@@ -33,8 +33,8 @@ size_t kolo_tracks_longest(enum kolo_collective collective, const struct kolo_pl
 
 /** Whether @p member copies an input of @p track into its in-slot. */
 bool kolo_track_copies_in(const struct kolo_track *track, int member);
-/** Whether @p member folds @p track; or, for a track from a single member, copies it into its RECV (from
- * its own SEND, or from a cell). */
+/** Whether @p member folds @p track; or, for a track from a single member, copies it into its RECV
+ * (from its own SEND, or from a cell). */
 bool kolo_track_works(const struct kolo_track *track, int member);
 /** Whether @p track writes to @p member's RECV. */
 bool kolo_track_wants(const struct kolo_track *track, int member);

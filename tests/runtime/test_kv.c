@@ -56,7 +56,7 @@ static kolo_status misuse_keys(struct kolo_comm *comm, void *argument)
     WORLD_EXPECT(kolo_kv_get(comm, "none", value, &bytes, 0) == KOLO_ERR_NOT_FOUND, "found none");
     WORLD_EXPECT(kolo_kv_get(comm, "none", value, &bytes, 30) == KOLO_ERR_TIMEOUT &&
                      strstr(kolo_error_detail(),
-                            "kolo_kv_get 'none': no value (has a rank set it?) has "
+                            "kolo_kv_get 'none': no value (has a rank set it?) "
                             "arrived within 0.03 s"),
                  "timeout: %s", kolo_error_detail());
     WORLD_EXPECT(kolo_kv_set(comm, "long", "0123456789", 10) == KOLO_OK, "set");

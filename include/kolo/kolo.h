@@ -525,7 +525,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_recv(struct kolo_comm *comm, void *recv
 KOLO_API KOLO_NODISCARD kolo_status kolo_test(struct kolo_request **request);
 /** Waits until a request is over, for at most @p timeout_ms milliseconds (negative: until the
  *  call's own deadline).
- *  @return KOLO_AGAIN: not over by then; the call continues. Else as kolo_test().
+ *  @return KOLO_AGAIN: not over by then; the call continues. Otherwise as of kolo_test().
  *  Threads: any, but only one at a time for one request. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_wait(struct kolo_request **request, int timeout_ms);
 
@@ -557,7 +557,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_wait(struct kolo_request **request, int
 KOLO_API KOLO_NODISCARD kolo_status kolo_start(struct kolo_request *request);
 /** Starts a persistent request and waits until it is over. This is faster than kolo_start() and
  *  kolo_wait(), because no other thread has to make progress on it.
- *  @return as kolo_start(), then the result of the call itself. */
+ *  @return as of kolo_start(), then the result of the call itself. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_run(struct kolo_request *request);
 /** Frees a persistent request and sets *request to NULL. *request may be NULL.
  *  @return KOLO_OK; ERR_INVALID (it is running, or it is not persistent). */

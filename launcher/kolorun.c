@@ -56,7 +56,7 @@ static const struct command {
 static void warn_unknown(void *context, const char *name, const char *nearest)
 {
     (void)context;
-    fprintf(stderr, "kolorun: warning: %s is no setting of kolo%s%s%s\n", name,
+    fprintf(stderr, "kolorun: warning: %s is not a setting of kolo%s%s%s\n", name,
             nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 }
 

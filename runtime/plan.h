@@ -215,6 +215,11 @@ const struct kolo_plan *kolo_plan_choose(enum kolo_collective collective,
 
 /** The most steps of @p plan that are in flight at once. */
 size_t kolo_plan_window(const struct kolo_plan *plan, const struct kolo_plan_args *args);
+/** @p steps, but no more than may be in flight at all. */
+static inline size_t kolo_in_window(size_t steps)
+{
+    return steps < KOLO_WINDOW_MAX ? steps : KOLO_WINDOW_MAX;
+}
 /** An empty step: no peers, no slices; it begins when all steps before it are over. */
 void kolo_step_clear(struct kolo_step *step);
 /** The number of elements of rank @p rank in a gathered vector, and their offset. */
@@ -227,6 +232,12 @@ struct kolo_slice kolo_plan_block_in(const struct kolo_plan_args *args, int rank
  * for each rank, the first ones longer by an element. */
 struct kolo_slice kolo_plan_chunk(const struct kolo_plan_args *args, long index,
                                   enum kolo_buffer buffer);
+/** The first args->count elements of @p buffer: the whole vector, or one block. */
+static inline struct kolo_slice kolo_slice_whole(const struct kolo_plan_args *args,
+                                                 enum kolo_buffer buffer)
+{
+    return (struct kolo_slice){buffer, 0, args->count};
+}
 /** Piece @p index of a slice that is cut into pieces of @p length; empty beyond the last. */
 struct kolo_slice kolo_slice_piece(struct kolo_slice slice, size_t index, size_t length);
 /** The number of pieces of @p length in @p count elements, at least one: an empty piece is sent

@@ -63,11 +63,6 @@ size_t kolo_doubling_allreduce_nsteps(const struct kolo_plan_args *args)
            1; /* the last step copies, finishes and sends back */
 }
 
-static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
-{
-    return (struct kolo_slice){buffer, 0, args->count};
-}
-
 /** The place of the result of exchange @p round; -1: of the operand before the first round. */
 static enum kolo_buffer held(const struct shape *shape, int round)
 {
@@ -84,8 +79,8 @@ static void exchange(const struct kolo_plan_args *args, const struct shape *shap
 {
     int other = shape->virtual ^ (1 << round);
     step->to = step->from = kolo_plan_rank_at(args, real_position(shape, other));
-    step->out = step->local = whole(args, held(shape, round - 1));
-    step->in = whole(args, held(shape, round));
+    step->out = step->local = kolo_slice_whole(args, held(shape, round - 1));
+    step->in = kolo_slice_whole(args, held(shape, round));
     step->reduces = true;
     step->incoming_first = other < shape->virtual;
 }
@@ -94,13 +89,13 @@ static void last_step(const struct kolo_plan_args *args, const struct shape *sha
                       struct kolo_step *step)
 {
     if (shape->ends_away) {
-        step->copy_from = whole(args, KOLO_BUFFER_SCRATCH);
-        step->copy_to = whole(args, KOLO_BUFFER_RECV);
+        step->copy_from = kolo_slice_whole(args, KOLO_BUFFER_SCRATCH);
+        step->copy_to = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     }
-    step->finish = whole(args, KOLO_BUFFER_RECV);
+    step->finish = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     if (shape->folds) {
         step->to = kolo_plan_rank_at(args, shape->position - 1);
-        step->out = whole(args, KOLO_BUFFER_RECV);
+        step->out = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     }
 }
 
@@ -111,18 +106,18 @@ void kolo_doubling_allreduce_step(const struct kolo_plan_args *args, size_t inde
     int round = (int)index - (shape.folds ? 1 : 0);
     kolo_step_clear(step_out);
     if (args->size == 1) {
-        step_out->copy_from = whole(args, KOLO_BUFFER_SEND);
-        step_out->copy_to = step_out->finish = whole(args, KOLO_BUFFER_RECV);
+        step_out->copy_from = kolo_slice_whole(args, KOLO_BUFFER_SEND);
+        step_out->copy_to = step_out->finish = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     } else if (shape.sits_out && index == 0) {
         step_out->to = kolo_plan_rank_at(args, shape.position + 1);
-        step_out->out = whole(args, KOLO_BUFFER_SEND);
+        step_out->out = kolo_slice_whole(args, KOLO_BUFFER_SEND);
     } else if (shape.sits_out) {
         step_out->from = kolo_plan_rank_at(args, shape.position + 1);
-        step_out->in = whole(args, KOLO_BUFFER_RECV);
+        step_out->in = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     } else if (round < 0) {
         step_out->from = kolo_plan_rank_at(args, shape.position - 1);
-        step_out->in = whole(args, held(&shape, -1));
-        step_out->local = whole(args, KOLO_BUFFER_SEND);
+        step_out->in = kolo_slice_whole(args, held(&shape, -1));
+        step_out->local = kolo_slice_whole(args, KOLO_BUFFER_SEND);
         step_out->reduces = step_out->incoming_first = true;
     } else if (round < shape.rounds) {
         exchange(args, &shape, round, step_out);

@@ -251,11 +251,6 @@ DIRECT(reduce_scatter, KOLO_COLLECTIVE_REDUCE_SCATTER)
 
 /* ---- flat ---- */
 
-static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
-{
-    return (struct kolo_slice){buffer, 0, args->count};
-}
-
 static size_t flat_window(const struct kolo_plan_args *args)
 {
     return args->size == 1 ? 1 : least((size_t)args->size - 1, most_in_flight(args));
@@ -273,19 +268,19 @@ static void flat_step(const struct kolo_plan_args *args, size_t index, bool send
     } else if (index == turns && args->count > 0) {
         step->fold = (struct kolo_folding){.ways = args->size,
                                            .own = args->rank,
-                                           .out = whole(args, KOLO_BUFFER_RECV),
-                                           .mine = whole(args, KOLO_BUFFER_SEND),
-                                           .others = whole(args, KOLO_BUFFER_SCRATCH),
+                                           .out = kolo_slice_whole(args, KOLO_BUFFER_RECV),
+                                           .mine = kolo_slice_whole(args, KOLO_BUFFER_SEND),
+                                           .others = kolo_slice_whole(args, KOLO_BUFFER_SCRATCH),
                                            .stride = args->count};
     } else if (index < turns) {
         step->after = least(index + 1, flat_window(args));
         step->from = kolo_plan_wrap(args->rank - distance, args->size);
-        step->in = whole(args, KOLO_BUFFER_SCRATCH);
+        step->in = kolo_slice_whole(args, KOLO_BUFFER_SCRATCH);
         step->in.offset =
             args->count * (size_t)(step->from < args->rank ? step->from : step->from - 1);
         step->to = sends ? kolo_plan_wrap(args->rank + distance, args->size) : -1;
         if (sends)
-            step->out = whole(args, KOLO_BUFFER_SEND);
+            step->out = kolo_slice_whole(args, KOLO_BUFFER_SEND);
     }
 }
 
@@ -352,5 +347,5 @@ void kolo_flat_reduce_step(const struct kolo_plan_args *args, size_t index,
     }
     kolo_step_clear(step_out);
     step_out->to = args->root;
-    step_out->out = whole(args, KOLO_BUFFER_SEND);
+    step_out->out = kolo_slice_whole(args, KOLO_BUFFER_SEND);
 }

@@ -16,16 +16,6 @@
 // long enough, else in SCRATCH.
 #include "runtime/plan.h"
 
-static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
-{
-    return (struct kolo_slice){buffer, 0, args->count};
-}
-
-static size_t at_most(size_t steps)
-{
-    return steps < KOLO_WINDOW_MAX ? steps : KOLO_WINDOW_MAX;
-}
-
 static size_t larger(size_t a, size_t b)
 {
     return a > b ? a : b;
@@ -34,7 +24,7 @@ static size_t larger(size_t a, size_t b)
 /** The `after` of step @p index of steps that may all be in flight. */
 static size_t beside(size_t index)
 {
-    return at_most(index + 1);
+    return kolo_in_window(index + 1);
 }
 
 static int leader_of(const struct kolo_plan_args *args, int host)
@@ -101,10 +91,11 @@ static void step_between(const struct kolo_plan_args *args, const struct kolo_po
 {
     if (index == 0) {
         step->to = kolo_post_parent(args, post);
-        step->out = whole(args, post->children > 0 ? KOLO_BUFFER_RECV : KOLO_BUFFER_SEND);
+        step->out =
+            kolo_slice_whole(args, post->children > 0 ? KOLO_BUFFER_RECV : KOLO_BUFFER_SEND);
     } else {
         step->from = kolo_post_parent(args, post);
-        step->in = whole(args, KOLO_BUFFER_RECV);
+        step->in = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     }
 }
 
@@ -124,7 +115,7 @@ size_t kolo_leaders_allreduce_nsteps(const struct kolo_plan_args *args)
 size_t kolo_leaders_allreduce_window(const struct kolo_plan_args *args)
 {
     struct kolo_post post = kolo_post_of(args);
-    return at_most(larger(post.children, 1));
+    return kolo_in_window(larger(post.children, 1));
 }
 
 void kolo_leaders_allreduce_step(const struct kolo_plan_args *args, size_t index,
@@ -134,15 +125,15 @@ void kolo_leaders_allreduce_step(const struct kolo_plan_args *args, size_t index
     size_t among = steps_among(args, &post), below = index - post.children - among;
     kolo_step_clear(step_out);
     if (index < post.children) {
-        take(args, &post, index, whole(args, KOLO_BUFFER_SEND), whole(args, KOLO_BUFFER_RECV),
-             step_out);
+        take(args, &post, index, kolo_slice_whole(args, KOLO_BUFFER_SEND),
+             kolo_slice_whole(args, KOLO_BUFFER_RECV), step_out);
     } else if (index < post.children + among && post.has_parent) {
         step_between(args, &post, index - post.children, step_out);
     } else if (index < post.children + among) {
         step_among(args, &post, index - post.children, step_out);
     } else {
         step_out->to = kolo_post_child(args, &post, below);
-        step_out->out = whole(args, KOLO_BUFFER_RECV);
+        step_out->out = kolo_slice_whole(args, KOLO_BUFFER_RECV);
         step_out->after = beside(below);
     }
 }
@@ -195,7 +186,8 @@ size_t kolo_leaders_allgather_window(const struct kolo_plan_args *args)
 {
     struct kolo_post post = kolo_post_of(args);
     struct others others = others_of(args, &post);
-    return at_most(larger(post.has_parent ? post.children : larger(others.here, others.hosts), 1));
+    return kolo_in_window(
+        larger(post.has_parent ? post.children : larger(others.here, others.hosts), 1));
 }
 
 /** Sends its block, then receives all. */
@@ -204,7 +196,7 @@ static void gather_below(const struct kolo_plan_args *args, const struct kolo_po
 {
     if (index == 0) {
         step->to = leader_of(args, post->host);
-        step->out = whole(args, KOLO_BUFFER_SEND);
+        step->out = kolo_slice_whole(args, KOLO_BUFFER_SEND);
     } else {
         step->from = kolo_post_parent(args, post);
         step->in = all_blocks(args, KOLO_BUFFER_RECV);
@@ -216,7 +208,7 @@ static void gather_at_leader(const struct kolo_plan_args *args, const struct kol
 {
     size_t here = others_of(args, post).here;
     if (index == 0) {
-        step->copy_from = whole(args, KOLO_BUFFER_SEND);
+        step->copy_from = kolo_slice_whole(args, KOLO_BUFFER_SEND);
         step->copy_to = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_RECV);
     }
     if (index < here) {
@@ -273,7 +265,7 @@ size_t kolo_leaders_reduce_scatter_nsteps(const struct kolo_plan_args *args)
 size_t kolo_leaders_reduce_scatter_window(const struct kolo_plan_args *args)
 {
     struct kolo_post post = kolo_post_of(args);
-    return at_most(larger(others_of(args, &post).here, 1));
+    return kolo_in_window(larger(others_of(args, &post).here, 1));
 }
 
 /** Sends its subtree's sum, then receives its block. */
@@ -285,7 +277,7 @@ static void scatter_below(const struct kolo_plan_args *args, const struct kolo_p
         step->out = all_blocks(args, post->children > 0 ? KOLO_BUFFER_SCRATCH : KOLO_BUFFER_SEND);
     } else {
         step->from = leader_of(args, post->host);
-        step->in = whole(args, KOLO_BUFFER_RECV);
+        step->in = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     }
 }
 
@@ -293,7 +285,7 @@ static void scatter_below(const struct kolo_plan_args *args, const struct kolo_p
 static struct kolo_slice own_sums(const struct kolo_plan_args *args, const struct kolo_post *post)
 {
     return post->ranks > 1 ? blocks_on(args, post->host, KOLO_BUFFER_SCRATCH)
-                           : whole(args, KOLO_BUFFER_RECV);
+                           : kolo_slice_whole(args, KOLO_BUFFER_RECV);
 }
 
 static void scatter_across(const struct kolo_plan_args *args, const struct kolo_post *post,
@@ -317,7 +309,7 @@ static void hand_out(const struct kolo_plan_args *args, const struct kolo_post *
 {
     if (index == 0) {
         step->copy_from = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_SCRATCH);
-        step->copy_to = whole(args, KOLO_BUFFER_RECV);
+        step->copy_to = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     }
     step->to = kolo_plan_rank_on(args, post->host, (int)index + 1);
     step->out = kolo_plan_block_in(args, step->to, KOLO_BUFFER_SCRATCH);

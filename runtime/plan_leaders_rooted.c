@@ -29,16 +29,6 @@ static struct place place_of(const struct kolo_plan_args *args)
     return place;
 }
 
-static size_t at_most(size_t steps)
-{
-    return steps < KOLO_WINDOW_MAX ? steps : KOLO_WINDOW_MAX;
-}
-
-static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
-{
-    return (struct kolo_slice){buffer, 0, args->count};
-}
-
 /** Other rank @p index of this host: its ranks follow each other. */
 static int other_here(const struct kolo_plan_args *args, const struct place *place, size_t index)
 {
@@ -67,7 +57,7 @@ static struct kolo_slice held(const struct kolo_plan_args *args, const struct pl
                               enum kolo_buffer own)
 {
     return place->here == 0
-               ? whole(args, own)
+               ? kolo_slice_whole(args, own)
                : (struct kolo_slice){KOLO_BUFFER_SCRATCH, 0, (place->here + 1) * args->count};
 }
 
@@ -103,7 +93,7 @@ size_t kolo_leaders_rooted_window(const struct kolo_plan_args *args)
 {
     struct place place = place_of(args);
     size_t steps = place.is_root ? place.here + place.hosts : place.here;
-    return place.is_head && steps > 1 ? at_most(steps) : 1;
+    return place.is_head && steps > 1 ? kolo_in_window(steps) : 1;
 }
 
 /* ---- gather ---- */
@@ -111,9 +101,9 @@ size_t kolo_leaders_rooted_window(const struct kolo_plan_args *args)
 static void gather_at_root(const struct kolo_plan_args *args, const struct place *place,
                            size_t index, struct kolo_step *step)
 {
-    step->after = at_most(index + 1);
+    step->after = kolo_in_window(index + 1);
     if (index == 0) {
-        step->copy_from = whole(args, KOLO_BUFFER_SEND);
+        step->copy_from = kolo_slice_whole(args, KOLO_BUFFER_SEND);
         step->copy_to = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_RECV);
     }
     if (index < place->here) {
@@ -129,11 +119,11 @@ static void gather_at_head(const struct kolo_plan_args *args, const struct place
                            size_t index, struct kolo_step *step)
 {
     if (index == 0 && place->here > 0) {
-        step->copy_from = whole(args, KOLO_BUFFER_SEND);
+        step->copy_from = kolo_slice_whole(args, KOLO_BUFFER_SEND);
         step->copy_to = held_block(args, place, args->rank);
     }
     if (index < place->here) {
-        step->after = at_most(index + 1);
+        step->after = kolo_in_window(index + 1);
         step->from = other_here(args, place, index);
         step->in = held_block(args, place, step->from);
     } else {
@@ -153,7 +143,7 @@ void kolo_leaders_gather_step(const struct kolo_plan_args *args, size_t index,
         gather_at_head(args, &place, index, step_out);
     } else {
         step_out->to = place.head;
-        step_out->out = whole(args, KOLO_BUFFER_SEND);
+        step_out->out = kolo_slice_whole(args, KOLO_BUFFER_SEND);
     }
 }
 
@@ -163,10 +153,10 @@ void kolo_leaders_gather_step(const struct kolo_plan_args *args, size_t index,
 static void scatter_at_root(const struct kolo_plan_args *args, const struct place *place,
                             size_t index, struct kolo_step *step)
 {
-    step->after = at_most(index + 1);
+    step->after = kolo_in_window(index + 1);
     if (index == 0) {
         step->copy_from = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_SEND);
-        step->copy_to = whole(args, KOLO_BUFFER_RECV);
+        step->copy_to = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     }
     if (index < place->hosts) {
         step->to = other_head(args, place, index);
@@ -187,9 +177,9 @@ static void scatter_at_head(const struct kolo_plan_args *args, const struct plac
     }
     if (index == 1) {
         step->copy_from = held_block(args, place, args->rank);
-        step->copy_to = whole(args, KOLO_BUFFER_RECV);
+        step->copy_to = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     }
-    step->after = at_most(index);
+    step->after = kolo_in_window(index);
     step->to = other_here(args, place, index - 1);
     step->out = held_block(args, place, step->to);
 }
@@ -205,6 +195,6 @@ void kolo_leaders_scatter_step(const struct kolo_plan_args *args, size_t index,
         scatter_at_head(args, &place, index, step_out);
     } else {
         step_out->from = place.head;
-        step_out->in = whole(args, KOLO_BUFFER_RECV);
+        step_out->in = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     }
 }

@@ -34,11 +34,6 @@ static int parent_of(const struct kolo_plan_args *args, const struct node *node)
     return rank_at(args, node->position & (node->position - 1));
 }
 
-static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
-{
-    return (struct kolo_slice){buffer, 0, args->count};
-}
-
 size_t kolo_tree_broadcast_nsteps(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args);
@@ -53,12 +48,12 @@ void kolo_tree_broadcast_step(const struct kolo_plan_args *args, size_t index,
     kolo_step_clear(step_out);
     if (!is_root && index == 0) {
         step_out->from = parent_of(args, &node);
-        step_out->in = whole(args, KOLO_BUFFER_RECV);
+        step_out->in = kolo_slice_whole(args, KOLO_BUFFER_RECV);
         return;
     }
     int child = node.children - 1 - ((int)index - !is_root); /* the largest subtree first */
     step_out->to = rank_at(args, node.position + (1 << child));
-    step_out->out = whole(args, is_root ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
+    step_out->out = kolo_slice_whole(args, is_root ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
 }
 
 size_t kolo_tree_reduce_scratch(const struct kolo_plan_args *args)
@@ -81,18 +76,18 @@ void kolo_tree_reduce_step(const struct kolo_plan_args *args, size_t index,
     kolo_step_clear(step_out);
     if ((int)index < node.children) {
         step_out->from = rank_at(args, node.position + (1 << index));
-        step_out->in = whole(args, sum);
-        step_out->local = whole(args, index == 0 ? KOLO_BUFFER_SEND : sum);
+        step_out->in = kolo_slice_whole(args, sum);
+        step_out->local = kolo_slice_whole(args, index == 0 ? KOLO_BUFFER_SEND : sum);
         step_out->reduces = true;
     } else if (is_root) {
-        step_out->finish = whole(args, KOLO_BUFFER_RECV);
+        step_out->finish = kolo_slice_whole(args, KOLO_BUFFER_RECV);
         if (args->size == 1) {
-            step_out->copy_from = whole(args, KOLO_BUFFER_SEND);
+            step_out->copy_from = kolo_slice_whole(args, KOLO_BUFFER_SEND);
             step_out->copy_to = step_out->finish;
         }
     } else {
         step_out->to = parent_of(args, &node);
-        step_out->out = whole(args, node.children == 0 ? KOLO_BUFFER_SEND : sum);
+        step_out->out = kolo_slice_whole(args, node.children == 0 ? KOLO_BUFFER_SEND : sum);
     }
 }
 
@@ -206,9 +201,9 @@ void kolo_tree_gather_step(const struct kolo_plan_args *args, size_t index,
     kolo_step_clear(step_out);
     step_out->after = index + 1;
     if (index == 0 && (is_root || node.children > 0)) {
-        step_out->copy_from = whole(args, KOLO_BUFFER_SEND);
+        step_out->copy_from = kolo_slice_whole(args, KOLO_BUFFER_SEND);
         step_out->copy_to = is_root ? kolo_plan_block_in(args, args->rank, KOLO_BUFFER_RECV)
-                                    : whole(args, KOLO_BUFFER_SCRATCH);
+                                    : kolo_slice_whole(args, KOLO_BUFFER_SCRATCH);
     }
     if (is_root && args->size > 1) {
         struct serving serving = serving_of(args, &node, index, false, &count);
@@ -232,7 +227,7 @@ static void scatter_root(const struct kolo_plan_args *args, const struct node *n
     step->after = index + 1;
     if (index == 0) {
         step->copy_from = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_SEND);
-        step->copy_to = whole(args, KOLO_BUFFER_RECV);
+        step->copy_to = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     }
     if (args->size == 1)
         return;
@@ -258,8 +253,8 @@ void kolo_tree_scatter_step(const struct kolo_plan_args *args, size_t index,
         step_out->to = rank_at(args, node.position + (1 << child));
         step_out->out = subtree(args, &node, child);
         if (turn == 0) {
-            step_out->copy_from = whole(args, KOLO_BUFFER_SCRATCH);
-            step_out->copy_to = whole(args, KOLO_BUFFER_RECV);
+            step_out->copy_from = kolo_slice_whole(args, KOLO_BUFFER_SCRATCH);
+            step_out->copy_to = kolo_slice_whole(args, KOLO_BUFFER_RECV);
         }
     }
 }

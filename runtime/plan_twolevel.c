@@ -181,11 +181,6 @@ static size_t steps_of(const struct phases *phases)
     return steps;
 }
 
-static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
-{
-    return (struct kolo_slice){buffer, 0, args->count};
-}
-
 /** Moves a slice from its place in a part of the vector to that in the whole. @p is_held: the
  * rank's operand is in RECV. */
 static void place(struct kolo_slice *slice, size_t offset, bool is_held)
@@ -235,7 +230,8 @@ static void tree_up(const struct kolo_plan_args *args, const struct seat *seat, 
                     struct turn *turn)
 {
     int bit = edge(seat, index), children = kolo_plan_children(seat->member, seat->members);
-    struct kolo_slice held = whole(args, index == 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
+    struct kolo_slice held =
+        kolo_slice_whole(args, index == 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
     turn->stage = bit;
     if (index == children) {
         turn->step->to = fellow(args, seat, seat->member - (1 << bit));
@@ -243,7 +239,7 @@ static void tree_up(const struct kolo_plan_args *args, const struct seat *seat, 
         return;
     }
     turn->step->from = fellow(args, seat, seat->member + (1 << bit));
-    turn->step->in = whole(args, KOLO_BUFFER_RECV);
+    turn->step->in = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     turn->step->local = held;
     turn->step->reduces = true;
 }
@@ -262,11 +258,11 @@ static void tree_down(const struct kolo_plan_args *args, const struct seat *seat
     turn->stage = stages_of(seat) - 1 - bit;
     if (index < has_parent) {
         turn->step->from = fellow(args, seat, seat->member - (1 << bit));
-        turn->step->in = whole(args, KOLO_BUFFER_RECV);
+        turn->step->in = kolo_slice_whole(args, KOLO_BUFFER_RECV);
         return;
     }
     turn->step->to = fellow(args, seat, seat->member + (1 << bit));
-    turn->step->out = whole(args, KOLO_BUFFER_RECV);
+    turn->step->out = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     turn->beside = (size_t)(index - has_parent); /* the data sent to the others is only read */
 }
 
@@ -337,17 +333,12 @@ static size_t nsteps(const struct kolo_plan_args *args, struct groups groups)
     return slots_of(args, &seat, &phases) * steps_of(&phases);
 }
 
-static size_t at_most(size_t steps)
-{
-    return steps < KOLO_WINDOW_MAX ? steps : KOLO_WINDOW_MAX;
-}
-
 static size_t window(const struct kolo_plan_args *args, struct groups groups)
 {
     struct seat seat = seat_of(args, groups);
     struct phases phases = phases_of(&seat);
     size_t beside = phases.steps[DOWN] > 2 ? phases.steps[DOWN] - 1 : 1;
-    return at_most((pieces_of(args, &seat) > 1 ? steps_of(&phases) : 0) + 1 + beside);
+    return kolo_in_window((pieces_of(args, &seat) > 1 ? steps_of(&phases) : 0) + 1 + beside);
 }
 
 static void step(const struct kolo_plan_args *args, struct groups groups, size_t index,
@@ -360,7 +351,7 @@ static void step(const struct kolo_plan_args *args, struct groups groups, size_t
     struct turn turn;
     if (pieces == 1) {
         turn = turn_of(args, &seat, &phases, index, step_out);
-        step_out->after = at_most(1 + turn.beside);
+        step_out->after = kolo_in_window(1 + turn.beside);
         return;
     }
     own.count = 0;
@@ -375,7 +366,7 @@ static void step(const struct kolo_plan_args *args, struct groups groups, size_t
         place_step(step_out, piece.offset, false);
     }
     /* the previous stage of this piece was in the previous slot or earlier */
-    step_out->after = at_most(steps + 1 + turn.beside);
+    step_out->after = kolo_in_window(steps + 1 + turn.beside);
 }
 
 #define RUN_BY(name, groups)                                                                       \

@@ -122,11 +122,6 @@ static int owner(const struct kolo_plan_args *args, const struct place *place, i
     return index < ranks_on(args, host) ? kolo_plan_rank_on(args, host, index) : -1;
 }
 
-static size_t at_most(size_t steps)
-{
-    return steps < KOLO_WINDOW_MAX ? steps : KOLO_WINDOW_MAX;
-}
-
 size_t kolo_twolevel_blocks_window(const struct kolo_plan_args *args)
 {
     (void)args;
@@ -194,7 +189,7 @@ void kolo_twolevel_allgather_step(const struct kolo_plan_args *args, size_t inde
         step_out->copy_to = kolo_plan_block_in(args, args->rank, KOLO_BUFFER_RECV);
     }
     if (k >= rows + others) /* what is passed on was received AHEAD slots earlier */
-        step_out->after = at_most(AHEAD * steps + k - rows + 1);
+        step_out->after = kolo_in_window(AHEAD * steps + k - rows + 1);
     if (!unit.exists)
         return;
     if (k < rows) {
@@ -325,7 +320,7 @@ void kolo_twolevel_reduce_scatter_step(const struct kolo_plan_args *args, size_t
     }
     k -= stage * each;
     /* the previous stage was in the previous slot; sums of a piece meet a group of units apart */
-    step_out->after = at_most(place.group > 1 || place.hosts == 2 ? steps + 1 : steps);
+    step_out->after = kolo_in_window(place.group > 1 || place.hosts == 2 ? steps + 1 : steps);
     if (!unit.exists)
         return;
     if (stage == (size_t)place.ranks - 1)

@@ -104,18 +104,13 @@ static struct kolo_slice arrived(const struct kolo_plan_args *args, const struct
     return blocks(args, KOLO_BUFFER_SCRATCH, at, 1);
 }
 
-static size_t limited(size_t steps)
-{
-    return steps < KOLO_WINDOW_MAX ? steps : KOLO_WINDOW_MAX;
-}
-
 static void step_across(const struct kolo_plan_args *args, const struct place *place, size_t index,
                         struct kolo_step *step)
 {
     size_t distance = index / place->ranks + 1, local = index % place->ranks, m = place->ranks;
     int host = kolo_plan_wrap(place->host + (int)distance, (int)place->hosts);
     int rank = kolo_plan_rank_on(args, host, (int)local);
-    step->after = limited(index + 1);
+    step->after = kolo_in_window(index + 1);
     step->copy_from = blocks(args, KOLO_BUFFER_SEND, (size_t)rank, 1);
     step->copy_to = blocks(args, KOLO_BUFFER_SCRATCH, index, 1);
     if (local + 1 < m)
@@ -131,7 +126,7 @@ static void step_inside(const struct kolo_plan_args *args, const struct place *p
 {
     size_t shift = index / place->hosts + 1, distance = index % place->hosts, n = place->hosts;
     int rank = away(args, place, 0, (long)shift);
-    step->after = limited(index + 1);
+    step->after = kolo_in_window(index + 1);
     step->copy_from = distance == 0
                           ? blocks(args, KOLO_BUFFER_SEND, (size_t)rank, 1)
                           : arrived(args, place, distance, (size_t)args->hosts->local[rank]);
@@ -153,7 +148,7 @@ static void step_home(const struct kolo_plan_args *args, const struct place *pla
     size_t shift = index / place->hosts, distance = index % place->hosts;
     int rank = away(args, place, -(long)distance, -(long)shift);
     size_t at = packed_of(place) + across_of(place) + index - place->hosts;
-    step->after = limited(index + 1);
+    step->after = kolo_in_window(index + 1);
     step->copy_to = blocks(args, KOLO_BUFFER_RECV, (size_t)rank, 1);
     if (shift > 0)
         step->copy_from = blocks(args, KOLO_BUFFER_SCRATCH, at, 1);

@@ -10,11 +10,6 @@
 
 /* ---- broadcast and reduce ---- */
 
-static struct kolo_slice whole(const struct kolo_plan_args *args, enum kolo_buffer buffer)
-{
-    return (struct kolo_slice){buffer, 0, args->count};
-}
-
 /** A rank in the tree over hosts and in that inside its host. Positions of hosts count from the
  * root's host; positions in a host count from its head, which is the root or the host's first
  * rank. */
@@ -83,11 +78,11 @@ void kolo_twolevel_broadcast_step(const struct kolo_plan_args *args, size_t inde
     kolo_step_clear(step_out);
     if (turn < 0) {
         step_out->from = parent;
-        step_out->in = whole(args, KOLO_BUFFER_RECV);
+        step_out->in = kolo_slice_whole(args, KOLO_BUFFER_RECV);
         return;
     }
     step_out->to = child_at(args, &node, node.near + node.far - 1 - turn);
-    step_out->out = whole(args, parent < 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
+    step_out->out = kolo_slice_whole(args, parent < 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
 }
 
 size_t kolo_twolevel_reduce_scratch(const struct kolo_plan_args *args)
@@ -111,14 +106,14 @@ void kolo_twolevel_reduce_step(const struct kolo_plan_args *args, size_t index,
     kolo_step_clear(step_out);
     if ((int)index < children) {
         step_out->from = child_at(args, &node, (int)index);
-        step_out->in = whole(args, sum);
-        step_out->local = whole(args, index == 0 ? KOLO_BUFFER_SEND : sum);
+        step_out->in = kolo_slice_whole(args, sum);
+        step_out->local = kolo_slice_whole(args, index == 0 ? KOLO_BUFFER_SEND : sum);
         step_out->reduces = true;
     } else if (parent < 0) {
-        step_out->finish = whole(args, KOLO_BUFFER_RECV);
+        step_out->finish = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     } else {
         step_out->to = parent;
-        step_out->out = whole(args, children == 0 ? KOLO_BUFFER_SEND : sum);
+        step_out->out = kolo_slice_whole(args, children == 0 ? KOLO_BUFFER_SEND : sum);
     }
 }
 

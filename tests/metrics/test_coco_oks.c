@@ -184,5 +184,5 @@ Test(coco_oks, refuses_sigmas)
     refused_config(config, "only keypoints have sigmas");
     config = config_of();
     config.rules = KOLO_DETECTION_VOC;
-    refused_config(config, "keypoints have only COCO's");
+    refused_config(config, "rules 2 are for boxes and masks; keypoints need KOLO_DETECTION_COCO");
 }

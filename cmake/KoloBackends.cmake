@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Which optional backends are compiled. A backend is a file that is compiled or not; the tables of those that were are
-# generated here, so that no source needs an #ifdef.
+# Decides which optional backends are compiled: transports, memory kinds, kolo-coco and the
+# reduction kernels. A backend is a file that is compiled or not. The tables of those that were
+# compiled, and the list of what was left out and why, are generated here, so that no source needs
+# an #ifdef.
 set(KOLO_EXCLUDED_SOURCES "")
 set(KOLO_GENERATED_memory "")
 set(KOLO_GENERATED_transport "")
@@ -8,7 +10,8 @@ set(KOLO_GENERATED_transport "")
 set(KOLO_TRANSPORTS inproc shm tcp)
 set(KOLO_MEMORY_KINDS host)
 set(KOLO_LEFT_OUT "")
-# Only its kernels need something to be built: the driver is found at run time, in a process that has it.
+# CUDA memory needs nothing at build time (only the kernels need nvcc): the driver is loaded at run
+# time.
 if(KOLO_CUDA STREQUAL "OFF")
     file(GLOB cuda_sources RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/memory/cuda*.c)
     list(APPEND KOLO_EXCLUDED_SOURCES ${cuda_sources})
@@ -17,7 +20,7 @@ else()
 endif()
 include(KoloCuda)
 
-# RDMA is compiled where the headers of libibverbs are; the library itself is loaded at run time.
+# RDMA is compiled if the headers of libibverbs are found; the library itself is loaded at run time.
 set(KOLO_HAS_RDMA FALSE)
 if(KOLO_RDMA STREQUAL "OFF")
     string(APPEND KOLO_LEFT_OUT "    {\"rdma\", \"left out of this build by KOLO_RDMA=OFF\"},\n")
@@ -69,7 +72,7 @@ list(APPEND KOLO_GENERATED_memory ${CMAKE_BINARY_DIR}/generated/memory_kinds.c)
 if(NOT KOLO_VECTORS)
     string(APPEND KOLO_LEFT_OUT "    {\"vectors\", \"left out of this build by KOLO_VECTORS=OFF: sums are slower\"},\n")
 endif()
-# What is not in this build, and why, beside RDMA: kolo_left_out[] of base/build.h.
+# KOLO_LEFT_OUT becomes kolo_left_out[] of base/build.h: what is not in this build, and why.
 if(KOLO_CUDA STREQUAL "OFF")
     string(APPEND KOLO_LEFT_OUT "    {\"cuda\", \"left out of this build by KOLO_CUDA=OFF\"},\n")
 endif()
@@ -100,17 +103,20 @@ ${KOLO_LEFT_OUT}    {0, 0},
 ")
 list(APPEND KOLO_GENERATED_base ${CMAKE_BINARY_DIR}/generated/left_out.c)
 
-# The reduction kernels: one file per instruction set, compiled with its flags, best first; plain C ends the list. They
-# are optimised in every preset: at -O0 the vectors would live in memory. What a sanitizer watches need not be fast, and
-# takes the compiler a quarter of the time so.
+# The reduction kernels: one file per instruction set, compiled with its flags. The best set is the
+# first, plain C the last. They are optimised in every preset, because at -O0 the vectors would live
+# in memory. With a sanitizer they need not be fast, and -O1 takes a quarter of the compile time.
 set(KOLO_REDUCE_OPTIMISED -O3)
 if(KOLO_SANITIZE)
     set(KOLO_REDUCE_OPTIMISED -O1 $<$<C_COMPILER_ID:GNU>:-fno-var-tracking>)
-    if(KOLO_SANITIZE MATCHES address) # half of that again; gcc's intrinsics are macros then, whose conversions it warns of
+    # -O0 halves the compile time again. gcc's intrinsics are macros then, and their conversions
+    # would warn.
+    if(KOLO_SANITIZE MATCHES address)
         set(KOLO_REDUCE_OPTIMISED -O0 -Wno-sign-conversion)
     endif()
-    # What a check has to say would be a megabyte or three of pointers for each file, which every program that starts would
-    # relocate. A check that fails ends the program by SIGILL instead, and AddressSanitizer says where (tests/support/leaks.c).
+    # UBSan's messages would need one to three megabytes of pointers for each file, which every
+    # program would relocate at its start. Instead, a check that fails ends the program by SIGILL,
+    # and AddressSanitizer says where (tests/support/leaks.c).
     if(KOLO_SANITIZE MATCHES undefined)
         list(APPEND KOLO_REDUCE_OPTIMISED $<IF:$<C_COMPILER_ID:GNU>,-fsanitize-undefined-trap-on-error,-fsanitize-trap=undefined>)
     endif()

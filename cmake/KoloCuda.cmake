@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# CUDA kernels as bytes of what uses them: memory/cuda_kernels.cu of the library, and an example's of its own. nvcc makes one
-# fatbin: machine code for each of KOLO_CUDA_ARCHITECTURES, and PTX of the first and last of them, from which a driver makes
-# code for every other. The assembler takes it in (.incbin), so nothing of it passes through a C compiler. Without nvcc the
-# library goes without kernels: what the driver can do without them stays.
+# Embeds compiled CUDA kernels in the library (memory/cuda_kernels.cu) and in an example as arrays
+# of bytes. nvcc makes one fatbin, with machine code for each of KOLO_CUDA_ARCHITECTURES and PTX for
+# the first and the last of them, from which the driver compiles code for all other GPUs. The
+# assembler includes the fatbin (.incbin), so no C compiler parses it. Without nvcc the library has
+# no kernels, and offers what the driver can do without them.
 set(KOLO_CUDA_ARCHITECTURES 75 80 90 100 120 CACHE STRING "compute capabilities that CUDA kernels are compiled for")
 set(KOLO_HAS_KERNELS FALSE)
 if(NOT KOLO_CUDA STREQUAL "OFF")
@@ -10,8 +11,8 @@ if(NOT KOLO_CUDA STREQUAL "OFF")
     if(KOLO_NVCC)
         set(KOLO_HAS_KERNELS TRUE)
     elseif(KOLO_CUDA STREQUAL "ON")
-        message(FATAL_ERROR "KOLO_CUDA=ON: nvcc not found; install the CUDA toolkit (13 is known to work), or name it by "
-            "-DKOLO_NVCC=PATH")
+        message(FATAL_ERROR "KOLO_CUDA=ON: nvcc not found; install the CUDA toolkit (13 is known to work), or give the path "
+            "of nvcc by -DKOLO_NVCC=PATH")
     else()
         message(STATUS "no nvcc: the library is built without CUDA kernels")
         string(APPEND KOLO_LEFT_OUT "    {\"cuda-kernels\", \"no nvcc when this was built: memory of CUDA devices is \"\n"
@@ -19,8 +20,9 @@ if(NOT KOLO_CUDA STREQUAL "OFF")
     endif()
 endif()
 
-# kolo_cuda_image(SYMBOL HEADER SOURCE INCLUDED...): SYMBOL_SOURCES is what defines SYMBOL[] and SYMBOL_bytes, as HEADER
-# declares them: the kernels of SOURCE, which includes INCLUDED; nothing where there is no nvcc.
+# kolo_cuda_image(SYMBOL HEADER SOURCE INCLUDED...): compiles the kernels of SOURCE, which includes
+# INCLUDED, and sets SYMBOL_SOURCES to the sources to link. They define SYMBOL[] and SYMBOL_bytes as
+# HEADER declares them. Without nvcc, SYMBOL_bytes is 0.
 function(kolo_cuda_image symbol header source)
     set(generated ${CMAKE_BINARY_DIR}/generated/${symbol}.c)
     set(image ${CMAKE_BINARY_DIR}/generated/${symbol}.fatbin)

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-# kolo_flags: what all of the project's own code is compiled with.
+# Compiler flags. kolo_flags: of all code of the project. kolo_strict: more warnings, for everything
+# but the tests.
 add_library(kolo_flags INTERFACE)
 target_compile_options(kolo_flags INTERFACE
     -ffp-contract=off -fno-strict-aliasing
     -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wcast-qual
     -Wcast-align -Wwrite-strings -Wundef -Wformat=2 -Wvla -Wnull-dereference -Wswitch-enum
     -Wimplicit-fallthrough
-    # Outputs are written only on success, which gcc -O3 takes for uninitialised or dangling use; and
-    # messages are cut on purpose.
+    # Output parameters are written only on success, about which gcc -O3 gives false warnings of
+    # uninitialised or dangling use. Messages are truncated on purpose.
     $<$<C_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<C_COMPILER_ID:GNU>:-Wno-dangling-pointer>
     $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
 target_compile_definitions(kolo_flags INTERFACE _GNU_SOURCE)
 target_include_directories(kolo_flags INTERFACE
     ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include ${CMAKE_BINARY_DIR}/generated)
 
-# Criterion's assertion macros do not survive the conversion warnings, so tests go without these two.
+# Criterion's assertion macros cause these warnings, so tests are compiled without them.
 add_library(kolo_strict INTERFACE)
 target_compile_options(kolo_strict INTERFACE -Wconversion -Wsign-conversion)
 
@@ -22,7 +23,7 @@ if(KOLO_WERROR)
     target_compile_options(kolo_flags INTERFACE -Werror)
 endif()
 if(KOLO_SANITIZE)
-    # The sanitizers' own branches make gcc see null pointers where there are none.
+    # The branches that sanitizers insert make gcc warn of null pointers that cannot occur.
     target_compile_options(kolo_flags INTERFACE -fsanitize=${KOLO_SANITIZE} -fno-omit-frame-pointer
         -fno-sanitize-recover=all -Wno-null-dereference)
     target_link_options(kolo_flags INTERFACE -fsanitize=${KOLO_SANITIZE})
@@ -30,7 +31,8 @@ if(KOLO_SANITIZE)
         target_compile_options(kolo_flags INTERFACE -fsanitize=fuzzer-no-link)
     endif()
 else()
-    # Some compilers define it by themselves (Ubuntu's, Gentoo's), some builders by CMAKE_C_FLAGS (Fedora's): then theirs stands.
+    # Some compilers define _FORTIFY_SOURCE themselves (those of Ubuntu and Gentoo), some builders
+    # do so by CMAKE_C_FLAGS (Fedora); their value is kept.
     include(CheckCSourceCompiles)
     set(CMAKE_REQUIRED_FLAGS -O2)
     check_c_source_compiles("#ifndef _FORTIFY_SOURCE\n#error none\n#endif\nint main(void) { return 0; }" KOLO_IS_FORTIFIED)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# kolo_fuzz(NAME FOLDER LIBRARIES...): fuzz-NAME from tests/fuzz/fuzz_NAME.c, which has the form of libFuzzer's targets.
-# With KOLO_FUZZ (clang; preset fuzz, script/fuzz) libFuzzer drives it, else tests/fuzz/fuzz_main.c does: ctest replays
-# the corpus in FOLDER and changes it.
+# kolo_fuzz(NAME FOLDER LIBRARIES...): builds fuzz-NAME from tests/fuzz/fuzz_NAME.c, a libFuzzer
+# target. With KOLO_FUZZ (clang; preset fuzz, script/fuzz) libFuzzer runs it. Otherwise
+# tests/fuzz/fuzz_main.c does, as a test: it replays the corpus in FOLDER, and mutations of it.
 if(KOLO_FUZZ AND NOT CMAKE_C_COMPILER_ID MATCHES Clang)
     message(FATAL_ERROR "KOLO_FUZZ needs clang, which has libFuzzer: use the preset fuzz, or script/fuzz")
 endif()
@@ -16,7 +16,8 @@ function(kolo_fuzz name folder)
     endif()
     target_sources(fuzz-${name} PRIVATE ${KOLO_FUZZ_SOURCES}/fuzz_main.c)
     target_link_libraries(fuzz-${name} PRIVATE ZLIB::ZLIB)
-    # As many as take seconds, not minutes, under a sanitizer; script/fuzz --seconds N goes on for as long as it is let.
+    # 1000 mutations take seconds, not minutes, under a sanitizer; for longer runs: script/fuzz
+    # --seconds N.
     add_test(NAME fuzz/${name} COMMAND fuzz-${name} ${folder} 1000)
     set_tests_properties(fuzz/${name} PROPERTIES LABELS unit TIMEOUT 240 ENVIRONMENT "ASAN_OPTIONS=abort_on_error=1"
         FAIL_REGULAR_EXPRESSION "ERROR: (Leak|Address)Sanitizer;runtime error: ")

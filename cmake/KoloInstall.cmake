@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake --install: the library, its headers, the programs, the man pages, and what other builds find it by (kolo.pc for
-# pkg-config, kolo-config.cmake for find_package(kolo)).
+# What `cmake --install` installs: the library, its headers, the programs, the man pages, bash
+# completion, and the files by which other builds find the library (kolo.pc for pkg-config,
+# kolo-config.cmake for find_package(kolo)).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -12,8 +13,9 @@ endif()
 install(DIRECTORY include/kolo DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES ${CMAKE_BINARY_DIR}/generated/kolo/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kolo)
 
-# kolo_man_aliases(PAGE): for each function that it names, but has not as its own name, a page of one line that leads to
-# it, so that `man kolo_broadcast` finds kolo_allreduce(3) where nobody has made man's index anew.
+# kolo_man_aliases(PAGE): installs a page of one line (.so) for each function that PAGE describes
+# under another name, so that `man kolo_broadcast` finds kolo_allreduce(3) even before man's index
+# is rebuilt.
 function(kolo_man_aliases page)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page})
     get_filename_component(own ${page} NAME_WE)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# kolo_layer(NAME [LIBRARIES ...]): every .c file of folder NAME, but those that KoloBackends left out, as object
-# library kolo_NAME. kolo_library(): libkolo.so from all layers, and the static kolo_core that tests and the launcher
-# use (the launcher takes single objects out of it, never the engine).
+# kolo_layer(NAME [LIBRARIES ...]): makes the object library kolo_NAME of all .c files in folder
+# NAME, except those that KoloBackends excluded.
+# kolo_library(): makes libkolo.so of all layers, and the static library kolo_core for the tests and
+# the programs. Of kolo_core the linker takes only the objects that a program uses; in the launcher
+# none of them is the engine.
 set(KOLO_LAYERS "")
 set(KOLO_LAYER_LIBRARIES "")
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the tests on several hosts. On top of tests/launcher/common.sh: a cluster of $1 hosts, or a skip with the reason.
+# Sourced by the tests on several hosts, on top of tests/launcher/common.sh. Skips the test, with
+# the reason, if tests/cluster/cluster cannot run here, and takes the hosts down at the end. The
+# test itself calls "$cluster" up N.
 . "${BASH_SOURCE%/*}/../launcher/common.sh"
 cluster=${BASH_SOURCE%/*}/cluster
 export CLUSTER_DIR=${CLUSTER_DIR:-$PWD/cluster.$$}
@@ -7,7 +9,7 @@ why=$("$cluster" check) || skip "$why"
 trap '"$cluster" down; rm -rf "$work"' EXIT
 
 on() { "$cluster" exec "$@"; }
-# The processes of HOST whose name is COMM.
+# pids_of HOST COMM: prints the processes of HOST whose name is COMM.
 pids_of() {
     local first namespace file
     read -r first _ <"$CLUSTER_DIR/$1/first"
@@ -17,7 +19,8 @@ pids_of() {
         [[ $(readlink "$file/ns/pid") != "$namespace" ]] || echo "${file#/proc/}"
     done
 }
-# What must be true of every host after every job: no process of it, no port but sshd's, nothing in /dev/shm.
+# Checks what must hold on every host after every job: no process of the job is left, no port is
+# open but sshd's, and /dev/shm is empty.
 hosts_clean() { # HOST...
     local host left end
     nobody_left "$KOLOTEST_MARK"

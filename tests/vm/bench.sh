@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What measures RDMA, in the virtual machine: kolobench --limits by its bare writes, and, in the long run, bench/rdma, which
-# holds kolo against perftest. How large the figures are is for people, not for a test: the processor is emulated and shared.
-# Gets BIN (kolorun, kolobench) from ctest.
+# Runs the programs that measure RDMA in the virtual machine: kolobench --limits with its bare
+# writes and, if TEST_SOAK=1, bench/rdma, which compares kolo with perftest. The values of the
+# figures are not checked, because the processor is emulated and shared. ctest sets BIN (the folder
+# of kolorun and kolobench).
 . "${BASH_SOURCE%/*}/../launcher/common.sh"
 SLOW=9 # the processor is emulated, and this machine may have other work
 rdma=${BASH_SOURCE%/*}/../../bench/rdma
 vm=${BASH_SOURCE%/*}/run
 why=$("$vm" --check 2>&1) || { echo "$why"; exit 77; }
 
-# Each side of the pair has its device; then the second has none, which is the reason for both.
+# First each rank has its device; then the second rank has none, and both must report that reason.
 cat >"$work/limits" <<'INSIDE'
 bin=$1
 for other in rxe1 none; do
@@ -28,7 +29,8 @@ done
 says out "# no RDMA: rank 1: there is no RDMA port 'none' on this host"
 says out '"usable": false'
 
-if [[ ${TEST_SOAK-0} == 1 ]]; then # minutes, in which no path of kolo's is taken that transport.sh does not take
+# This takes minutes, and runs no code of kolo that transport.sh does not run.
+if [[ ${TEST_SOAK-0} == 1 ]]; then
     run 0 "$rdma" "$BIN" --vm --rounds 1 --time 0.1 --timeout 900 --json "$work/found.json"
     says out '^# kolo over RDMA against perftest between rxe0:1 and rxe1:1 in the virtual machine'
     [[ $(grep -cE '^(allreduce|pingpong|bare exchange|  \.\.\.).* / .* +[0-9]+\.[0-9]{2}( |$)' "$work/out") == 8 ]] ||
@@ -40,7 +42,7 @@ assert all(value > 0 for values in found["samples"].values() for value in values
 assert len(found["ratios"]) == 8 and sum("at_least" in r or "at_most" in r for r in found["ratios"]) == 5
 PY
 fi
-# What cannot be had is said, and nothing is measured.
+# If something is missing, bench/rdma says so and measures nothing.
 run 1 "$rdma" "$work" --vm --rounds 1 --time 0.1
 says err '^bench/rdma: in the virtual machine: .*there is no .*/kolorun: build'
 run 2 "$rdma" "$BIN" --rounds 0

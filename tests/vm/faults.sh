@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What can break of jobs whose ranks are joined by RDMA, in one boot of tests/vm/run: at the start, where such a pair goes by TCP
-# unless RDMA is forced, and while messages move. Each is an error with its cause, or a warning; nothing hangs, and the devices'
-# own counters say that nothing is left. Gets KOLORUN and RANK_PROGRAM from ctest; runs the rest of itself inside.
+# Faults of jobs whose ranks are connected by RDMA, in one boot of tests/vm/run: faults at the
+# start, after which the pair uses TCP unless RDMA is forced, and faults while messages move. Each
+# must give an error with its cause, or a warning; nothing may hang; and by the devices' own
+# counters nothing may be left on them. ctest sets KOLORUN and RANK_PROGRAM. The script runs itself
+# inside the virtual machine.
 . "${BASH_SOURCE%/*}/../launcher/common.sh"
 if [[ ${1-} != inside ]]; then
     vm=${BASH_SOURCE%/*}/run
@@ -14,7 +16,8 @@ fi
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 step() { echo "$(now_ms): $*"; }
 
-# Ranks that may choose: by RDMA where it works, else by TCP, with the reason, and named so.
+# Ranks that may choose a transport: they use RDMA if it works. Otherwise they use TCP, warn with
+# the reason, and show TCP as their path.
 may_choose() { run 0 "${before[@]}" env KOLO_TRANSPORT=auto "$KOLORUN" -np 2 "${on_hosts[@]}" "$RANK_PROGRAM" loop 1; }
 before=(env)
 step "what works"
@@ -22,7 +25,7 @@ may_choose
 says out '^\[0\] path .* rank 1: rdma: .*rdma rxe0 port 1 to RoCE v2 10\.0\.0\.2'
 [[ ! -s $work/err ]] || fail "what works draws a warning: $(cat "$work/err")"
 clean "what works"
-falls() { # WHAT PATTERN: it does, for that reason
+falls() { # WHAT PATTERN: the pair uses TCP, with a warning that matches PATTERN
     step "$1"
     may_choose
     says out '^\[0\] path .* rank 1: tcp: .*by tcp instead: '
@@ -32,7 +35,7 @@ falls() { # WHAT PATTERN: it does, for that reason
 ip neigh replace 10.0.0.2 lladdr 02:00:00:00:00:99 dev ra nud permanent
 falls "packets that get lost" 'a first message gets no answer in time'
 ip neigh del 10.0.0.2 dev ra
-# Of two ports the smaller MTU is taken: longer packets would not arrive.
+# A pair uses the smaller MTU of its two ports: longer packets would not arrive.
 step "MTUs that differ"
 mtu=$(</sys/class/net/rb/mtu)
 ip link set rb mtu 1500
@@ -74,16 +77,17 @@ job 137 2 "$RANK_PROGRAM" die 1 9
 says out '^\[0\] error .*rank 1'
 clean "a rank that was killed"
 packets() { cat /sys/class/infiniband/rxe1/ports/1/hw_counters/rcvd_pkts; }
-start() { # SECONDS [PEER_TIMEOUT]: a job that works so long, and messages move
+start() { # SECONDS [PEER_TIMEOUT]: starts a job of SECONDS, and waits until messages move
     local begun
     begun=$(packets)
-    # The ranks' alone: kolorun and its agent, silent for 2 s beside other tests on an emulated processor, ended a job before it began.
+    # PEER_TIMEOUT is set for the ranks only: kolorun and its agent can be silent for 2 s on an
+    # emulated processor beside other tests, and with it they once ended a job before it began.
     KOLO_TRANSPORT=rdma KOLO_TIMEOUT=60s timeout 200 "$KOLORUN" -np 2 "${on_devices[@]}" \
         env KOLO_PEER_TIMEOUT="${2-4s}" "$RANK_PROGRAM" loop "$1" >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
     await eval '(($(packets) > begun + 200))'
 }
-breaks() { # WHAT PATTERN COMMAND...: the job ends in error within its deadline
+breaks() { # WHAT PATTERN COMMAND...: after COMMAND, the job must end in error within its deadline
     local what=$1 pattern=$2 status=0 begun
     shift 2
     step "$what"
@@ -95,7 +99,8 @@ breaks() { # WHAT PATTERN COMMAND...: the job ends in error within its deadline
     ((status != 0 && status != 124)) || fail "$what: status $status"
     grep -qE -- "$pattern" "$work/out" "$work/err" || { fail "$what: no '$pattern' in:"; cat "$work/out" "$work/err"; }
 }
-# Seen once: soft-RoCE says nothing of a packet that it could not send: then the watch over what is not told of ends it.
+# Once, soft-RoCE reported nothing about a packet that it could not send. The job is then ended by
+# the watch over writes whose completion is not reported ("has said nothing of it for").
 breaks "a link that goes down" 'error .*rank [01] on .* by rdma rxe[01] port 1: .*(no answer|no way to the peer|has said nothing of it for)' \
     ip link set ra down
 ip link set ra up
@@ -106,8 +111,10 @@ breaks "a way that ends" 'error .*rank [01] on .* by rdma rxe[01] port 1: .*no a
 ip neigh del 10.0.0.2 dev ra
 clean "a way that ended"
 
-# Shorter than KOLO_PEER_TIMEOUT: the pairs are made anew, and the sums are right (the program compares them). Both ranks must do
-# so within it, and the interface be up again: seconds each on an emulated processor beside other tests, where 8 s once were too few.
+# A failure that is shorter than KOLO_PEER_TIMEOUT: the ranks create new queue pairs, and the sums
+# are right (the program compares them). Within the timeout the interface must be up again and both
+# ranks must have connected again. On an emulated processor beside other tests each takes seconds,
+# and 8 s were once too few.
 step "a link that goes down and up"
 start 6 20s
 step "going down"
@@ -123,7 +130,8 @@ wait "$launcher" || status=$?
 says err 'rank [01] on .* by rdma: back after [0-9.]+ s with another queue pair'
 clean "a link that went down and up"
 
-# soft-RoCE cannot be pulled out: "rdma link delete" waits for its users, who go on, and it is gone after them.
+# A soft-RoCE device cannot be removed while it is used: "rdma link delete" waits for its users, who
+# continue, and the device is gone after they end.
 step "a device that is deleted"
 start 3
 rdma link delete rxe0 &
@@ -136,6 +144,7 @@ wait "$removal"
 rdma link add rxe0 type rxe netdev ra
 clean "a device that was deleted"
 
-# The interface under a device vanishes, for good. Its address goes with it, so TCP may notice as soon.
+# The interface under a device is removed for good. Its address goes with it, so TCP may notice it
+# as early as RDMA does.
 breaks "an interface that is removed" 'error .*rank [01] (on .* by rdma rxe[01] port 1: |.*no answer for 4 s)' ip link delete rb
 finish

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# RDMA for real, in one boot of tests/vm/run: queue pairs between two devices, the transports' conformance suite over them, peers
-# that forge and cut off, and what kolorun finds of devices that are there, down, forbidden and gone. Gets KOLORUN,
-# RDMA_QUEUE_TEST, RDMA_CONFORMANCE_TEST and RDMA_HOSTILE_TEST from ctest; runs itself inside.
+# Real RDMA, in one boot of tests/vm/run: queue pairs between two devices, the conformance suite of
+# transports over them, peers that forge messages or cut connections, and what `kolorun info`
+# reports of devices that work, are down, are forbidden or are gone. ctest sets KOLORUN,
+# RDMA_QUEUE_TEST, RDMA_CONFORMANCE_TEST and RDMA_HOSTILE_TEST. The script runs itself inside the
+# virtual machine.
 set -uo pipefail
 if [[ ${1-} != inside ]]; then
     vm=${BASH_SOURCE%/*}/run
@@ -11,7 +13,8 @@ if [[ ${1-} != inside ]]; then
 fi
 
 failures=0
-# shows WHAT PATTERN: kolorun info, run by COMMAND (an array), has a line that matches.
+# shows WHAT PATTERN: `kolorun info`, run by the command in the array `command`, must print a line
+# that matches PATTERN.
 shows() {
     local out
     out=$("${command[@]}" "$KOLORUN" info 2>&1)

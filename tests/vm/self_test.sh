@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# tests/vm/run keeps what its head promises: output whole, status passed on, two devices that reach each other, nothing kept,
-# nothing left behind, whoever ends it. In three boots.
+# Tests what the head of tests/vm/run promises, in three boots: output is complete, the exit status
+# is passed on, two devices reach each other, no written file reaches this machine, and nothing is
+# left running, whatever ends it.
 . "${BASH_SOURCE%/*}/../launcher/common.sh"
 vm=${BASH_SOURCE%/*}/run
 why=$("$vm" --check 2>&1) || { echo "$why"; exit 77; }
@@ -14,7 +15,8 @@ clean() { # WHAT
 # says_in FILE TEXT WHAT
 says_in() { grep -qF -- "$2" "$1" || { fail "$3: no '$2' in its output:"; tail -n 20 "$1"; }; }
 
-# What runs inside. perftest joins both ends by addresses of the cable, rping by the connection manager.
+# Runs inside. perftest connects its two ends by addresses of the cable, rping by the connection
+# manager.
 cat >"$work/inside" <<'INSIDE'
 seq 200000
 seq 100000 >&2
@@ -54,7 +56,7 @@ done
 [[ ! -e $work/kept ]] || fail "what the command wrote has reached this machine"
 clean "a command that ended"
 
-# One that does not end, and one whose script is killed: the machines go too.
+# A command that does not end, and a killed script: the virtual machine must end too.
 begun=$SECONDS
 KOLOTEST_MARK=vm-late-$$ "$vm" --timeout 20 -- tail -f /dev/null >"$work/late" 2>&1 &
 late=$!
@@ -64,7 +66,7 @@ await grep -q up "$work/out"
 kill -9 "$killed"
 wait "$killed" 2>/dev/null
 nobody_left "$KOLOTEST_MARK"
-rm -rf "$TMPDIR"/* # kill -9 leaves no chance to do it
+rm -rf "$TMPDIR"/* # after kill -9 the script cannot do it
 status=0
 wait "$late" || status=$?
 ((status == 124)) || fail "a command that does not end: status $status instead of 124"
@@ -72,7 +74,7 @@ says_in "$work/late" "vm: stopped after 20 s" "a command that does not end"
 ((SECONDS - begun < 60 * SLOW)) || fail "stopped after $((SECONDS - begun)) s instead of 20"
 nobody_left "vm-late-$$"
 
-# What is wrong with the call, or missing here.
+# Wrong arguments, and missing programs.
 run 125 "$vm"
 run 125 "$vm" --
 run 125 "$vm" --timeout

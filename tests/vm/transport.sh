@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Jobs whose ranks are joined by RDMA, in one boot of tests/vm/run: even ranks on rxe0, odd ones on rxe1. Every collective
-# against what must come out, the same evaluation as over TCP to the last bit, and the devices' own counters say that nothing is
-# left. What breaks: faults.sh. Gets KOLORUN and KOLOBENCH from ctest; trains here and runs the rest of itself inside.
+# Jobs whose ranks are connected by RDMA, in one boot of tests/vm/run: even ranks on rxe0, odd ranks
+# on rxe1. Every collective is compared with its expected result, an evaluation must be the same as
+# over TCP to the last bit, and by the devices' own counters nothing may be left on them. Faults are
+# in faults.sh. ctest sets KOLORUN and KOLOBENCH. The script trains on this machine, and runs the
+# rest of itself inside the virtual machine.
 . "${BASH_SOURCE%/*}/../launcher/common.sh"
 examples=${KOLORUN%/*}/examples
 if [[ ${1-} != inside ]]; then
@@ -17,8 +19,9 @@ if [[ ${1-} != inside ]]; then
 fi
 . "${BASH_SOURCE%/*}/devices.sh"
 
-# One job for many collectives: on an emulated processor to start costs more than a collective. With 8 ranks, four of them on
-# each device, it is the number of queue pairs that counts; all collectives with 4 and 8 are a matter of the long run.
+# One job runs many collectives, because on an emulated processor a start costs more than a
+# collective. 8 ranks, four on each device, test the number of queue pairs. All collectives with 4
+# and 8 ranks run only if TEST_SOAK=1.
 all=(allreduce broadcast reduce_scatter alltoall reduce allgather gather scatter)
 check() { # NP OPERATION...
     local np=$1 operation
@@ -39,7 +42,7 @@ fi
 clean "collectives"
 says out .
 
-# Long messages over two queue pairs to a peer.
+# Long messages over two queue pairs to each peer.
 for operation in broadcast alltoall sendrecv; do
     job 0 2 env KOLO_RDMA_RAILS=2 KOLO_LOG=info "$KOLOBENCH" "$operation" --check -n 2 -w 0 -s 600K,2M
     says err 'by rdma: rail 2 goes by'

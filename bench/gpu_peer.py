@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed's allreduce of float32 on CUDA tensors, as bench/gpu compares it: started by kolorun, one process a rank.
-gpu_peer.py BACKEND SECONDS BYTES... prints, on rank 0, a line of JSON for each size: the median over the samples of the time that
-the slowest rank took, as kolobench has it."""
+"""Measures torch.distributed's allreduce of float32 on CUDA tensors, for bench/gpu. kolorun starts
+it, one process per rank: gpu_peer.py BACKEND SECONDS BYTES... Rank 0 prints a line of JSON for each
+size. As in kolobench, a time is the median over the samples of the slowest rank's time."""
 import datetime
 import json
 import os

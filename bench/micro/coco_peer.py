@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long others take from files to numbers, for bench/detection: coco_peer.py PACKAGE GT.json DT.json [bbox|segm|keypoints]
-reads them as their users do and prints one line of JSON: the seconds, without the import, the numbers, and the most memory of
-the process. PACKAGE: pycocotools or faster_coco_eval."""
+"""Measures how long pycocotools or faster_coco_eval take from files to numbers, for
+bench/detection: coco_peer.py PACKAGE GT.json DT.json [bbox|segm|keypoints] calls the package as its
+users do, and prints one line of JSON with the seconds (without the import), the numbers, and the
+peak memory of the process."""
 import contextlib
 import io
 import json

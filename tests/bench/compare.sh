@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# compare.sh SOURCE BUILD: bench/compare/run end to end with what peers there are, a peer that hangs
-# at its start, one that crashes there, and bad options. No times are judged.
+# compare.sh SOURCE BUILD: tests bench/compare/run as a whole, with the peers that are installed, a
+# peer that hangs at its start, one that crashes there, and wrong options. Times are not judged.
 set -u
 source_tree=$1 build=$2 failures=0
 work=$(mktemp -d)
@@ -26,14 +26,15 @@ done
 grep -q '"kolo_us": null' "$work/rows.json" && wrong "a row without kolo's time: $(tail -5 "$work/out")"
 grep -q '</svg>' "$work/rows.svg" || wrong "no picture"
 
-# Over tcp every collective has its bare loop, whose results are checked as all sides' are.
+# Over TCP every collective has a bare loop as its limit. Its results are checked like those of all
+# sides.
 compare --quick --peers none --np 2,3,4 --sizes 4,20K,1M --channel tcp --memory user --rounds 1 --seconds 300 \
     --json "$work/tcp.json" >"$work/out" 2>"$work/err" || wrong "$(tail -3 "$work/out" "$work/err")"
 [[ $(grep -c '"limit_us": [0-9]' "$work/tcp.json") -eq 45 ]] ||
     wrong "JSON without the limit of each of 5 x 3 x 3 points: $(grep '"limit_us": null' "$work/tcp.json")"
 grep -E 'bound .*(failed|did not start)|wrong results' "$work/out" && wrong "the bare loops over tcp fail"
 
-# On hosts: kolo alone, two ranks on each.
+# On two hosts: only kolo, two ranks on each.
 if why=$("$source_tree/tests/cluster/cluster" check); then
     compare --quick --peers none --hosts 2 --np 4 --sizes 4,64K --memory user --rounds 1 --seconds 300 \
         --json "$work/net.json" >"$work/out" 2>"$work/err" || wrong "$(tail -3 "$work/out" "$work/err")"
@@ -45,7 +46,7 @@ else
     echo "on several hosts: left out, $why"
 fi
 
-# The referee alone, with players that misbehave; the bound is the one that behaves.
+# The referee alone, with players that hang or crash; the bound is the player that works.
 referee() { timeout 80 "$build/compare/referee" --dir "$work" --np 2 --collectives allreduce --sizes 4096 --rounds 2 \
     --batch-us 100 --seconds 50 --turn-timeout-s 3 "$@"; }
 good="for r in 0 1; do $build/compare/bound --gate $work/good.gate --rank \$r --ranks 2 --meet $work/good & done; wait"
@@ -53,7 +54,8 @@ odd() { printf '%s' "${good//good/$1}"; }
 referee --side "good:both:0:$good" --side "hung:own:0:$(odd hung | sed 's/; wait/; kill -STOP %1; wait/')" \
     --side "crashed:own:0:$(odd crashed | sed 's/; wait/; kill -KILL %1 %2; wait/')" >"$work/out" 2>&1 ||
     wrong "the referee gave up: $(tail -3 "$work/out")"
-for memory in own user; do # one sample, where the machine made a trial slow: such a side is not measured further
+# One sample is enough: after a slow trial on a busy machine a side is not measured again.
+for memory in own user; do
     grep -qP "^sample\tallreduce\t4096\tgood\t$memory\t" "$work/out" || wrong "good: no sample of $memory memory"
 done
 grep -qP '^failed\t.*\tgood\t' "$work/out" &&

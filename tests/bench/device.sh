@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# device.sh BIN MOCK: kolobench --memory pinned, device, cuda and managed, on the devices of the tests' libcuda.so.1 in the
-# folder MOCK.
+# device.sh BIN MOCK: tests kolobench --memory pinned, device, cuda and managed, on the devices of
+# the mock libcuda.so.1 in the folder MOCK.
 set -u
 bin=$1 failures=0
 export LD_LIBRARY_PATH=$2
@@ -11,7 +11,7 @@ wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
 
 for memory in pinned device cuda managed; do
     worlds='1 3 8'
-    [[ $memory == pinned || $memory == device ]] || worlds=3 # staged, as a device's that is not lent
+    [[ $memory == pinned || $memory == device ]] || worlds=3 # staged through the host, like device memory that ranks cannot map
     for np in $worlds; do
         timeout 100 "$bin/kolorun" -np $np "$bin/kolobench" all -s 96,24K -n 2 --check --memory $memory --csv "$work/rows.csv" >"$work/out" 2>&1 ||
             wrong "$memory, np $np: $(tail -3 "$work/out")"
@@ -22,7 +22,8 @@ for memory in pinned device cuda managed; do
     out=$(MOCK_CUDA_FAIL=cuInit=100 timeout 20 "$bin/kolobench" allreduce -s 4 --memory $memory 2>&1) && wrong "$memory without a device: succeeded"
     [[ $out =~ 'cuInit: CUDA_ERROR_NO_DEVICE' ]] || wrong "$memory without a device: $out"
 done
-# Behind the work of a stream, and before it: processes, and threads that have one context.
+# Calls ordered behind and before the work of a stream: processes, and threads that share one
+# context.
 for np in 1 3; do
     timeout 100 "$bin/kolorun" -np $np "$bin/kolobench" all -s 96,1500K -n 2 --check --memory device --stream >"$work/out" 2>&1 ||
         wrong "stream, np $np: $(tail -3 "$work/out")"
@@ -47,8 +48,9 @@ refused '--stream: expected to be left out with --limits' allreduce --limits
 out=$(MOCK_CUDA_FAIL=cuMemHostRegister_v2=2 timeout 20 "$bin/kolobench" allreduce -s 4 --memory pinned 2>&1) && wrong "pinned without locked memory: succeeded"
 [[ $out =~ 'the driver has not locked' ]] || wrong "pinned without locked memory: $out"
 
-# Memory of devices that ranks lend each other, between processes: the mock ends an owner that frees what another has mapped.
-lent() { # NP ARGUMENTS...: kolobench with device memory that is lent at any length
+# Device memory that processes map from each other. The mock ends an owner that frees memory which
+# another process has mapped.
+lent() { # NP ARGUMENTS...: kolobench with device memory that ranks map from each other at any size
     KOLO_LOG=info KOLO_PLAN=twoshot timeout 100 "$bin/kolorun" -np "$1" "$bin/kolobench" "${@:2}" -n 3 --check --memory device >"$work/out" 2>&1
 }
 to_host='to the host'
@@ -67,7 +69,8 @@ for fault in cuIpcOpenMemHandle_v2=217 cuIpcGetMemHandle=801 cuModuleLoadData=22
     MOCK_CUDA_FAIL=$fault lent 3 allreduce -s 24K,1500K || wrong "$fault: $(tail -3 "$work/out")"
     grep -q "$to_host" "$work/out" || wrong "$fault: nobody says that calls go by the host: $(tail -3 "$work/out")"
 done
-# What cannot be unmapped its owner keeps, also where who has it leaves long before.
+# Memory that another rank cannot unmap stays allocated, even if that rank ends long before the
+# owner.
 MOCK_CUDA_FAIL=cuIpcCloseMemHandle=801 KOLO_PLAN=twoshot timeout 100 "$bin/kolorun" -np 3 sh -c '
     [ "$RANK" != 2 ] || export KOLO_EXIT_TIMEOUT=50ms
     exec "$0" "$@"' "$bin/kolobench" allreduce -s 24K,1500K -n 3 --check --memory device >"$work/out" 2>&1 ||

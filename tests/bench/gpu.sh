@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# gpu.sh BIN MOCK SOURCE KERNELS: the whole of bench/gpu in a short form, on the devices of the tests' libcuda.so.1 in the folder MOCK
-# and beside a torch of this script's own: the section has every row, takes the place of an old one and of nothing else,
-# and ranks see no GPU that CUDA_VISIBLE_DEVICES hides. What its figures are is not looked at.
+# gpu.sh BIN MOCK SOURCE KERNELS: tests a short run of bench/gpu on the devices of the mock
+# libcuda.so.1 in the folder MOCK, with a mock of torch made here. The section must have every row
+# and replace an old section and nothing else, and ranks must see no GPU that CUDA_VISIBLE_DEVICES
+# hides. The figures are not checked.
 set -u
 bin=$1 source=$3 failures=0
 export LD_LIBRARY_PATH=$2 MOCK_CUDA_KERNELS=$4
@@ -36,14 +37,14 @@ PYTHON
 heading='## On GPUs: 2 x Mock 0'
 printf '# Results\n\nFirst.\n\n## A\n\n| a |\n\n%s\n\nold\n\n### its own\n\nold too\n\n## B\n\nlast\n' "$heading" >"$work/results.md"
 
-# gpu ARGUMENT...: a short run
+# gpu ARGUMENT...: a short run of bench/gpu.
 gpu() {
     PYTHONPATH=$work timeout 300 "$source/bench/gpu" "$work/bin" --seconds 250 --np 1,2 --sizes 4,64K,1M --time 0.005 --bytes 65536 "$@" \
         >"$work/printed" 2>"$work/errors"
 }
-# section FILE: ours, without what stands before and behind
+# section FILE: prints the section of the mock GPU.
 section() { awk -v heading="$heading" '$0 == heading { on = 1; print; next } /^## / { on = 0 } on' "$1"; }
-# must PATTERN: a line of the section
+# must PATTERN: the section must have a matching line.
 must() { grep -qE -- "$1" "$work/section" || wrong "no line like '$1' in: $(cat "$work/section")"; }
 
 cp "$work/results.md" "$work/before.md"
@@ -59,7 +60,8 @@ CUDA_VISIBLE_DEVICES=1,0 gpu --out "$work/results.md" --json "$work/figures.json
 section "$work/results.md" >"$work/section"
 printf '%s\n' "$(cat "$work/section")" | cmp -s "$work/printed" - || wrong "written is not what was printed: $(diff "$work/printed" "$work/section")"
 for np in 1 2; do
-    for bytes in 4 65536 1048576; do # device, pinned, bound; over TCP where there are two; gloo; no NCCL
+    # The columns: device, pinned, bound, TCP twice (only for two ranks), gloo, no NCCL.
+    for bytes in 4 65536 1048576; do
         tcp='[0-9.]+ \| [0-9.]+'
         gloo='[0-9.]+'
         [[ $np == 2 ]] || tcp='- \| -'
@@ -87,7 +89,7 @@ must '^\| 4 B, in kernel launches, the slowest of all worlds \| at most 3 \| [0-
 must 'torch.distributed beside it; ranks reach each other.s device memory; every element of every collective checked on device memory among 1 to 2 ranks; '
 must '; compute-sanitizer .*; fashion-train and fashion-eval have the host.s digits; every element .* on pinned memory among 1 to 2 ranks; nccl on 1 ranks failed: '
 grep -q '^FAILED' "$work/section" && wrong "a part failed: $(grep '^FAILED' "$work/section")"
-# All else stays as it is, and another run takes the place of this one.
+# All other sections stay as they are, and another run replaces the section of this one.
 rest() { awk -v heading="$heading" '$0 == heading { off = 1; next } /^## / { off = 0 } !off' "$1"; }
 [[ $(rest "$work/results.md") == "$(rest "$work/before.md")" ]] || wrong "other sections: $(diff "$work/before.md" "$work/results.md")"
 grep -q '^old' "$work/results.md" && wrong "what was there before is there still"
@@ -98,14 +100,15 @@ gpu --no-check --np 1 --out "$work/new.md" && cmp -s "$work/new.md" "$work/print
 gpu --no-check --out "$work/none/new.md" && wrong "into a folder that is not there: succeeded"
 grep -q "^bench/gpu: $work/none/new.md.*: No such file or directory" "$work/errors" || wrong "no folder: $(cat "$work/errors")"
 
-# No GPU, and one that is wrong: nothing is written.
+# Without a GPU, and with one that fails, nothing is written.
 cp "$work/results.md" "$work/before.md"
 MOCK_CUDA_FAIL=cuInit=100 gpu --out "$work/results.md"
 [[ $? == 77 ]] || wrong "without a GPU: not status 77: $(cat "$work/errors")"
 MOCK_CUDA_FAIL=cuMemAlloc_v2=719 gpu --out "$work/results.md" && wrong "on a GPU that fails: succeeded"
 cmp -s "$work/before.md" "$work/results.md" || wrong "a run that found nothing wrote"
 
-# What fails costs the others nothing; so does what has no time left. Without kernels ranks do not reach each other's memory.
+# A part that fails, or has no time left, does not affect the others. Without kernels ranks cannot
+# use each other's memory.
 MOCK_CUDA_FAIL=cuEventRecord=719 gpu --no-check --out "$work/part.md" --np 2 --sizes 1M && wrong "nothing goes to the device: succeeded"
 section "$work/part.md" >"$work/section"
 must '^FAILED: 2 ranks, device: .*cuEventRecord'
@@ -114,7 +117,8 @@ MOCK_CUDA_FAIL=cuModuleLoadData=222 gpu --no-check --out "$work/part.md" --np 2 
 section "$work/part.md" >"$work/section"
 must "; ranks DO NOT reach each other's device memory: .*cuModuleLoadData"
 must '^\| 2 \| 1048576 \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| - \|$'
-# Nor does what a sandbox, or a wrong kernel, takes away: there is another way, and what went wrong is kept, whole.
+# If a sandbox forbids a call, or a kernel fails, the run continues in another way, and keeps the
+# whole error.
 MOCK_CUDA_FAIL=cuMemHostRegister_v2=801 gpu --no-check --out "$work/part.md" --json "$work/part.json" --np 2 --sizes 1M && wrong "nothing is locked: succeeded"
 section "$work/part.md" >"$work/section"
 must '^FAILED: 2 ranks, pinned: .*has not locked'
@@ -141,13 +145,13 @@ must '; left out after 9 s: .*2 ranks across GPUs, gloo'
 must '^\| 2 \| 1048576 \| [0-9.]+ \| '
 grep -q '"device_us"' "$work/short.json" || wrong "no figures: $(cat "$work/short.json")"
 
-# What is packed runs by itself, without the folder that it was built in.
+# A folder made by --pack works without the build folder.
 "$source/bench/gpu" "$bin" --pack "$work/packed" >"$work/printed" || wrong "--pack: $(cat "$work/printed")"
 PYTHONPATH=$work timeout 200 "$work/packed/bench/gpu" --no-check --np 2 --sizes 1M --time 0.005 --bytes 65536 --seconds 100 --out "$work/far.md" >"$work/printed" 2>&1 ||
     wrong "packed: $(tail -3 "$work/printed")"
 [[ -e $work/far.md && -e $work/packed/lib/libhwloc.so.15 && ! -e $work/packed/lib/libc.so.6 ]] || wrong "packed: $(ls "$work/packed" "$work/packed/lib")"
 
-# How figures are judged: made up ones, on both sides of each bar.
+# The verdicts, for made-up figures on both sides of each bar.
 python3 - "$source/bench/gpu" <<'PYTHON' || wrong "targets"
 import sys
 from importlib.machinery import SourceFileLoader

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The functions of banned.txt are called only where it says. Comments and strings do not count, nor members (x->free())
-# and longer names. The streams stdout and stderr do not occur in the library at all.
+# Checks that the functions in banned.txt are called only in the files that it allows. Comments,
+# strings, members (x->free()) and longer names do not count. The library must not use stdout and
+# stderr at all.
 table=$(dirname "$(realpath "$0")")/banned.txt
 source "$(dirname "$0")/common.sh"
 
@@ -10,7 +11,8 @@ code=$(mktemp)
 trap 'rm -f "$code"' EXIT
 code_of "${sources[@]}" >"$code"
 
-# report FOLDERS PATTERN ALLOWED ADVICE
+# report FOLDERS PATTERN ALLOWED ADVICE: reports each match of PATTERN in the code of FOLDERS,
+# except in the files ALLOWED.
 report() {
     local folders=${1// /|} hit path
     while IFS= read -r hit; do

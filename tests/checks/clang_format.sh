@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every C source is as clang-format leaves it.
+# Checks that every C source is formatted as clang-format formats it.
 source "$(dirname "$0")/common.sh"
 command -v clang-format >/dev/null || skip "clang-format is not installed (script/bootstrap installs it)"
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by every check: goes to the tree given as first argument and offers what they share. A check prints
-# "path:line: what is wrong; what to do" for each violation and ends with 1; 77 says that it could not run and why.
+# Sourced by every check: changes to the tree in the first argument, and defines the functions that
+# checks share. A check prints "path:line: what is wrong; what to do" for each violation. Its exit
+# status is 1 if there are violations, and 77 if it could not run; then it prints why.
 set -euo pipefail
 export LC_ALL=C
 cd "${1:?usage: $0 SOURCE_TREE ...}"
@@ -15,7 +16,7 @@ finish() {
 
 library_folders=(base memory transport runtime metrics)
 
-# files_in 'NAME PATTERN' FOLDER...: the files below the folders that exist, sorted.
+# files_in 'NAME PATTERN' FOLDER...: prints the matching files below the folders that exist, sorted.
 files_in() {
     local pattern=$1 folder
     shift
@@ -24,7 +25,8 @@ files_in() {
     done | sort
 }
 
-# code_of FILE...: every line as path:line:code, without comments and without what is inside quotes.
+# code_of FILE...: prints every line as path:line:code, without comments and without the contents of
+# quotes.
 code_of() {
     [[ $# -gt 0 ]] || return 0
     awk '
@@ -53,7 +55,7 @@ code_of() {
     }' "$@"
 }
 
-# reason_in LIST PATH: true if LIST, a file of lines "path: reason", names the path with a reason.
+# reason_in LIST PATH: succeeds if LIST, a file of lines "path: reason", has a reason for PATH.
 reason_in() {
     grep -qE "^$(sed 's/[.]/\\./g' <<<"$2"): +[^ ]" "$1"
 }

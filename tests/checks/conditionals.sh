@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# No #if in a .c file of the library or the launcher: a backend is a file that is compiled or not. conditionals.txt lists
-# the exceptions as "path: reason".
+# Checks that no .c file of the library, tools, the launcher and evaluate has an #if: a backend is a
+# file that is compiled or not. conditionals.txt lists the exceptions as "path: reason".
 source "$(dirname "$0")/common.sh"
 list=tests/checks/conditionals.txt
 

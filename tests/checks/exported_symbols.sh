@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: exported_symbols.sh SOURCE_TREE LIBRARY
-# What the library exports is what include/kolo/ marks KOLO_API, both ways.
+# Checks that the library exports exactly what include/kolo/ marks with KOLO_API.
 library=$(realpath "${2:?usage: $0 SOURCE_TREE LIBRARY}")
 source "$(dirname "$0")/common.sh"
 command -v nm >/dev/null || skip "nm is not installed (binutils)"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# "Files" in ARCHITECTURE.md names every source file under its folder, and none that is not there.
+# Checks that "Files" in ARCHITECTURE.md names every source file under its folder, and no file that
+# does not exist.
 source "$(dirname "$0")/common.sh"
 map=ARCHITECTURE.md
 [[ -e $map ]] || { violation "$map:1: there is none; write it"; finish; }
 
-# path:line of every `NAME.c` in the list of each `FOLDER/`.
+# One path:line for every `NAME.c` in the list of each `FOLDER/`.
 named=$(awk '
 /^## / { in_files = $0 == "## Files" }
 in_files && /^`[a-z\/]+\/`/ { split($0, part, "`"); folder = part[2] }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# No function of the library or the launcher is longer than 70 lines.
+# Checks that no function of the library, tools, the launcher and evaluate is longer than 70 lines.
 source "$(dirname "$0")/common.sh"
 ctags --version 2>/dev/null | grep Universal >/dev/null || skip "universal-ctags is not installed (script/bootstrap installs it)"
 longest=70

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: fused.sh SOURCE_TREE OBJDUMP PROGRAM...
-# No multiply-add is fused but the one that says so (kolo_exact_product): a compiler that makes one of a * b + c, as gcc does
-# of itself where the processor has the instruction, as every 64-bit Arm has, gives results other bits than it has elsewhere.
+# Checks that the compiler fused no multiplication with an addition; only kolo_exact_product may use
+# such an instruction. gcc by itself turns a * b + c into one if the processor has it, as every
+# 64-bit Arm does. It rounds only once, so results would have different bits on different
+# processors.
 objdump=${2:?usage: $0 SOURCE_TREE OBJDUMP PROGRAM...}
 programs=()
 for program in "${@:3}"; do programs+=("$(realpath "$program")"); done

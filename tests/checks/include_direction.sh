@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A folder includes only headers of itself and of the folders to its left:
+# Checks that a folder includes only headers of itself and of the folders to its left:
 #   include/kolo <- base <- memory <- transport <- runtime <- metrics <- tools <- launcher | bench | evaluate | examples | tests
-# Besides: transport/link.h stays inside transport/ (and tests), examples and public headers see only <kolo/...> and the
-# system (an example also headers beside it), and a project header is written "folder/file".
+# It also checks that only transport/ and tests include transport/link.h; that examples and public
+# headers include only <kolo/...> and system headers (examples also headers beside them); and that a
+# header of the project is written "folder/file".
 source "$(dirname "$0")/common.sh"
 
 mapfile -t files < <(for pattern in '*.[ch]' '*.h.in' '*.def'; do

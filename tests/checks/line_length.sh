@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# No line of a source in C or CUDA is longer than 100 columns, comments included, which clang-format does not fold. Tables that
-# it leaves alone (clang-format off), and .def files, may have longer rows.
+# Checks that no line of a source in C, C++ or CUDA is longer than 100 columns. That includes
+# comments, which clang-format does not wrap. Tables between "clang-format off" and "on", and .def
+# files, may have longer lines.
 source "$(dirname "$0")/common.sh"
 longest=100
 

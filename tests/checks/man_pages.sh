@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every man page is formatted without a warning, in 80 columns, and listed by kolo(7), and every public function is one page's.
+# Checks that groff formats every man page without a warning in 80 columns, that kolo(7) lists every
+# page, and that exactly one page describes each public function.
 source "$(dirname "$0")/common.sh"
 command -v groff >/dev/null || skip "groff is missing; install it"
 count=0

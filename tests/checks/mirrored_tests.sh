@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every <folder>/<file>.c has its tests/<folder>/test_<file>.c, or tests/checks/untested.txt says why not and what covers
-# it. An entry that is not needed any more is a violation too.
+# Checks that every <folder>/<file>.c has a tests/<folder>/test_<file>.c, or a line in
+# tests/checks/untested.txt that says why not and what covers it. A line that is no longer needed is
+# a violation too.
 source "$(dirname "$0")/common.sh"
 list=tests/checks/untested.txt
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# packages.sh SOURCE: where packages are missing that kolo is built with, the build stops with all of their names at once.
+# packages.sh SOURCE: checks that cmake names all missing packages in one error.
 set -u
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 out=$(PKG_CONFIG_LIBDIR=$work timeout 300 cmake -S "$1" -B "$work/build" -G Ninja -DKOLO_TESTS=OFF -DKOLO_CUDA=OFF 2>&1) &&
-    { echo "FAIL: without libraries it was configured"; exit 1; }
+    { echo "FAIL: cmake succeeded without the libraries"; exit 1; }
 [[ $(tr -s ' \n' ' ' <<<"$out") == *'packages that kolo needs are missing: libhwloc-dev libuv1-dev libjansson-dev. script/bootstrap'* ]] ||
     { echo "FAIL: $out"; exit 1; }
-echo "the build names the packages that are missing"
+echo "the build names all missing packages"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: self_test.sh SOURCE_TREE [C_COMPILER]
-# Proves that each check can fail: makes a small clean tree in which every check passes, plants one violation at a time and
-# expects exactly that check to name it. What looks like a violation and is none must pass.
+# Tests the checks: makes a small clean tree in which every check passes, puts in one violation at a
+# time and expects the check to report it. The clean tree also has code that only looks like a
+# violation.
 set -euo pipefail
 checks=$(realpath "${1:?usage: $0 SOURCE_TREE [C_COMPILER]}")/tests/checks
 compiler=${2:-cc}
@@ -13,7 +14,7 @@ mistakes=0
 
 licence='// SPDX-License-Identifier: Apache-2.0'
 
-# put PATH LINE...: a file of the tree, with its licence.
+# put PATH LINE...: writes a file of the tree, with the licence line.
 put() {
     local path=$work/tree/$1
     shift
@@ -85,7 +86,8 @@ for check in "${all[@]}"; do
     [[ $result -eq 0 || $result -eq 77 ]] || { echo "$check fails on the clean tree: $output" >&2; mistakes=$((mistakes + 1)); }
 done
 
-# expect CHECK TEXT: the tree as it is now fails CHECK, and the report begins a line with TEXT; then a fresh tree.
+# expect CHECK TEXT: CHECK must fail in the current tree, and its report must have TEXT. Then makes
+# a fresh tree.
 planted=0 skipped=0
 expect() {
     run_check "$1"
@@ -131,7 +133,7 @@ echo '__attribute__((visibility("default"))) int kolo_leak;' >>"$work/tree/base/
 expect exported_symbols 'kolo_leak is exported'
 
 multiply_adds='double %s(double a, double b, double c);\ndouble %s(double a, double b, double c) { return a * b + c; }\n'
-fuse=(-O2 -ffp-contract=fast) # on 64-bit Arm that is enough
+fuse=(-O2 -ffp-contract=fast) # enough for 64-bit Arm; x86-64 also needs -mfma
 if "$compiler" -mfma -E -x c /dev/null >/dev/null 2>&1; then fuse+=(-mfma); fi
 printf "$multiply_adds" kolo_fused kolo_fused >>"$work/tree/base/ring.c"; compile "${fuse[@]}"
 expect fused 'kolo_fused has '

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: settings_doc.sh SOURCE_TREE PROGRAM
-# docs/SETTINGS.md and docs/man/kolo-settings.7 are what PROGRAM prints, that is: what base/settings.def says today.
+# Checks that docs/SETTINGS.md and docs/man/kolo-settings.7 are what PROGRAM prints from
+# base/settings.def.
 program=$(realpath "${2:?usage: $0 SOURCE_TREE PROGRAM}")
 source "$(dirname "$0")/common.sh"
-# compare FILE [ARGUMENT...]
+# compare FILE [ARGUMENT...]: FILE must be the output of PROGRAM ARGUMENT...
 compare() {
     local file=$1 difference
     shift

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every source names its licence within its first three lines.
+# Checks that every source has an SPDX licence line in its first three lines.
 source "$(dirname "$0")/common.sh"
 count=0
 while IFS= read -r file; do

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# kolorun doctor on several hosts: ssh, builds, clocks, and the network between them with walls, decoys and holes.
+# Tests kolorun doctor on several hosts: ssh, builds, clocks, and networks with firewalls,
+# misleading addresses and paths that drop long packets.
 . "${BASH_SOURCE%/*}/common.sh"
 "$cluster" up 3 || { fail "the cluster does not come up"; finish; }
 hosts=host1:1,host2:1,host3:1
 here=host1 # where kolorun runs
-json=$CLUSTER_DIR/findings.json # a host's /tmp is its own
+json=$CLUSTER_DIR/findings.json # not in /tmp, which each host has its own
 export KOLOTEST_MARK=doctor-$$
 
-# doctor ARGUMENTS...: status 0 or 1, as the last line says: a busy machine's load is a warning.
+# doctor ARGUMENTS...: the exit status must be 0 or 1, as the last line says: the load of a busy
+# machine is a warning.
 doctor() {
     local got=0 last
     timeout "$patience" "$cluster" exec "$here" "$KOLORUN" doctor "$@" >"$work/out" 2>"$work/err" </dev/null || got=$?
@@ -20,32 +22,33 @@ doctor() {
     [[ ! -s $work/err ]] || { fail "standard error of doctor $*:"; cat "$work/err"; }
 }
 lacks() { ! grep -qE -- "$1" "$work/out" || { fail "a line '$1':"; grep -E -- "$1" "$work/out"; }; }
-kinds() { # the kinds of findings, but the load
+kinds() { # prints the kinds of findings, except the load
     python3 -c 'import json, sys
 print(*sorted({f["kind"] for f in json.load(open(sys.argv[1]))["findings"]} - {"load"}))' "$json"
 }
-finds() { # KINDS [ARGUMENTS...]: the rest as doctor
+finds() { # KINDS [ARGUMENTS...]: doctor ARGUMENTS... must have findings of these kinds
     local want=$1
     shift
     doctor "$@" --json "$json"
     [[ $(kinds) == "$want" ]] || { fail "finds '$(kinds)', not '$want': doctor $*"; cat "$work/out"; }
 }
 
-# All is well.
+# No problems.
 finds '' -H "$hosts"
 says out '^host1 +1 +- +this '
 says out '^host2 +1 +[0-9]+ ms +(same|[-+][0-9]+ ms) '
 says out '^3 ranks on 3 hosts, 6 of 6 paths between them work: '
-# kolorun's machine takes no ranks, but is called by them.
+# kolorun's machine runs no ranks, but ranks connect to it.
 finds '' -H host2:1,host3:1
 says out '^this machine +0 '
 says out '^2 ranks on 2 hosts, 4 of 4 paths'
-# Two names of one host.
+# Two names for one host.
 finds 'twin' -H host2:1,10.211.53.2:1
 says out '^warning: 10\.211\.53\.2: is the same machine as host2 \(both are host2\)'
 lacks 'another job'
 
-# A name that is nobody's, and a host that is cut off: named, and the rest goes on.
+# An unknown host name, and a host that is cut off: both are named, and the other hosts are
+# examined.
 "$cluster" cut host3
 doctor -H "$hosts,nosuchhost:1" --start-timeout 4s
 says out '^error: host3: cannot be reached by ssh: .*(timed out|No route)'
@@ -60,7 +63,7 @@ says out '^error: host2: cannot run .*kolorun there: .*; install kolo at the sam
 on host2 umount "$(dirname "$KOLORUN")"
 
 # Another build, and a clock that is ahead.
-if [[ $SLOW == 1 ]]; then # a sanitizer wants to be loaded first
+if [[ $SLOW == 1 ]]; then # not under a sanitizer, which must be loaded before all other libraries
     on host2 sh -c 'cp "$1" /run/kolorun && echo >>/run/kolorun && cp "$2" /run/skew.so &&
         printf "#!/bin/sh\nSKEW_S=100 LD_PRELOAD=/run/skew.so exec /run/kolorun \"\$@\"\n" >/run/wrapper && chmod +x /run/wrapper &&
         mount --bind /run/wrapper "$1"' sh "$KOLORUN" "$CLUSTER_SKEW" || fail "no other kolorun"
@@ -71,7 +74,7 @@ if [[ $SLOW == 1 ]]; then # a sanitizer wants to be loaded first
     on host2 umount "$KOLORUN"
 fi
 
-# Addresses that lead elsewhere or nowhere, beside one that works, are worth a note.
+# Addresses that lead to another host or nowhere give a note if another address works.
 for host in host1 host2; do
     on "$host" sh -c 'ip link add docker0 type veth peer name docker1 && ip addr add 172.17.0.1/16 dev docker0 &&
         ip link set docker0 up && ip link set docker1 up' || fail "no docker0 on $host"
@@ -84,7 +87,7 @@ finds 'dead-address' -H "$hosts"
 says out '^note: host1, host2: others do not reach it at 172\.17\.0\.1 \(docker0\); .*KOLO_NET=\^docker0'
 says out '^note: host2: others do not reach it at 10\.96\.0\.2 \(aaa\)'
 finds '' --set 'NET=^docker0,^aaa' -H "$hosts"
-# At one port everywhere, docker0 leads to the host itself.
+# If all ranks use the same port, docker0's address leads to the host itself.
 on host2 ip link del aaa
 doctor --set NET=docker0 --set PORTS=21400 -H host1:1,host2:1
 says out '^error: host2: cannot connect to kolorun on host1, .*172\.17\.0\.1 \(docker0\) leads to the host itself; name the network'
@@ -99,8 +102,8 @@ says out '^error: host3: cannot connect to host2, nor host2 to it: 10\.211\.53\.
 on host2 ip route del blackhole 10.211.53.3/32
 on host3 ip route del prohibit 10.211.53.2/32
 
-# Walls.
-wall() { # HOST TARGET [MATCH...]: what comes to it by TCP, but for ssh
+# Firewalls.
+wall() { # HOST TARGET [MATCH...]: applies TARGET to TCP packets that come to HOST, except ssh
     local host=$1 target=$2
     shift 2
     on "$host" iptables -A INPUT -p tcp ! --dport 22 -m tcp ! --sport 22 "$@" -j $target
@@ -123,7 +126,7 @@ if wall host3 DROP --syn 2>"$work/why"; then
     finds 'rendezvous' -H host2:1,host3:1
     says out '^error: host2, host3: cannot connect to kolorun on this machine, '
     down host1
-    # A hole for long segments: the link would come up, and the job stop.
+    # Long segments are lost: links would be established, and the job would then stop.
     wall host2 DROP -m length --length 1000:65535
     finds 'mtu' -H "$hosts"
     says out '^error: host1, host3: long messages from it to host2 are lost: 10\.211\.53\.2 \(wire\) .*MTU'
@@ -133,7 +136,7 @@ else
     echo "no firewall here: $(cat "$work/why")"
 fi
 
-# A rank whose job is gone.
+# A rank that has survived its job.
 on host2 env KOLO_RANK=1 KOLO_LAUNCHER=kolorun setsid tail -f /dev/null >/dev/null 2>&1 </dev/null &
 await on host2 sh -c 'grep -lz KOLO_RANK=1 /proc/[0-9]*/environ | grep -q .'
 doctor -H "$hosts"

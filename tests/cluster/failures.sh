@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Jobs on three hosts by ssh, and everything that can go wrong with a host.
+# Jobs on three hosts by ssh, and everything that can fail on a host.
 . "${BASH_SOURCE%/*}/common.sh"
 "$cluster" up 3 || { fail "the cluster does not come up"; finish; }
 hosts=host1:2,host2:2,host3:2
@@ -23,7 +23,7 @@ ended() { # STATUS
     [[ $got == "$1" ]] || { fail "$KOLOTEST_MARK: status $got instead of $1"; cat "$work/out" "$work/err"; }
 }
 all_up() { [[ $(grep -c '\] up' "$work/out") == 6 ]]; }
-# nsenter stops with its child, and goes on only when told.
+# nsenter stops when its child stops, and continues only by a signal of its own.
 parents_of() {
     local pid=$1
     while [[ $pid != "$launcher" && $pid -gt 1 ]]; do pid=$(awk '/^PPid/ {print $2}' "/proc/$pid/status") && echo "$pid"; done
@@ -37,7 +37,7 @@ job names 0 -H "$hosts" hostname
 says out '^\[5\] host3$'
 echo "hostname on 3 hosts, 6 ranks: $seconds s"
 
-# A rank on a remote host: the same as on one machine.
+# A rank on a remote host fails: the same as on one machine.
 for fate in "137 die 4 9" "3 exit 5 3"; do
     # shellcheck disable=SC2086
     set -- $fate
@@ -59,7 +59,7 @@ for fate in "137 die 4 9" "3 exit 5 3"; do
     hosts_clean host1 host2 host3
 done
 
-# kolorun, and the agents of a remote host.
+# kolorun or an agent of a remote host is killed.
 background launcher -H "$hosts" "$RANK_PROGRAM" loop 60
 await all_up
 kill -9 "$(pids_of host1 kolorun)"
@@ -70,12 +70,12 @@ for victim in 1 2; do
     await all_up
     kill -9 "$(pids_of host2 kolorun-agent | sort -n | sed -n "${victim}p")"
     ended 255
-    # sshd may hang up on a dead guardian's command before the worker could say so.
+    # sshd may close the connection of a dead guardian before the worker could report its death.
     says err '^kolorun: (host host2: its agent was killed|the agent on host host2 \(pid [0-9]+\) was killed by signal 9|the connection to host host2 broke)'
     hosts_clean host1 host2 host3
 done
 
-# Ctrl-Z: every host pauses for longer than it may be silent, and goes on.
+# Ctrl-Z: all hosts stop for longer than a host may be silent, and then continue.
 KOLO_PEER_TIMEOUT=4s background pause -H "$hosts" "$RANK_PROGRAM" loop 8
 await all_up
 at=$(pids_of host1 kolorun)
@@ -86,7 +86,7 @@ kill -CONT "$at" $(parents_of "$at")
 ended 0
 hosts_clean host1 host2 host3
 
-# The cable of a host, and the others go on: they end with verified sums among the four of them, in the old order.
+# A host's cable fails and the others continue: four ranks end with verified sums, in the old order.
 KOLO_PEER_TIMEOUT=5s background outlive --keep-going -H "$hosts" "$RANK_PROGRAM" outlive
 await all_up
 at=$(since 0)
@@ -102,7 +102,8 @@ echo "host3 cut, --keep-going: the others had shrunk and ended after $took s (pe
 hosts_clean host1 host2
 nobody_left "$KOLOTEST_MARK"
 
-# So they do when the connection to a host is lost whose ranks live on for a moment, or its agent is killed.
+# They also continue if only the connection to a host is lost, whose ranks live on for a moment, or
+# if its agent is killed.
 for what in ssh kolorun-agent; do
     background "outlive-$what" --keep-going -H "$hosts" "$RANK_PROGRAM" outlive
     await all_up
@@ -117,8 +118,9 @@ for what in ssh kolorun-agent; do
     hosts_clean host1 host2 host3
 done
 
-# Two hosts that live and cannot reach each other any more: so many ranks are left out that the others can, and are told of whom
-# they are cut off. Which of the two hosts goes on depends on which links its ranks had.
+# Two live hosts lose their connection with each other: enough ranks are left out for the others to
+# continue, and are told from whom they are cut off. Which of the two hosts continues depends on
+# which links its ranks had.
 wall() { on host2 iptables "$1" INPUT -s 10.211.53.3 -p tcp -j DROP && on host2 iptables "$1" OUTPUT -d 10.211.53.3 -p tcp -j DROP; }
 if on host2 iptables -S >/dev/null 2>"$work/why"; then
     KOLO_PEER_TIMEOUT=4s background parted --keep-going -H "$hosts" "$RANK_PROGRAM" outlive
@@ -140,7 +142,7 @@ else
     echo "no firewall here: $(cat "$work/why")"
 fi
 
-# The cable of kolorun's own machine: no host is blamed alone.
+# The cable of kolorun's own machine fails: no single host is blamed.
 KOLO_PEER_TIMEOUT=3s background own -H host2:1,host3:1 "$RANK_PROGRAM" loop 60
 await grep -q '\] up' "$work/out"
 "$cluster" cut host1
@@ -149,7 +151,7 @@ says err '^kolorun: host host[23] was silent for [0-9.]+ s and counts as lost, w
 "$cluster" heal host1
 hosts_clean host1 host2 host3
 
-# The cable of a host, and its power.
+# A host's cable fails, and a host loses its power.
 for what in cut kill; do
     KOLO_PEER_TIMEOUT=5s background "$what" -H "$hosts" "$RANK_PROGRAM" loop 60
     await all_up

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Hosts with more networks than one: decoys, a network that forwards nothing, names that differ, ranges of ports.
+# Hosts with several networks: misleading addresses, a network that forwards nothing, interface
+# names that differ between hosts, firewalls, and ranges of ports.
 . "${BASH_SOURCE%/*}/common.sh"
 "$cluster" up 2 || { fail "the cluster does not come up"; finish; }
 hosts=host1:1,host2:1
@@ -10,20 +11,21 @@ job() { # MARK STATUS ARGUMENTS...
     shift 2
     run "$want" "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK "$@"
 }
-# What the rank that dialled says of the path that it took.
+# Prints what the rank that connected reports of the path that it chose.
 path() { says out "path [0-9.]+ rank [01]: tcp: other host; $1"; }
 
-# One network, nothing else: what the others are compared with.
+# One network, as the reference for the others.
 job plain 0 -H "$hosts" "$RANK_PROGRAM" loop 0
 path '10\.211\.53\.[12]:[0-9]+ to 10\.211\.53\.[12]:[0-9]+ by wire, .*round trip [0-9]+ us'
 plain=$seconds
 
-# docker0: an address that every host has, and that means the host itself. It must not be taken, nor cost time.
+# docker0: an address that every host has, and that leads to the host itself. It must not be chosen,
+# nor cost time.
 for host in host1 host2; do
     on "$host" sh -c 'ip link add docker0 type veth peer name docker1 && ip addr add 172.17.0.1/16 dev docker0 &&
         ip link set docker0 up && ip link set docker1 up' || fail "no docker0 on $host"
 done
-# A second network whose switch forwards nothing, though both ends think that it is up.
+# A second network whose switch forwards nothing, although both ends see it as up.
 for i in 1 2; do
     "$cluster" wire "host$i" aaa "10.96.0.$i/24"
     "$cluster" mute "host$i" aaa
@@ -34,7 +36,7 @@ under "$seconds" "$(awk -v p="$plain" 'BEGIN {print p + 1}')" "decoys and a dead
 echo "plain $plain s, with docker0 and a dead network $seconds s"
 hosts_clean host1 host2
 
-# A third network, whose interface has another name on each host.
+# A third network, whose interface has a different name on each host.
 "$cluster" wire host1 left "10.97.0.1/24"
 "$cluster" wire host2 right "10.97.0.2/24"
 KOLO_NET=left,right job names 0 -H "$hosts" "$RANK_PROGRAM" loop 0
@@ -46,12 +48,13 @@ path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:'
 KOLO_NET=nosuch0 job nothing 2 -H "$hosts" "$RANK_PROGRAM" loop 0
 says err 'KOLO_NET: nothing of this machine matches "nosuch0"; up are .*wire 10\.211\.53\.1'
 
-# Two equal networks: the ranks of a host take turns, so that both are used.
+# Two equal networks: the ranks of a host alternate between them, so that both are used.
 for i in 1 2; do
     "$cluster" wire "host$i" rail0 "10.98.0.$i/24"
     "$cluster" wire "host$i" rail1 "10.99.0.$i/24"
 done
-# What the ranks that dialled say: the first of each host by the one, the second by the other.
+# What the ranks that connected report: the first of each host uses one network, the second the
+# other.
 rails_are_shared() {
     local rail
     for rail in 0 1; do
@@ -59,14 +62,15 @@ rails_are_shared() {
             ! grep -qE "^\[[$rail$((rail + 2))]\] path .* by rail$((1 - rail)), " "$work/out" || return 1
     done
 }
-# A machine that is busy can make one way look 200 us longer, which then is a detour: so not once and for all.
+# On a busy machine one network can look 200 us slower and is then avoided, so this is tried several
+# times.
 for try in 1 2 3 4 5; do
     KOLO_PLAN=twolevel KOLO_NET=10.98.0.0/15 job rails 0 -H host1:2,host2:2 "$RANK_PROGRAM" loop 0
     ! rails_are_shared || break
     [[ $try != 5 ]] || { fail "the two networks are not shared out"; cat "$work/out"; }
 done
 
-# The same two as cards, the second of them on the ranks' NUMA node: all go by that one.
+# The same two networks as cards, the second one on the ranks' NUMA node: all ranks use that one.
 near=$(cat /sys/devices/system/node/has_cpu 2>/dev/null)
 if [[ $near =~ ^[0-9]+$ ]]; then
     for host in host1 host2; do
@@ -84,7 +88,7 @@ if [[ $near =~ ^[0-9]+$ ]]; then
     says err 'plans are chosen for lines of 20 Gbit/s between hosts'
 fi
 
-# A fast VLAN on a bond is hardware as its cards are, and goes before a slow card.
+# A fast VLAN on a bond counts as hardware, like its cards, and is preferred to a slow card.
 for i in 1 2; do
     "$cluster" wire "host$i" slow0 "10.100.0.$i/24"
     "$cluster" wire "host$i" vlan9 "10.101.0.$i/24"
@@ -101,7 +105,8 @@ for try in 1 2 3 4 5; do # as above
 done
 says err 'plans are chosen for lines of 25 Gbit/s between hosts'
 
-# More addresses than others can be told of, and the one that works is the last: said, with what helps.
+# More addresses than a rank can publish, and only the last one works: a message says so, and what
+# helps.
 for host in host1 host2; do
     on "$host" sh -c 'ip link add many type veth peer name many0 && ip link set many up && ip link set many0 up &&
         for i in $(seq 20); do ip addr add "10.1.$i.1/24" dev many || exit; done' || fail "no addresses on $host"
@@ -110,7 +115,7 @@ many='host (host1|host2) has 21 addresses, and its ranks offer others the first 
 KOLO_NET=many,wire job many 4 --start-timeout 5s -H "$hosts" "$RANK_PROGRAM" loop 0
 says err 'this machine has 21 addresses, and the other hosts are told 1[0-6] of them, .* in KOLO_NET$'
 says err "$many"
-# Of bridges beside a card it is not worth a word.
+# If they are only bridges beside a card, there is no message.
 for host in host1 host2; do
     on "$host" sh -c 'mkdir -p /run/wire/device && mount --bind /run/wire /sys/class/net/wire/' || fail "no card on $host"
 done
@@ -118,19 +123,21 @@ KOLO_NET=wire,many job one 0 -H "$hosts" "$RANK_PROGRAM" loop 0
 lines err 0
 for host in host1 host2; do on "$host" sh -c 'umount /sys/class/net/wire/ && ip link del many'; done
 
-# Firewalls that let in nothing at the ranks' ports: named while they are waited for, and at the end. On both hosts: past one
-# alone, rank 1's dial may come before rank 0 has begun its own, and is the link. kolorun's own port is none of the range.
+# Firewalls that block the ranks' ports are named while ranks wait, and at the end. Both hosts have
+# one: with only one, rank 1 may connect to rank 0 before rank 0 tries, and that is the link.
+# kolorun's own port is outside the range.
 wall=(-A INPUT -p tcp --syn --dport 21300:21399 -j DROP)
 if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}"; then
     KOLO_NET=10.211.53.0/24 KOLO_TIMEOUT=6s KOLO_STALL_WARN=500ms job wall 1 -x KOLO_PORTS=21300-21399 -H "$hosts" \
         "$RANK_PROGRAM" loop 0
     says err 'for [0-9.]+ s now: cannot reach rank 1: 10\.211\.53\.2:213[0-9]+ no answer.*; is a firewall between the hosts'
-    # Both have the same deadline, and who comes to it first speaks for both.
+    # Both ranks have the same deadline; the first one that reaches it reports for both.
     says out 'rank [01]: 10\.211\.53\.[12]:213[0-9]+ (no answer|connecting).*; is a firewall between the hosts'
     on host1 iptables -F INPUT
     on host2 iptables -F INPUT
 
-    # A hole for long packets, behind which a link comes up: the deadline's words say what was seen, and the next step.
+    # Long packets are lost, so a link is established and then stops: the error at the deadline says
+    # what was seen, and the next step.
     for host in host1 host2; do
         for end in --dport --sport; do
             on "$host" iptables -A INPUT -p tcp "$end" 21300:21399 -m length --length 1000:65535 -j DROP
@@ -141,8 +148,9 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
     on host1 iptables -F INPUT
     on host2 iptables -F INPUT
 
-    # A path that fails while the peer computes and its window is closed: nothing is unacknowledged but the kernel's probes.
-    # The rank ends by it, not by its deadline; and a peer that lives is waited for, however long it computes.
+    # The path fails while the peer computes and its window is closed, so only the kernel's probes
+    # are unacknowledged. The rank must end because of them, not at its deadline. A live peer is
+    # waited for, however long it computes.
     KOLO_PEER_TIMEOUT=2s job busy 0 -x KOLO_PORTS=21300-21399 -H "$hosts" "$RANK_PROGRAM" busy 6
     KOLO_PEER_TIMEOUT=2s "$cluster" exec host1 "$KOLORUN" -x KOLO_PORTS=21300-21399 --timeout 240s -H "$hosts" \
         "$RANK_PROGRAM" busy 240 >"$work/out" 2>"$work/err" </dev/null &
@@ -161,7 +169,7 @@ else
     echo "no firewall here: $(cat "$work/why")"
 fi
 
-# Ports: enough, and too few.
+# A range with enough ports, and one with too few.
 listening() { on "$1" awk '$4 == "0A" {split($2, a, ":"); print a[2]}' /proc/net/tcp /proc/net/tcp6; }
 KOLO_PORTS=21410-21413 "$cluster" exec host1 "$KOLORUN" -H host1:2,host2:1 "$RANK_PROGRAM" loop 5 \
     >"$work/out" 2>"$work/err" </dev/null &
@@ -174,17 +182,17 @@ done
 wait "$launcher" || { fail "KOLO_PORTS=21410-21413: status $?"; cat "$work/err"; }
 KOLO_PORTS=21410 KOLO_TRANSPORT=tcp job full 4 -H host1:2,host2:1 --start-timeout 30s "$RANK_PROGRAM" loop 0
 says out 'KOLO_PORTS=21410-21410: every port is taken'
-# Taken for IPv4 alone, by which the others would come.
+# A port that is taken for IPv4 only, which the other ranks would use.
 "$cluster" exec host1 python3 -c 'import socket; s = socket.create_server(("0.0.0.0", 21420)); print("up", flush=True); s.accept()' \
     >"$work/taken" 2>&1 </dev/null &
 await grep -q up "$work/taken"
 KOLO_PORTS=21420 job taken 1 -H "$hosts" "$RANK_PROGRAM" loop 0
 says err 'KOLO_PORTS=21420-21420: every port is taken at 0\.0\.0\.0; widen the range'
-kill $! # nsenter's child ends with the cluster
+kill $! # this kills nsenter; its child ends with the cluster
 KOLO_PORTS=9-3 job range 2 -H "$hosts" "$RANK_PROGRAM" loop 0
 says err 'KOLO_PORTS=9-3 is no range of ports'
 
-# Without kolorun; rank 0's own name is 127.0.1.1 in its /etc/hosts, as Debian writes it.
+# Without kolorun: in rank 0's /etc/hosts its own name is 127.0.1.1, as Debian writes it.
 on host1 sh -c 'sed "s/^10.211.53.1 host1/127.0.1.1 host1/" /etc/hosts >/run/hosts &&
     mount --bind /run/hosts /etc/hosts' || fail "no /etc/hosts"
 export KOLO_SIZE=2 KOLO_RENDEZVOUS=tcp://host1:4747 KOLO_START_TIMEOUT=60s

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# kolo in a Slurm of two hosts: ranks that srun starts, kolorun in an allocation, and what is left when Slurm ends them.
+# Tests kolo with Slurm on two hosts: ranks started by srun, kolorun in an allocation, and that
+# nothing is left when Slurm ends them.
 . "${BASH_SOURCE%/*}/common.sh"
 for tool in slurmctld slurmd srun munged; do
     command -v "$tool" >/dev/null || PATH=$PATH:/usr/sbin command -v "$tool" >/dev/null ||
@@ -13,7 +14,7 @@ slurm=$CLUSTER_DIR/slurm
 mkdir -p "$slurm/state"
 head -c 128 /dev/urandom >"$slurm/munge.key"
 chmod 600 "$slurm/munge.key"
-echo 'CgroupPlugin=cgroup/v1' >"$slurm/cgroup.conf" # of which nothing is used; without it slurmd looks for a mounted one
+echo 'CgroupPlugin=cgroup/v1' >"$slurm/cgroup.conf" # not used, but without it slurmd looks for mounted cgroups
 cat >"$slurm/slurm.conf" <<CONFIG
 ClusterName=kolo
 SlurmctldHost=host1
@@ -45,7 +46,8 @@ for host in host1 host2; do
 done
 idle() { [[ $(on host1 sinfo -h -t idle -o %D) == 2 ]]; }
 await idle || { cat "$slurm"/*.log; finish; }
-# Nothing runs any more; Slurm's own daemons have ports.
+# Checks that no job and no process of kolo is left. Ports are not checked: Slurm's daemons have
+# some.
 nobody_there() {
     await quiet || on host1 squeue
     nobody_left "$KOLOTEST_MARK"
@@ -53,7 +55,7 @@ nobody_there() {
         fail "$KOLOTEST_MARK: kolorun is still there"
 }
 quiet() { [[ -z $(on host1 squeue -h) && -z $(pids_of host1 launcher-rank; pids_of host2 launcher-rank) ]]; }
-slurm() { # MARK STATUS COMMAND...: on host1
+slurm() { # MARK STATUS COMMAND...: runs COMMAND on host1
     export KOLOTEST_MARK=$1-$$
     run "$2" "$cluster" exec host1 "${@:3}"
 }
@@ -70,7 +72,7 @@ says out '^init .* rank [01] of 2 started by srun: the ranks need a secret, .*`e
 printf 'host2\nhost1\n' >"$CLUSTER_DIR/order"
 slurm arbitrary 4 env "$secret" SLURM_HOSTFILE="$CLUSTER_DIR/order" srun -N 2 -n 2 -m arbitrary "$RANK_PROGRAM" loop 0
 says out '^init .* by srun -m arbitrary, which does not say on which host rank 0 is: give KOLO_RENDEZVOUS'
-# A rank dies; without kolorun nobody knows how.
+# A rank dies. Without kolorun the other ranks cannot know how.
 slurm die 137 env "$secret" srun -N 2 -n 3 "$RANK_PROGRAM" die 2 9
 [[ $(grep -c 'error .*rank 2 (host2, pid [0-9]*) lost its connection' "$work/out") == 2 ]] || { fail "srun: who died?"; cat "$work/out"; }
 nobody_there
@@ -83,11 +85,11 @@ slurm full 2 salloc -Q -N 2 -n 3 "$KOLORUN" -np 4 true
 says err '-np 4 exceeds the 3 slots of 2 hosts'
 slurm here 0 salloc -Q -N 2 -n 3 "$KOLORUN" -H localhost -np 2 hostname
 [[ $(cut -d' ' -f2 "$work/out" | sort -u) == host1 && ! -s $work/err ]] || { fail "-H localhost"; cat "$work/out" "$work/err"; }
-slurm tasks 0 srun -N 2 -n 2 "$KOLORUN" -np 2 -x KOLOTEST_MARK hostname # each of them is a job of its own
+slurm tasks 0 srun -N 2 -n 2 "$KOLORUN" -np 2 -x KOLOTEST_MARK hostname # each task's kolorun is a job of its own
 [[ $(cut -d' ' -f2 "$work/out" | sort | uniq -c | tr -s ' \n' ' ') == ' 2 host1 2 host2 ' ]] || { fail "kolorun as a task"; cat "$work/out"; }
 nobody_there
 
-# ---- what Slurm ends: a batch script with kolorun, whose ranks on host2 are no step of its ----
+# ---- scancel of a batch script with kolorun, whose ranks on host2 are no step of Slurm ----
 export KOLOTEST_MARK=batch-$$
 cat >"$CLUSTER_DIR/batch" <<BATCH
 #!/bin/bash

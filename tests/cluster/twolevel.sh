@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Plans of two levels, on two and three hosts that have as many ranks each, or not, numbered host by host or in turn:
-# every element is checked. And that the choice of plans takes one of them for long vectors. The same with a level
-# for NUMA nodes, which are made up.
+# Plans of two levels on two and three hosts, with the same or different numbers of ranks on each,
+# numbered host by host or in turn. Every element is checked, and that the choice of plans takes one
+# of them for long vectors. The same for plans with a level for NUMA nodes, which are simulated.
 . "${BASH_SOURCE%/*}/common.sh"
 "$cluster" up 3 || { fail "the cluster does not come up"; finish; }
 
-# MARK HOSTS ARGUMENTS...: collectives with --check; no row may have a wrong element.
+# check MARK HOSTS ARGUMENTS...: runs collectives with --check; no row may have a wrong element.
 check() {
     export KOLOTEST_MARK=$1-$$
     run 0 "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK -H "$2" "$KOLOBENCH" "${@:3}" -n 2 -w 1 --check
@@ -14,7 +14,8 @@ check() {
         { fail "$1 on $2: wrong elements"; cat "$work/out"; }
 }
 forced=(allreduce reduce broadcast barrier allgather reduce_scatter --plan twolevel --root rotate)
-# Bundles: host by host and in turn; by themselves for short blocks alone, and never where hosts differ.
+# Alltoall in bundles: with ranks numbered host by host and in turn. It is chosen only for short
+# blocks, and never if hosts have different numbers of ranks.
 for hosts in host1:2,host2:2,host3:2 host1:1,host2:1,host3:1,host1:1,host2:1,host3:1 host1:3,host2:3; do
     check bundled "$hosts" alltoall --plan twolevel -b 4 -e 1M -f 64
     [[ $(grep -cE ' float32 .*/twolevel$' "$work/out") == 3 ]] || { fail "$hosts: not bundled"; cat "$work/out"; }
@@ -25,7 +26,7 @@ check blocks host1:2,host2:2 alltoall -s 8M
 says out '/direct$'
 check uneven host1:2,host2:1 alltoall alltoallv -s 64,64K
 ! grep -q '/twolevel$' "$work/out" || fail "bundles among hosts of different size"
-# A rank that dies among them.
+# A rank dies in such a job.
 export KOLOTEST_MARK=dies-$$
 "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK -H host1:2,host2:2,host3:2 "$KOLOBENCH" alltoall --plan twolevel \
     -s 64,1M -n 2000 >"$work/out" 2>"$work/err" </dev/null &
@@ -52,7 +53,8 @@ done
 KOLO_SEGMENT_BYTES=4K check pieces host1:3,host2:2,host3:1 "${forced[@]}" -s 100K,1M
 check long host1:2,host2:2 allreduce -s 8M
 says out '/twolevel$'
-# NODES HOSTS ARGUMENTS...: ranks on the NUMA node that $((NODES)) makes of LOCAL_RANK.
+# on_nodes NODES HOSTS ARGUMENTS...: the same, with each rank on the NUMA node $((NODES)), an
+# expression of LOCAL_RANK.
 on_nodes() {
     export KOLOTEST_MARK=nodes-$$
     # shellcheck disable=SC2016
@@ -72,10 +74,11 @@ done
 KOLO_SEGMENT_BYTES=4K on_nodes 'LOCAL_RANK % 2' host1:4,host2:5 allreduce --plan numa -s 100K,1M
 KOLO_DETERMINISTIC=1 on_nodes 'LOCAL_RANK % 2' host1:4,host2:4 allreduce -s 4,64K,1M
 ! grep -q '/numa$' "$work/out" || fail "a plan by node, which folds in an order of its own, in deterministic mode"
-# Devices on several hosts, behind the work of a stream: more ranks than processors wait for what one of them has to do.
+# Device memory on several hosts, behind the work of a stream: with more ranks than processors,
+# ranks wait for work that another one has yet to do.
 if [[ -e $MOCK_CUDA/libcuda.so.1 ]]; then
     LD_LIBRARY_PATH=$MOCK_CUDA check device host1:2,host2:1 allreduce --memory device --stream -s 64,300K
-    # The example whose sums stay on the devices inside hosts.
+    # The example whose sums inside a host stay on the devices.
     export KOLOTEST_MARK=levels-$$
     KOLO_LOG=info LD_LIBRARY_PATH=$MOCK_CUDA run 0 "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK -x LD_LIBRARY_PATH \
         -H host1:2,host2:2 "${KOLOBENCH%/*}/examples/hosts-allreduce" --mib 3 --piece-mib 1

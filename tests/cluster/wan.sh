@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Two hosts, 1 Gbit/s, and cables that are worse: losses, a long delay, one that varies. Every element is checked, and
-# every job ends by itself within the deadline of a collective; how long it takes is printed, not judged.
+# Two hosts with 1 Gbit/s, and with worse cables: packet loss, a long delay, a varying delay. Every
+# element is checked, and every job must end by itself within the deadline of a collective. How long
+# it takes is printed, not judged.
 . "${BASH_SOURCE%/*}/common.sh"
 [[ -c /dev/net/tun ]] || skip "no /dev/net/tun: modprobe tun"
 "$cluster" up 2 || { fail "the cluster does not come up"; finish; }
@@ -9,7 +10,7 @@
 export KOLO_TIMEOUT=100s
 first_of() { local pid _; read -r pid _ <"$CLUSTER_DIR/$1/first" && echo "$pid"; }
 
-# MARK NET: sums of BYTES over 2 ranks, over the network NET alone.
+# measure MARK NET: sums of BYTES among 2 ranks, only over the network NET.
 measure() {
     export KOLOTEST_MARK=$1-$$
     run 0 env KOLO_NET="$2" "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK -H host1:1,host2:1 --transport tcp \
@@ -26,9 +27,10 @@ else
     echo "1 Gbit/s: left out, no tbf in this kernel"
 fi
 
-# NAME MBIT DELAY_US JITTER_US LOST_OF_10000
+# bad_cable NAME MBIT DELAY_US JITTER_US LOST_OF_10000: measures over a cable that
+# tests/cluster/helpers/wire.c simulates.
 bad_cable() {
-    : >"$work/wire" # the last one's "ready" must not count
+    : >"$work/wire" # removes the "ready" of the last cable
     "$CLUSTER_WIRE" "$(first_of host1)" "$(first_of host2)" wan "$2" "$3" "$4" "$5" >"$work/wire" 2>&1 &
     local wire=$! i
     await grep -q ready "$work/wire" || { cat "$work/wire"; return; }

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The command line: what is said, where it is said, and with which exit status.
+# Tests kolorun's command line: what it prints, to which stream, and its exit status.
 . "${BASH_SOURCE%/*}/common.sh"
 
-# Wrong input: one line that names the thing and the next step, status 2, nothing started.
+# Wrong input: one line that names what is wrong and the next step, exit status 2, and nothing is
+# started.
 wrong() {
     local pattern=$1
     shift
@@ -39,7 +40,7 @@ wrong 'names no host' --hostfile "$work/empty" rm "$work/witness"
 wrong "host file '/dev/zero' is a device" --hostfile /dev/zero rm "$work/witness"
 wrong "host file '$work' is a directory" --hostfile "$work" rm "$work/witness"
 wrong "host file '.*' has more than 64 MiB" --hostfile <(yes '# nobody') rm "$work/witness"
-mkfifo "$work/pipe" # that nobody writes, then one whose writer never ends
+mkfifo "$work/pipe" # first without a writer, then with a writer that never closes it
 wrong "host file '$work/pipe' had no end within 0.5 s \(--start-timeout\)" --start-timeout 500ms --hostfile "$work/pipe" rm "$work/witness"
 exec 9<>"$work/pipe"
 wrong "host file '$work/pipe' had no end within 0.5 s" --start-timeout 500ms --hostfile "$work/pipe" rm "$work/witness"
@@ -65,17 +66,17 @@ wrong 'no such variable' -x KOLOTEST_NOT_THERE rm "$work/witness"
 KOLO_TIMEOUT=never wrong 'KOLO_TIMEOUT' -np 1 rm "$work/witness"
 [[ -e $work/witness ]] || fail "a program was started in spite of wrong input"
 
-# A list of hosts may come out of a pipe.
+# A host file may be a pipe.
 run 0 "$KOLORUN" --hostfile <(echo localhost:2) echo
 lines out 2
 printf 'localhost slots=3' | "$KOLORUN" --hostfile /dev/stdin --no-stdin echo >"$work/out" || fail "a list of hosts by standard input"
 lines out 3
 
-# A setting that is none draws a warning, and the job runs.
+# An unknown KOLO_ variable gives a warning, and the job runs.
 KOLO_TIMEOUTT=1s run 0 "$KOLORUN" -np 1 true
 says err 'KOLO_TIMEOUTT.*did you mean KOLO_TIMEOUT\?'
 
-# What is asked for.
+# Help, completion and information.
 run 0 "$KOLORUN" --help
 says out '^usage: kolorun'
 says out '--oversubscribe'
@@ -83,8 +84,8 @@ says out '--oversubscribe'
 for option in $(grep -oE '^  --?[a-z-]+' "$work/out"); do
     grep -qF -- "${option//-/\\-}" "${BASH_SOURCE%/*}/../../docs/man/kolorun.1" || fail "docs/man/kolorun.1 does not have $option"
 done
-# The completion knows every option and no other, and goes on with values and the program.
-complete_words() { # WORDS...: what the last one may become
+# The completion knows exactly the options, and completes values and the program too.
+complete_words() { # WORDS...: prints the completions of the last word
     (
         # shellcheck source=/dev/null
         . "${BASH_SOURCE%/*}/../../docs/completion/kolorun.bash"
@@ -94,14 +95,14 @@ complete_words() { # WORDS...: what the last one may become
         ((${#COMPREPLY[@]} == 0)) || printf '%s\n' "${COMPREPLY[@]}"
     )
 }
-completes() { # EXPECTED WORDS...: is among what the last word may become
+completes() { # EXPECTED WORDS...: EXPECTED must be one of the completions of the last word
     local want=$1
     shift
     complete_words "$@" | grep -xF -- "$want" >/dev/null || fail "completion of '$*' has no $want: $(complete_words "$@" | head -5)"
 }
 diff <(grep -oE '^  --?[a-zA-Z-]+(, -[a-zA-Z])?' "$work/out" | tr -d ' ' | tr ',' '\n' | sort) \
     <(complete_words kolorun - | sort) || fail "docs/completion/kolorun.bash and the options differ"
-# Those that take a value, told from those that do not: what follows is a value, or the next option.
+# After an option that takes a value, a value follows; after the others, the next option.
 while read -r option value; do
     if [[ -n $value ]]; then
         [[ -z $(complete_words "$KOLORUN" "$option" --dry) ]] || fail "completion: $option takes a value"
@@ -119,7 +120,7 @@ completes PEER_TIMEOUT= "$KOLORUN" --set PEER
 completes --verbose "$KOLORUN" --set A = 1 -x B --verb
 completes "${BASH_SOURCE[0]}" "$KOLORUN" -np 2 cat "${BASH_SOURCE[0]%.sh}"
 run 0 "$KOLORUN" help
-# With more words a command is a program's name.
+# A command's name followed by more words is the name of a program.
 run 2 env PATH="$work" "$KOLORUN" info extra
 says err "^kolorun: info takes no more words, such as 'extra', and no program has this name; try 'kolorun info'$"
 lines err 1
@@ -175,7 +176,7 @@ lines out 2
 run 0 "$KOLORUN" --oversubscribe -np 5 -H localhost:2 true
 run 0 "$KOLORUN" -np 7 true
 run 0 "$KOLORUN" -np 2 --bind none true
-# Devices are dealt out where that is asked for, of those that the environment leaves, and nowhere else.
+# Devices are assigned only if that is requested, from those that CUDA_VISIBLE_DEVICES shows.
 CUDA_VISIBLE_DEVICES=4,GPU-5,6 run 0 "$KOLORUN" -np 3 --gpus 2 sh -c 'echo "$RANK: $CUDA_VISIBLE_DEVICES"'
 for says in '0: 4,GPU-5' '1: 6,4' '2: GPU-5,6'; do
     says out "^\[${says%%:*}\] $says\$"
@@ -198,7 +199,7 @@ run 0 "$KOLORUN" -np 1 sh -c 'grep -lz "$KOLO_SECRET" /proc/[0-9]*/cmdline; echo
 lines out 1
 says out '^\[0\] 64$'
 
-# Failures of the program.
+# The program fails.
 run 3 "$KOLORUN" -np 4 sh -c '[ $RANK != 2 ] || exit 3'
 says err '^kolorun: rank 2 \(localhost, pid [0-9]+\) exited with status 3 after [0-9.]+ s; the job was ended$'
 run 137 "$KOLORUN" -np 2 sh -c 'kill -9 $$'
@@ -221,7 +222,7 @@ says err 'did not end within 0.3 s'
 run 255 "$KOLORUN" --ssh false -np 2 -H localhost:1,elsewhere:1 true
 says err "^kolorun: host elsewhere: .*/kolorun did not answer there as kolorun's agent \\(false: exit status 1\\)"
 lines err 1
-# An ssh that reaches this machine, or none.
+# A mock of ssh that reaches this machine, or no machine.
 printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\n[ "$1" != far ] || { echo "far: no route" >&2; exit 255; }\nshift; exec sh -c "$*"\n' >"$work/ssh"
 chmod +x "$work/ssh"
 run 0 "$KOLORUN" --ssh "$work/ssh" -H elsewhere echo
@@ -234,7 +235,8 @@ says err "^kolorun: host elsewhere: /bin/cat did not answer there as kolorun's a
 lines err 1
 run 255 "$KOLORUN" --ssh no-such-ssh -H elsewhere true
 says err "^kolorun: host elsewhere: 'no-such-ssh', which is to reach it, cannot be run on this machine \\(No such file or directory\\); .*--ssh COMMAND"
-# Whose account has no shell, or whose .bashrc ends, is told on standard output; of ssh's own lines the last may say nothing.
+# If the account has no shell, or .bashrc exits, the reason is on standard output. The last line of
+# ssh's own output may not be the one with the reason.
 printf '#!/bin/sh\necho Hello\necho This account is not available.\nexit 1\n' >"$work/nologin"
 printf '#!/bin/sh\nprintf "Key of it has changed.\\r\\nHost key verification failed.\\r\\n" >&2\nexit 255\n' >"$work/otherkey"
 chmod +x "$work/nologin" "$work/otherkey"
@@ -242,20 +244,20 @@ run 255 "$KOLORUN" --ssh "$work/nologin" -H elsewhere true
 says err "agent \\(.*/nologin: This account is not available\\., exit status 1\\); give --agent the path of kolorun there, or see that no start-up file"
 run 255 "$KOLORUN" --ssh "$work/otherkey" -H elsewhere true
 says err '^kolorun: host elsewhere: cannot be reached by ssh: Key of it has changed; Host key verification failed\.; nothing was started$'
-# However few files it may open, it starts the job or says what helps.
+# With any limit of open files it starts the job, or says what helps.
 for files in 5 6 8 10 12 14 18 20 21 24; do
     got=0
     timeout "$patience" bash -c 'ulimit -n "$1" && exec "$0" -np 2 true' "$KOLORUN" $files >"$work/out" 2>"$work/err" || got=$?
     [[ $got == 0 ]] || says err '^kolorun: .*Too many open files: raise `ulimit -n`'
     ((got < 128 || got == 255)) || fail "ulimit -n $files: status $got"
 done
-# ssh that hangs.
+# An ssh that hangs.
 printf '#!/bin/sh\nexec sleep 100\n' >"$work/hang"
 chmod +x "$work/hang"
 run 255 "$KOLORUN" --ssh "$work/hang" --start-timeout 3s -np 2 -H localhost:1,elsewhere:1 true
 says err 'host elsewhere: no answer within 3.0 s'
 under "$seconds" 5 "a hanging ssh"
-# ssh whose login shell chatters, and one that never stops.
+# An ssh whose login shell prints text, and one that never stops printing.
 printf '#!/bin/sh\necho Welcome to this machine\nfor last; do :; done\nexec sh -c "$last"\n' >"$work/chatty"
 chmod +x "$work/chatty"
 run 0 "$KOLORUN" --ssh "$work/chatty" -H elsewhere:2 sh -c 'echo $RANK'

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# kolorun doctor on one machine, and on hosts that a made-up ssh leads to. What a busy machine adds (its load) is
-# allowed for: the exit status is held against what was found, not against a number.
+# Tests kolorun doctor on one machine, and on hosts that a mock of ssh leads to. A busy machine may
+# add findings (its load), so the exit status is compared with the findings, not with a fixed
+# number.
 . "${BASH_SOURCE%/*}/common.sh"
 helpers=${BASH_SOURCE%/*}/helpers
 export KOLOTEST_MARK=doctor-$$
 unset "${!KOLO_@}"
 
-# doctor ARGUMENTS...: status 0 or 1, as the last line says.
+# doctor ARGUMENTS...: the exit status must be 0 or 1, as the last line says.
 doctor() {
     local got=0 begun=$EPOCHREALTIME last
     timeout "$patience" "${wrapper[@]}" "$KOLORUN" doctor "$@" >"$work/out" 2>"$work/err" </dev/null || got=$?
@@ -21,7 +22,8 @@ doctor() {
     [[ ! -s $work/err ]] || { fail "standard error of doctor $*:"; cat "$work/err"; }
 }
 lacks() { ! grep -qE -- "$2" "$work/$1" || { fail "a line '$2' in $1:"; grep -E -- "$2" "$work/$1"; }; }
-# own_jobs COUNT: so many processes of this test are taken for another job; those of other tests may be as well.
+# own_jobs COUNT: COUNT processes of this test must be reported as other jobs. Processes of other
+# tests may be reported too.
 own_jobs() {
     local pid count=0
     for pid in $(sed -nE 's/.*\((its agent is )?pid ([0-9]+)\).*/\2/p' "$work/out"); do
@@ -31,7 +33,7 @@ own_jobs() {
 }
 wrapper=()
 
-# This machine: a table of one row, and no findings but of what it is short of.
+# This machine: a table of one row, and findings only about what it lacks.
 doctor
 says out '^host +ranks +ssh +clock +cpus +load +free +gpus +addrs +works$'
 says out '^localhost +[0-9]+ +- +this +[0-9]+ .* tcp'
@@ -49,7 +51,7 @@ says out "^error: localhost: would not start the job: program '\./nosuchprogram'
 doctor --gpus 999
 says out '^error: localhost: would not start the job: .*999'
 
-# As JSON, whole or not at all; the same findings.
+# The same findings as JSON, written as a whole or not at all.
 doctor -np 100 --json "$work/d.json"
 python3 - "$work/d.json" "$work/out" <<'PYTHON' || fail "the JSON is not what was printed"
 import json, sys
@@ -72,7 +74,7 @@ says err '^kolorun: --timeline /nosuchdir/t.json: No such file'
 lines out 0
 [[ ! -s /dev/full ]] && run 1 "$KOLORUN" doctor --json /dev/full && says err '^kolorun: .*--json'
 
-# Asked wrongly: one line, and nothing looked at.
+# Wrong arguments: one line, and nothing is examined.
 wrong() {
     local pattern=$1
     shift
@@ -93,7 +95,8 @@ says err '^kolorun: examiner: no such order$'
 run 0 "$KOLORUN" doctor --help
 says out 'kolorun doctor'
 
-# Limits. With the files that it asks for ranks come up, so it does not ask for too few.
+# Limits. With the limit of files that it recommends ranks do start, so the recommendation is high
+# enough.
 wrapper=(bash -c 'ulimit -n 44; exec "$@"' bash)
 doctor -np 8 --oversubscribe
 says out '^error: localhost: ulimit -n is 44 and 8 ranks may need [0-9]+ files'
@@ -106,7 +109,7 @@ run 0 "${wrapper[@]}" "$KOLORUN" -np 8 "$RANK_PROGRAM" loop 0
 wrapper=(bash -c 'ulimit -f 10240; exec "$@"' bash)
 doctor -np 2
 says out '^warning: localhost: ulimit -f is 10 MiB'
-wrapper=(bash -c 'set -o pipefail; (ulimit -f 0; exec "$@") 2>&1 | cat' bash) # cat is outside of the limit
+wrapper=(bash -c 'set -o pipefail; (ulimit -f 0; exec "$@") 2>&1 | cat' bash) # the limit does not apply to cat
 doctor -np 2
 says out '^warning: localhost: ulimit -f is 0 MiB'
 lacks out 'seccomp|examiner|^kolorun:'
@@ -119,7 +122,7 @@ wrapper=()
 doctor -np 2 --set NET=nosuch0 --set PORTS=21500-21500
 says out '^error: localhost: [12] ports of KOLO_PORTS=21500-21500 are free and 3 are needed; widen it$'
 
-# Hosts that an ssh of our own leads to: this machine by other names.
+# Hosts that a mock of ssh leads to: this machine under other names.
 cat >"$work/ssh" <<'SSH'
 #!/bin/bash
 while [ "$1" != -- ]; do shift; done
@@ -154,14 +157,14 @@ says out '^error: old: runs kolorun 0.0.1, this one is .*; install the same$'
 says out '^denied +1 not reached$'
 says out '^localhost +1 '
 
-# A host that hangs is named, and the rest goes on.
+# A host that hangs is named, and the others are examined.
 there -H localhost:1,silent:1,plain:1 --start-timeout 2s
 says out '^error: silent: (no answer by ssh within 2 s|.*ssh)'
 says out '^plain +1 +[0-9]+ ms +'
 KOLO_PEER_TIMEOUT=2s there -H localhost:1,odd-unprepared:1 --start-timeout 2s
 says out '^error: odd-unprepared: its agent greeted, and could not look'
 
-# A host that says nonsense of itself is named, and believed in nothing.
+# A host that reports nonsense is named, and nothing that it reports is used.
 there -H localhost:1,odd-nonsense:1,odd-endless:1,odd-early:1
 says out "^error: odd-nonsense: was lost while it was looked at: .*number', which is not a known fact"
 says out '^error: odd-endless: was lost .*a line of facts without an end'
@@ -170,7 +173,8 @@ there -H localhost:1,odd-path:1 --json "$work/d.json"
 says out '^error: odd-path: was lost .*reports a path that was not asked for'
 python3 -c 'import json, sys; assert all(p["from"] != "odd-path" for p in json.load(open(sys.argv[1]))["paths"])' \
     "$work/d.json" || fail "a path that was made up"
-# The RDMA ports that ranks would take are said of each host, and whether two hosts' can be joined.
+# For each host it lists the RDMA ports that ranks would use, and says if those of two hosts cannot
+# be connected.
 there -H localhost:1,odd-roce:1,odd-infiniband:1
 says out '^RDMA ports that ranks would take \(by their addresses; nothing is sent over them\):$'
 says out '^  odd-roce: mlx5_0:1 \(RoCE v2 10\.0\.0\.1\), mlx5_1:1 \(RoCE v2 10\.0\.1\.1\)$'
@@ -197,10 +201,10 @@ own_jobs 2
 kill "$lost" "$job"
 wait "$job" "$lost" 2>/dev/null
 
-# Killed in the middle it leaves nothing behind.
+# If it is killed while it runs, it leaves nothing behind.
 "$KOLORUN" doctor --ssh "$work/ssh" -H localhost:1,silent:1,plain:1 --start-timeout 60s >/dev/null 2>&1 </dev/null &
 victim=$!
-below() { pgrep -d, -P "$1" -x "$2"; } # PARENTS NAME: numbers of processes, with commas between
+below() { pgrep -d, -P "$1" -x "$2"; } # PARENTS NAME: children with NAME, separated by commas
 has_examiner() { below "$(below "$(below "$victim" kolorun-agent)" kolorun-agent)" kolo-examiner; }
 await has_examiner
 kill -KILL "$victim"

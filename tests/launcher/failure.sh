@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ends of all kinds on one machine: the verdict, the exit status, the times, and that nothing is left.
+# Jobs that end in all kinds of ways on one machine: checks kolorun's verdict, its exit status, the
+# times, and that nothing is left.
 . "${BASH_SOURCE%/*}/common.sh"
 
-# timed STATUS CASE MODE...: a job of 4 ranks in which one meets its fate; every other rank's call must return within
-# 1 s, and kolorun end within 2 s. Prints what was measured.
+# timed STATUS CASE MODE...: runs a job of 4 ranks in which one fails as MODE says. Every other
+# rank's call must return within 1 s, and kolorun must end within 2 s. Prints the measured times.
 timed() {
     local want=$1 name=$2 fate end slowest errors
     shift 2
@@ -14,7 +15,7 @@ timed() {
     fate=$(awk '$2 == "fate" {print $3}' "$work/out")
     errors=$(grep -c '^\[[0-9]\] error' "$work/out")
     if [[ $errors -lt 3 && ${again:-0} -lt 4 ]] && is_busy; then
-        echo "$name: once more: of 3 ranks $errors were run within the second that kolorun gives them"
+        echo "$name: trying again: only $errors of 3 ranks were scheduled within the second that kolorun allows"
         cat "$work/out" "$work/err"
         again=$((${again:-0} + 1)) timed "$want" "$name" "$@"
         return
@@ -31,7 +32,8 @@ timed 137 kill-9 die 2 9
 says err '^kolorun: rank 2 \(localhost, pid [0-9]+\) was killed by signal 9 \(SIGKILL\) after [0-9.]+ s; the job was ended$'
 timed 134 abort die 0 6
 says err 'rank 0 .*SIGABRT'
-# A sanitizer's handler would end the rank with a report and a status of its own.
+# Without handle_segv=0, a sanitizer's handler would end the rank with a report and an exit status
+# of its own.
 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}handle_segv=0 TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}handle_segv=0 \
     timed 139 segv die 1 11
 says err 'rank 1 .*SIGSEGV'
@@ -45,11 +47,11 @@ for transport in tcp shm; do
     KOLO_TRANSPORT=$transport timed 137 "kill-9-$transport" die 1 9
 done
 
-# The limit of processor time, as login machines have one.
+# A limit of processor time, as on login machines.
 run 137 bash -c 'ulimit -t 1; exec "$0" -np 1 sh -c "while :; do :; done"' "$KOLORUN"
 says err '^kolorun: rank 0 .* was killed by signal 9 \(SIGKILL\), when its processor time was used up \(ulimit -t\) after'
 
-# A job that ends well leaves nothing, whatever its ranks left behind.
+# A job that succeeds leaves nothing, even if its ranks left processes in the background.
 export KOLOTEST_MARK=orphans-$$
 run 0 "$KOLORUN" -np 2 sh -c 'setsid sleep 100 >/dev/null 2>&1 & sleep 100 & echo done'
 under "$seconds" 3 "orphans"
@@ -57,33 +59,34 @@ nobody_left "$KOLOTEST_MARK"
 says err '^kolorun: rank [01] left process [0-9]+ \((sleep|setsid)\) in the background on localhost; it is ended with the job$'
 lines err 1
 
-# Of one that had done with kolo nothing is said.
+# If the rank had called kolo_finalize, there is no message about such a process.
 run 0 "$KOLORUN" -np 2 sh -c '"$0" loop 1; sleep 100 &' "$RANK_PROGRAM"
 lines err 0
 nobody_left "$KOLOTEST_MARK"
 
-# A rank that goes on in the background is none: the job has failed, though all ended with status 0.
+# If a rank continues in the background, the job has failed, even if all ranks ended with status 0.
 astray='^kolorun: rank [01] \(localhost, pid [0-9]+\) exited with status 0, and what it left in the background'
 foreground="; let the program stay in the foreground: no daemon, no '&', exec or wait at the end of a script\$"
 export KOLOTEST_MARK=astray-$$
-# before kolo_init, which it does not come to;
+# The rank ends before its background process calls kolo_init, which it never does;
 run 1 "$KOLORUN" -np 2 sh -c '"$0" stubborn &' "$RANK_PROGRAM"
 says err "$astray went on as the rank \\(process [0-9]+, launcher-rank\\)$foreground"
 lines err 1
 nobody_left "$KOLOTEST_MARK"
-# before it, and calls it when the rank has been gone;
+# before it calls kolo_init, which it does after the rank has ended;
 run 1 "$KOLORUN" -np 2 sh -c 'rank=$$; (while kill -0 $rank 2>/dev/null; do sleep 0.01; done; exec "$0" loop 100) & exit 0' "$RANK_PROGRAM"
 says err "$astray (called kolo_init|went on as the rank .*)$foreground"
 nobody_left "$KOLOTEST_MARK"
-# and while it works.
+# and while it works with kolo.
 export TIMELINE=$work/astray
 run 1 "$KOLORUN" -np 2 sh -c 'KOLO_TIMELINE=$TIMELINE "$0" loop 100 & until [ -e $TIMELINE.0 ] && [ -e $TIMELINE.1 ]; do sleep 0.01; done' "$RANK_PROGRAM"
 says err "$astray (called kolo_init|went on as the rank .*)$foreground"
 nobody_left "$KOLOTEST_MARK"
 
-# Before any rank has joined, the others may still say why: all may have failed of the same cause.
-# They have a quarter of a second for it, in which rank 0 may not be run when the machine is busy.
-export PID_FILE=$work/pid # rank 0 ends when rank 1 is gone, and has been seen to be
+# If a rank fails before any has joined, the others may still print why, since all may have failed
+# for the same reason. They have a quarter of a second, in which rank 0 may get no processor on a
+# busy machine.
+export PID_FILE=$work/pid # rank 0 ends after rank 1 is gone and reaped
 for try in 1 2 3 4 5; do
     rm -f "$PID_FILE"
     run 3 "$KOLORUN" -np 2 sh -c '[ $RANK = 0 ] || { echo $$ >$PID_FILE.new; mv $PID_FILE.new $PID_FILE; exit 3; }
@@ -102,7 +105,7 @@ run 137 "$KOLORUN" -np 4 "$RANK_PROGRAM" stubborn-die 1
 under "$seconds" 2 "stubborn ranks"
 nobody_left "$KOLOTEST_MARK"
 
-# in_background NAME COMMAND...: starts kolorun and waits until its ranks are there.
+# in_background NAME ARGUMENTS...: starts kolorun in the background, with the mark NAME.
 in_background() {
     export KOLOTEST_MARK=$1-$$
     shift
@@ -117,7 +120,7 @@ ended() { # STATUS
 }
 stubborn_up() { [[ $(marked "$KOLOTEST_MARK" | wc -w) -ge $1 ]]; }
 
-# kolorun, its agent's guardian, its agent's worker: each killed with -9.
+# kolorun, its agent's guardian and its agent's worker: each is killed by SIGKILL.
 for who in kolorun guardian worker; do
     in_background "kill-$who" -np 3 "$RANK_PROGRAM" stubborn
     await stubborn_up 9
@@ -132,7 +135,7 @@ for who in kolorun guardian worker; do
     nobody_left "$KOLOTEST_MARK"
 done
 
-# A stopped agent falls silent.
+# A stopped agent is silent.
 KOLO_PEER_TIMEOUT=4s in_background stop -np 2 "$RANK_PROGRAM" stubborn
 await stubborn_up 7
 kill -STOP "$(child_of "$(child_of "$launcher")")"
@@ -140,7 +143,7 @@ ended 255
 says err 'host localhost was silent for .* and counts as lost, with ranks 0 to 1'
 nobody_left "$KOLOTEST_MARK"
 
-# So does a stopped kolorun: the agent ends, and its last words are why.
+# A stopped kolorun is silent too: the agent ends, and its last message says why.
 KOLO_PEER_TIMEOUT=2s in_background silent -np 2 "$RANK_PROGRAM" stubborn
 await stubborn_up 7
 guardian=$(child_of "$launcher")
@@ -151,13 +154,14 @@ ended 255
 says err '^kolorun: the connection to host localhost broke \(agent: disconnected from kolorun: silent for [0-9.]+ s, exit status 1\), with ranks 0 to 1; the job was ended$'
 nobody_left "$KOLOTEST_MARK"
 
-# Who ends without kolo_init is named before who waited for it; programs without kolo are not accused.
+# A rank that ended without kolo_init is named before a rank that waited for it. Programs that do
+# not use kolo are not blamed.
 run 4 "$KOLORUN" -np 3 sh -c '[ $RANK = 1 ] || exec "$0" loop 1' "$RANK_PROGRAM"
 says err '^kolorun: rank 1 \(localhost, pid [0-9]+\) exited with status 0 without kolo_init, then rank [02] .* exited with status 4 '
 run 3 "$KOLORUN" -np 3 sh -c '[ $RANK != 1 ] || exit 0; sleep 0.2; exit 3'
 says err '^kolorun: rank [02] \(localhost, pid [0-9]+\) exited with status 3 after'
 
-# Signals: forwarded, the second one kills.
+# Signals are forwarded; the second one kills.
 in_background sigint -np 2 sh -c 'trap "echo caught; exit 0" INT TERM; echo up; while :; do sleep 0.05; done'
 await grep -q '\[1\] up' "$work/out"
 await grep -q '\[0\] up' "$work/out"
@@ -166,7 +170,7 @@ ended 130
 [[ $(grep -c caught "$work/out") == 2 ]] || fail "SIGINT did not reach both ranks"
 nobody_left "$KOLOTEST_MARK"
 
-# Under nohup the end of the terminal is not the job's.
+# Under nohup, SIGHUP does not end the job.
 in_background sighup -np 2 sleep 100
 await stubborn_up 3
 kill -HUP "$launcher"
@@ -190,7 +194,8 @@ kill -TERM "$launcher"
 ended 143
 nobody_left "$KOLOTEST_MARK"
 
-# What outlives SIGKILL is named: here a process that has become another user's, which takes root to set up.
+# A process that survives kolorun's SIGKILL is named: here one that has become another user's. Only
+# root can set that up.
 nobody=(setpriv --reuid 65534 --clear-groups)
 become=$work/become
 if [[ $(id -u) == 0 ]] && chmod 755 "$work" && cp "$(command -v setpriv)" "$become" && chmod 4755 "$become" &&

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that other launchers start: their variables set by hand, as each sets them, and by those that are installed here.
+# Ranks that are started by other launchers: with the variables of each launcher set by hand, and by
+# the launchers that are installed.
 . "${BASH_SOURCE%/*}/common.sh"
 export KOLO_SECRET
 KOLO_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 
-# both NAME VARIABLES...: two ranks, in whose variables @ stands for the rank, are one world.
+# both NAME VARIABLES...: two ranks with these variables, in which @ stands for the rank, must form
+# one world.
 both() {
     local name=$1 rank got pids=()
     shift
@@ -26,18 +28,20 @@ both ompi OMPI_COMM_WORLD_RANK=@ OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SI
 both hosts PMI_RANK=@ PMI_SIZE=2 MPI_LOCALNRANKS=1 "KOLO_RENDEZVOUS=file://$work/meet"
 both torchrun TORCHELASTIC_RUN_ID=x RANK=@ WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=nowhere
 
-# Who has no kolorun to ask hears of rank 0's end by a link, or by the store that went with it: with its host and pid.
+# Without kolorun, a rank notices rank 0's end by a link, or by the loss of the store that rank 0
+# served. The error has its host and pid.
 env PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 "$RANK_PROGRAM" die 0 9 >"$work/first" 2>&1 &
 first=$!
 run 1 env PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2 "$RANK_PROGRAM" die 0 9
 wait "$first" 2>/dev/null
 says out "^error .*rank 0 \\([^,]+, pid $first\\).* ended, during"
 
-# Without a secret nobody is a world of its own without a word; who wants that says so.
+# Without a secret a rank does not silently become a world of its own; a user who wants that sets
+# KOLO_SIZE=1.
 run 4 env -u KOLO_SECRET PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2 "$RANK_PROGRAM" loop 0
 says out '^init .* this is rank 1 of 2 started by mpiexec \(PMI\): the ranks need a secret, the same on all: `export KOLO_SECRET='
 run 0 env -u KOLO_SECRET PMI_RANK=1 PMI_SIZE=2 KOLO_RANK=0 KOLO_SIZE=1 "$RANK_PROGRAM" loop 0
-# kolorun within a step of theirs starts its own.
+# kolorun in a step of another launcher starts ranks of its own.
 run 0 env PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2 "$KOLORUN" -np 3 "$RANK_PROGRAM" loop 0
 [[ $(grep -c '^\[[0-2]\] path ' "$work/out") == 6 ]] || { fail "kolorun under mpiexec"; cat "$work/out"; }
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Output: no line torn, none lost, none out of order, with fast and slow readers; standard input for rank 0.
+# Tests the output of ranks: no line is torn, lost or out of order, with fast and slow readers. Also
+# tests standard input, which rank 0 gets.
 . "${BASH_SOURCE%/*}/common.sh"
 
-# Each rank's lines, complete and in order.
-whole() { # FILE RANKS LINES
+# Each rank's lines must be complete and in order.
+whole() { # FILE RANKS LINES WHAT
     awk -v ranks="$2" -v lines="$3" '
         $1 != "[" $3 "]" || $2 != "rank" || $4 != "line" || $5 != n[$3]++ || !/fills up soon$/ {print "torn: " $0; bad++; if (bad > 3) exit 1}
         END {for (r = 0; r < ranks; r++) if (n[r] != lines) {print "rank " r " has " n[r] " lines"; bad++} exit bad > 0}' "$1" ||
@@ -14,7 +15,7 @@ run 0 "$KOLORUN" -np 8 "$RANK_PROGRAM" lines 20000
 whole "$work/out" 8 20000 "fast reader"
 echo "8 ranks x 20000 lines in $seconds s"
 
-# A reader that takes a while over each block: everything arrives, and kolorun's memory stays small.
+# A slow reader: everything arrives.
 "$KOLORUN" -np 4 "$RANK_PROGRAM" lines 20000 2>"$work/err" | {
     for ((i = 0; i < 20; i++)); do
         dd bs=64k count=1 iflag=fullblock status=none
@@ -30,12 +31,12 @@ whole "$work/slow" 4 20000 "slow reader"
 lines out 3
 lines err 0
 
-# What has no room for the output ends it with a line that says so.
+# If the output has no space left, the job ends with a line that says so.
 "$KOLORUN" -np 2 yes >/dev/full 2>"$work/err" && fail "a full output is no failure"
 says err '^kolorun: the output cannot be written: No space left on device'
 lines err 1
 
-# Standard input goes to rank 0, all of it, and ends.
+# All of standard input goes to rank 0, and its end too.
 seq 1 200000 >"$work/in"
 "$KOLORUN" -np 3 --no-prefix cat <"$work/in" >"$work/out" || fail "cat"
 cmp "$work/in" "$work/out" || fail "standard input was not passed on whole"
@@ -44,12 +45,12 @@ says out '^\[0\] 1$'
 printf 'x\ny' | "$KOLORUN" -np 2 --no-stdin cat >"$work/out" || fail "--no-stdin"
 lines out 0
 
-# A line of 3 MiB comes in pieces, none lost; standard error stays apart.
+# A line of 3 MiB is passed on in pieces, and none is lost; standard error stays separate.
 run 0 "$KOLORUN" -np 1 --no-prefix sh -c 'head -c 3145728 /dev/zero | tr "\0" x; echo; echo oops >&2'
 says err '^oops$'
 { head -c 3145728 /dev/zero | tr "\0" x; echo; } | cmp - "$work/out" || fail "a long line was changed"
 
-# What is no text comes as it is, with no newline at its end that nobody wrote.
+# Binary output is passed on unchanged, without an added newline.
 head -c 2500000 /dev/urandom >"$work/in"
 "$KOLORUN" -np 1 --no-prefix cat <"$work/in" | cmp - "$work/in" || fail "bytes were changed"
 finish

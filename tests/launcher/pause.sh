@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ctrl-Z: a job is stopped for longer than its hosts may be silent, and goes on.
+# Tests Ctrl-Z: a job is stopped for longer than its hosts may be silent, and continues.
 . "${BASH_SOURCE%/*}/common.sh"
 
 state_of() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1; }
@@ -29,9 +29,10 @@ ended() { # STATUS
     nobody_left "$KOLOTEST_MARK"
 }
 up() { [[ $(grep -c '\] up' "$work/out") == "$1" ]]; }
-pass() { read -rt "$1" <> <(:) || true; } # the time is what is tested: silence for longer than is allowed
+pass() { read -rt "$1" <> <(:) || true; } # waits; the tests are about too long a silence
 
-# Stopped twice, each time for longer than KOLO_PEER_TIMEOUT, and over both transports: the job ends well.
+# Stopped twice, each time for longer than KOLO_PEER_TIMEOUT, over both transports: the job
+# succeeds.
 for transport in shm tcp; do
     KOLO_TRANSPORT=$transport background "pause-$transport" -np 3 "$RANK_PROGRAM" loop 10
     await up 3
@@ -49,7 +50,7 @@ for transport in shm tcp; do
     lines err 0
 done
 
-# What is stopped on the way: continued at once, or stopped before the ranks are there.
+# Stopped at the start, perhaps before the ranks exist, and continued at once.
 background early -np 2 "$RANK_PROGRAM" loop 1
 kill -TSTP "$launcher"
 kill -CONT "$launcher"
@@ -57,7 +58,8 @@ pass 0.2
 kill -CONT "$launcher"
 ended 0
 
-# kolorun dies while all are stopped: nothing is left. It gets a signal: the job ends by it once continued.
+# If kolorun is killed while everything is stopped, nothing is left. If it gets SIGTERM meanwhile,
+# the job ends by it once continued.
 background pause-kill -np 2 "$RANK_PROGRAM" loop 60
 await up 2
 kill -TSTP "$launcher"
@@ -72,7 +74,7 @@ kill -TERM "$launcher"
 kill -CONT "$launcher"
 ended 143
 
-# A rank that died while all were stopped is told once they go on.
+# The death of a rank while all are stopped is reported once they continue.
 background pause-rank -np 3 "$RANK_PROGRAM" loop 60
 await up 3
 mapfile -t all < <(ranks)
@@ -83,9 +85,8 @@ kill -CONT "$launcher"
 ended 137
 says err '^kolorun: rank [0-2] .* was killed by signal 9 \(SIGKILL\)'
 
-# Where the shell has no job control and ignores SIGTSTP, it stays ignored.
-# All that speaks of a job does not run for longer than silence is allowed (a machine that is frozen, or far too busy):
-# each finds a beat of the other as soon as it looks.
+# kolorun and its agent do not run for longer than silence is allowed (the machine is frozen, or far
+# too busy): each finds a heartbeat of the other as soon as it looks, and the job continues.
 background frozen -np 2 "$RANK_PROGRAM" loop 6
 await up 2
 both=("$launcher" "$(child_of "$(child_of "$launcher")")")
@@ -95,6 +96,7 @@ for process in "${both[@]}"; do kill -CONT "$process"; done
 ended 0
 lines err 0
 
+# If the shell has no job control and ignores SIGTSTP, kolorun ignores it too.
 export KOLOTEST_MARK=pause-ignored-$$
 (
     trap '' TSTP

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A job under a kernel that lacks some system calls, or a sandbox that forbids them: each that a job of four ranks makes, or
-# would, without needing it is refused, and the results are right; what it needs ends it with one line that names the call.
+# Jobs under a kernel that lacks system calls, or a sandbox that forbids them. If a call is refused
+# that kolo can do without, the results of a job of four ranks are still right. If a call is refused
+# that it needs, the job ends with one line that names the call.
 source "$(dirname "$0")/common.sh"
 kolobench=$(dirname "$KOLORUN")/kolobench
 
@@ -20,17 +21,17 @@ for calls in "${spared[@]}"; do
         [[ $(grep -cE '^\[0\] +(4|24576|1048576) .* 0 ' "$work/out") == 3 ]] || fail "$calls refused with $error: $(cat "$work/out" "$work/err")"
     done
 done
-run 0 "$REFUSING" 38 "$(IFS=, && echo "${spared[*]}")" "${job[@]}" # all at once
+run 0 "$REFUSING" 38 "$(IFS=, && echo "${spared[*]}")" "${job[@]}" # all calls at once
 
-# Memory of the host in a file without a name, and nothing is left of it.
+# Without memfd_create, host memory is in an unnamed file, and nothing is left of it.
 run 0 "$REFUSING" 1 memfd_create "$KOLORUN" info
 says out '^memory +host +works.*forbids memfd_create'
 says out '^transport +shm +no: .*memfd_create'
 shopt -s nullglob
-left=(/dev/shm/kolo-?????? /tmp/kolo-??????) # as memory/shared_file.c names them; other tests have others
+left=(/dev/shm/kolo-?????? /tmp/kolo-??????) # as memory/shared_file.c names them
 ((${#left[@]} == 0)) || fail "left behind: ${left[*]}"
 
-# What nothing can be done without is named, with the next step.
+# Calls that kolo needs are named, with the next step.
 needed() { # STATUS CALL PATTERN
     run "$1" "$REFUSING" 38 "$2" "${job[@]}"
     says err "$3"

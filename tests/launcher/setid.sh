@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A program with more rights than whoever started it (here set-group-id) does not do what KOLO_* of the environment says,
-# says so, and takes a struct kolo_config; the same program without them does.
+# A program with more rights than the user who started it (here set-group-id) does not read KOLO_*
+# from the environment, says so, and accepts a struct kolo_config. The same program without these
+# rights reads them.
 . "${BASH_SOURCE%/*}/common.sh"
 
-# A group of ours that is not the one we run as; root may give any.
+# A group of this user other than the current one; root may choose any.
 group=$(id -G | tr ' ' '\n' | grep -vx "$(id -g)" | head -1)
 ((EUID != 0)) || group=65534
 [[ -n $group ]] || skip "this user is in one group only"
-# with_rights FILE: a copy, $work/${FILE##*/}, that runs as that group.
+# with_rights FILE: makes a copy, $work/${FILE##*/}, that runs as that group.
 with_rights() {
     cp "$1" "$work/" && chgrp "$group" "$work/${1##*/}" && chmod 2755 "$work/${1##*/}" || skip "cannot make a set-group-id file"
 }
@@ -30,7 +31,8 @@ run 1 "$SETID"
 says out '^environment: KOLO_ERR_CONFIG: 3 ranks need KOLO_RENDEZVOUS'
 says out '^config: rank 0 of 1'
 lines err 0
-# A rank of several is not silently a world of its own, whoever says that it is one.
+# A rank of several does not silently become a world of its own, whichever launcher set its
+# variables.
 run 1 "$work/${SETID##*/}"
 says out '^environment: KOLO_ERR_CONFIG: KOLO_SIZE is not read, since this program has more rights .*: give kolo_init a struct'
 says out '^config: rank 0 of 1'

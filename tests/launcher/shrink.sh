@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks die and the others go on: kolorun --keep-going and kolo_shrink. Also what happens without the one or the other.
+# Ranks die and the others continue: kolorun --keep-going and kolo_shrink. Also what happens without
+# --keep-going, or without a launcher.
 . "${BASH_SOURCE%/*}/common.sh"
 
-# survive CASE RANKS SURVIVORS VICTIMS [during]: each survivor ends with a verified allreduce among them, in the old order.
-# kolorun names the one or two victims.
+# survive CASE RANKS SURVIVORS VICTIMS [during]: the survivors must end with a verified allreduce
+# among them, in the old order, and kolorun must name the one or two victims.
 survive() {
     local name=$1 ranks=$2 survivors=$3 i also=''
     shift 3
@@ -15,7 +16,7 @@ survive() {
     done
     [[ $(grep -c ' survived ' "$work/out") == "$survivors" ]] || { fail "$name: not $survivors survivors"; cat "$work/out" "$work/err"; }
     ! grep -q ' wrong ' "$work/out" || fail "$name: a wrong sum"
-    # in the order of their ranks in the world
+    # The survivors keep the order of their old ranks.
     [[ $(sed -nE 's/^\[([0-9])\] survived .* as ([0-9]) of .*/\2 \1/p' "$work/out" | sort | awk '$2 <= last {exit 1} {last = $2}') == '' ]] ||
         fail "$name: another order"
     [[ $1 != *,* ]] || also=", but for rank ${1##*,} \\(localhost\\)"
@@ -38,15 +39,15 @@ says out '^\[0\] error .*rank 1 \(.*signal 9'
 says err 'the job was ended$'
 under "$seconds" 4 "without --keep-going"
 
-# Nobody can go on before all ranks have met.
+# Before all ranks have joined, no rank can continue without the others.
 run 3 "$KOLORUN" --keep-going -np 2 sh -c '[ $RANK = 1 ] && exit 3; exec sleep 100'
 says err 'rank 1 .*exited with status 3 .*; the job was ended$'
 under "$seconds" 3 "a death at the start"
 
-# A job in which all ends well is not changed by the option.
+# The option does not affect a job without failures.
 run 0 "$KOLORUN" --keep-going -np 2 "$RANK_PROGRAM" loop 0
 
-# Without a launcher rank 0 serves the store: who shrinks after its death is told so.
+# Without a launcher, rank 0 serves the store. kolo_shrink after its death fails with that reason.
 export KOLO_SIZE=3 KOLO_RENDEZVOUS=file://$work/meet KOLO_SECRET
 KOLO_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 pids=()

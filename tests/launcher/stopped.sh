@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A rank that is stopped in the middle of a collective and goes on when its neighbours have given up: it must not write
-# into memory that they have taken back.
+# A rank is stopped in the middle of a collective, and continues after its neighbours have given up.
+# It must not write into memory that they have taken back.
 . "${BASH_SOURCE%/*}/common.sh"
 
 cut=0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Strangers at every port of a running job neither end nor delay it.
+# Strangers that connect to every port of a running job neither end nor delay it.
 . "${BASH_SOURCE%/*}/common.sh"
 
 export KOLOTEST_MARK=strangers-$$

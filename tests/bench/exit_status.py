@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""exit_status.py BIN: one rule for kolobench, kolo-coco and kolorun: what they are told and cannot do (options, settings) ends
-them with 2, what fails (files, calls) with 1, and each says why in one line. Also where only the job shows it, on one rank and
-on two."""
+"""exit_status.py BIN: tests that kolobench, kolo-coco and kolorun follow one rule: wrong options
+and settings end them with status 2, failures (files, calls) with status 1, and each prints why in
+one line. That also holds if only the running job can find the error, on one rank and on two."""
 import json
 import os
 import shlex
@@ -114,7 +114,7 @@ kolorun -np 1 false -> 1
 kolorun -np 1 true -> 0
 """
 
-# What says something on standard output: where that cannot be written, it has failed.
+# Commands that print to standard output: if that cannot be written, they must fail.
 SPEAKING = """
 kolobench --help
 kolobench --version
@@ -164,7 +164,7 @@ for line in TABLE.strip().splitlines():
     words = shlex.split(words.replace("KEYPOINTS", KEYPOINTS))
     settings = dict([words.pop(0).split("=")]) if "=" in words[0] else {}
     program = f"{bin_folder}/{words[0]}"
-    if words[0] == "kolo-coco" and not os.path.exists(program):  # built where yajl is
+    if words[0] == "kolo-coco" and not os.path.exists(program):  # only built if yajl is found
         continue
     hold([program, *words[1:]], int(expected), settings)
     if words[0] != "kolorun" and words[1] not in ("plan", "plot", "profile"):

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# kolobench.sh BIN: every collective with every element checked, the JSON file, and bad input.
+# kolobench.sh BIN: tests every collective with every element checked, the JSON file, and wrong
+# input.
 set -u
 bin=$1 failures=0
 work=$(mktemp -d)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""limits.py BIN: kolobench --limits and diagnose run through, and what they write can be read and is possible. No times
-are held against each other: machines are shared."""
+"""limits.py BIN: tests that kolobench --limits and diagnose run to their end, and that their output
+can be parsed and has possible values. Times are not compared, because machines are shared."""
 import json
 import os
 import subprocess
@@ -51,14 +51,14 @@ for np, arguments in ((2, ()), (3, ()), (0, ("--threads", "2"))):
     if calls != {"shm", "shm_user"} or "kolo" not in result.stdout or any(
             ("kolo_us" in row) != (row["channel"] != "tcp") for row in limits["limits"]):
         wrong(f"np {np}: kolo's calls in turn with the loops over {calls}")
-    rdma = limits["rdma"] # on a machine that has it there are its rows too: tests/vm/bench.sh
+    rdma = limits["rdma"] # with RDMA there are rows for it too, which tests/vm/bench.sh tests
     said = "RDMA by" if rdma["usable"] else "no RDMA"
     if not rdma["text"] or f"# {said}: {rdma['text']}" not in result.stdout:
         wrong(f"np {np}: RDMA is {rdma}, and not so in {result.stdout}")
     if any(row["time_us"] <= 0 for row in limits["limits"]):
         wrong(f"np {np}: a limit of no time")
 
-# A transport that is forced: what goes by that alone. Not asked for is no reason.
+# A forced transport: only its figures and limits. RDMA is then reported as "not asked for".
 result = run(2, "--limits", "--transport", "tcp", "-s", "12", "-t", "1ms", "--json", f"{work}/l.json")
 if result.returncode != 0:
     wrong(f"--limits --transport tcp: {result.stderr[-500:]}")
@@ -70,7 +70,8 @@ else:
             not all(row["kolo_us"] > 0 for row in limits["limits"]):
         wrong(f"--limits --transport tcp: {limits}")
 
-# inproc joins threads over the memory that shm is about, and auto forces nothing.
+# inproc connects threads through the same memory as shm does, so it has the limits of shm. auto
+# forces nothing.
 for transport, channels in (("inproc", {"shm", "shm_user"}), ("auto", {"shm", "shm_user", "tcp"})):
     result = run(0, "--limits", "--threads", "2", "--transport", transport, "-s", "12", "-t", "1ms", "--json", f"{work}/l.json")
     with open(f"{work}/l.json") as file:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""output.py BIN: what kolobench writes, read back: JSON and CSV agree with each other, with the table and with
-arithmetic; every collective, type, operator and way of calling passes its check."""
+"""output.py BIN: reads what kolobench writes. JSON and CSV must agree with each other and with the
+table, and derived figures must be right. Every collective, type, operator and way of calling must
+pass its check."""
 import csv
 import json
 import os
@@ -35,7 +36,8 @@ def run(np, *arguments):
 
 
 def rows_of(np, *arguments):
-    """The rows of a run that must pass: of the JSON, held against CSV and table."""
+    """Runs kolobench, which must succeed. Returns the rows of its JSON, which must be those of the
+    CSV file and the table."""
     result = run(np, *arguments, "--check", "--json", f"{work}/o.json", "--csv", f"{work}/o.csv")
     if result.returncode != 0:
         wrong(f"{arguments}: {result.stderr[-400:]} {result.stdout[-200:]}")
@@ -109,7 +111,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def picture(path):
-    """Texts, lines of data and dashed ones; everything must lie inside, and no two texts on one another."""
+    """Returns the picture's texts, its lines of data and its dashed lines. Everything must be
+    inside the picture, and no two texts may overlap."""
     root = xml.etree.ElementTree.parse(path).getroot()
     width, height = float(root.get("width")), float(root.get("height"))
     boxes = []

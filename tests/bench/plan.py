@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""plan.py BIN: kolobench plan names one plan for every collective, size and world, says why of the others, and is right:
-a job of that shape runs the plan that was said. Profiles count; bad input is one line."""
+"""plan.py BIN: tests that kolobench plan chooses one plan for every collective, size and number of
+ranks, says why not the others, and is right: a job of that shape runs the chosen plan. Profiles are
+used, and wrong input gives one line."""
 import os
 import re
 import subprocess
@@ -24,7 +25,7 @@ def run(*command):
 
 
 def plan(*arguments):
-    """The plan of a job, and the time that the chosen one is expected to take."""
+    """Returns the plan that a job runs, and the expected time of the chosen plan."""
     result = run(f"{bin_folder}/kolobench", "plan", *arguments)
     chosen = [line.split() for line in result.stdout.splitlines() if line.startswith("->")]
     others = [line for line in result.stdout.splitlines() if line.startswith("  ")]
@@ -62,7 +63,7 @@ for np, transport, memory in ((2, "tcp", "kolo"), (3, "tcp", "kolo"), (4, "tcp",
         if said != row[2]:
             wrong(f"{row[0]} of {row[4]} on {np} ranks, {transport}, {memory}, ran {row[2]}, and was said to run {said}")
 
-# one plan alone
+# A single plan.
 everything = run(f"{bin_folder}/kolobench", "plan", "allreduce", "-np", "4", "--size", "64K").stdout.splitlines()
 rows = {line.replace("->", "").split()[0]: line for line in everything if line[0] != "#"}
 best = next(name for name, line in rows.items() if line.startswith("->"))
@@ -76,7 +77,8 @@ with open(f"{work}/slow", "w") as file:
 fast, slow = plan("allreduce", "--transport", "tcp"), plan("allreduce", "--transport", "tcp", "--profile", f"{work}/slow")
 if slow[1] < 10 * fast[1]:
     wrong(f"the profile does not count: {fast}, {slow}")
-# where little goes from NUMA node to NUMA node, plans that send little win, and a job on such nodes runs what was said
+# If little bandwidth is available between NUMA nodes, plans that send little between them win, and
+# a job on such nodes runs the chosen plan.
 with open(f"{work}/far", "w") as file:
     file.write("# 200 MB/s between NUMA nodes\nfar_byte 5\n")
 for name in ("allreduce", "allgather", "reduce_scatter", "broadcast", "reduce"):
@@ -101,7 +103,7 @@ if measured.returncode:
     wrong(f"no profile is saved between two ranks: {measured.stdout} {measured.stderr}")
 plan("allreduce", "--profile", f"{work}/own")
 
-# a profile of this host is found by its jobs, and nowhere else
+# A profile of this host is used by jobs on this host, and only there.
 cache = dict(os.environ, XDG_CACHE_HOME=f"{work}/cache")
 saved = subprocess.run([f"{bin_folder}/kolobench", "profile", "-t", "1ms"], text=True, capture_output=True, timeout=200, env=cache)
 names = dict(line.split() for line in saved.stdout.splitlines() if line and line[0] != "#")
@@ -109,7 +111,8 @@ if saved.returncode or "network.byte" not in names or "turn" not in names or min
     wrong(f"kolobench profile: {saved.stdout} {saved.stderr}")
 if re.search(r"^memory +cma +works", run(f"{bin_folder}/kolorun", "info").stdout, re.M) and float(names.get("pull_byte", 0.09)) == 0.09:
     wrong(f"what is pulled is not measured: {saved.stdout}")
-# what lies between NUMA nodes is measured where there are two; made up of the first two processors
+# The speed between NUMA nodes is measured if there are two; here they are simulated with the first
+# two processors.
 if {0, 1} <= os.sched_getaffinity(0):
     made_up = dict(cache, HWLOC_SYNTHETIC="numa:2 core:1 pu:1", HWLOC_THISSYSTEM="1")
     far = subprocess.run([f"{bin_folder}/kolobench", "profile", "-t", "1ms", "-o", f"{work}/two"], text=True, capture_output=True,

@@ -1,18 +1,29 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""predict.py BIN: the times by which plans are chosen, against what they take, at sizes far apart, among 2 and 4 ranks.
+"""predict.py BIN: compares the expected times by which plans are chosen with measured times, at
+sizes far apart, among 2 and 4 ranks.
 
-The figures are measured in the same run (kolobench profile), so the machine does not matter. What is held:
-  - a plan takes at most FACTOR times what is expected of it, and at least a FACTOR-th;
-  - the plan that would be chosen takes at most LOSS times what the best one takes.
-A difference below NOTICED microseconds is no fault: no program loses anything by it. Over shared memory the times of plans
-over links are not held: figures of a link are of ordinary memory, and kolo_alloc memory, which is measured, is read in
-place; they lose all the same. All choose as if all memory were of kolo_alloc, so of other memory what is expected is held,
-and not the choice. Among 4 ranks, which may share processors, broadcasts are not held, whose calls in a row overlap, nor long
-vectors over TCP, of which up to four times too much is expected there, of all plans alike. Every plan is measured in turn,
-round after round; its time is the least of its rounds. A plan whose rounds do not agree within STEADY says nothing about the
-model: the machine was busy. A cell that breaks the rule is measured again, with figures that are measured anew, since those may
-have been taken in a bad moment too; it fails if it breaks the rule PROOF times and never holds it. Nothing steady at all: skipped."""
+The model's figures are measured in the same run (kolobench profile), so the machine does not
+matter. The rules:
+  - a plan takes at most FACTOR times its expected time, and at least a FACTOR-th of it;
+  - the chosen plan takes at most LOSS times the time of the best plan.
+A difference below NOTICED microseconds is no fault, because no program loses anything by it.
+
+What is not judged:
+  - over shared memory, the expected times of plans over links: the figures of a link are for
+    ordinary memory, but the measured memory is of kolo_alloc and read in place. These plans lose
+    anyway;
+  - for memory that is not of kolo_alloc, the choice, since every choice assumes memory of
+    kolo_alloc. The expected times are judged;
+  - among 4 ranks, which may share processors, broadcasts, because their calls in a row overlap,
+    and long vectors over TCP, because all their plans are expected to take up to four times too
+    long there.
+
+Plans are measured in turn, round after round, and a plan's time is the least of its rounds. If
+its rounds differ by more than STEADY, the machine was busy, and the plan says nothing about the
+model. A cell that breaks a rule is measured again, together with the model's figures, which may
+have been measured in a bad moment too. It fails if it breaks a rule PROOF times and never meets
+them. If no cell can be judged, the test skips."""
 import csv
 import itertools
 import os
@@ -23,8 +34,8 @@ import tempfile
 
 FACTOR, LOSS, NOTICED, STEADY, ROUNDS, ATTEMPTS, PROOF = 4, 2, 2, 1.5, 3, 5, 3
 SIZES = (8, 64 << 10, 16 << 20)
-LONG_ENOUGH = {"kolo": "10ms", "user": "100ms"}  # the faster way of user memory is expected, and found out by trying
-SIZES_USER = (64 << 10, 1 << 20, 16 << 20)  # of an alltoall the middle one is pulled, the others go another way
+LONG_ENOUGH = {"kolo": "10ms", "user": "100ms"}  # kolo tries which way is faster for user memory
+SIZES_USER = (64 << 10, 1 << 20, 16 << 20)  # an alltoall of the middle size is pulled
 SIZES_OF_4 = {"tcp": (16, 64 << 10), "shm": (16, 64 << 10, 16 << 20)}
 bin_folder = sys.argv[1]
 work = tempfile.mkdtemp()
@@ -38,7 +49,7 @@ def run(*command):
 
 
 def expected(collective, ranks, transport, memory, size):
-    """Microseconds by plan, and the name of the chosen one."""
+    """The expected microseconds of each plan, and the name of the chosen plan."""
     times, chosen = {}, None
     for line in run(f"{bin_folder}/kolobench", "plan", collective, "-np", str(ranks), "--transport", transport, "--memory", memory, "--size",
                     str(size), "--profile", f"{work}/profile").splitlines():
@@ -50,8 +61,9 @@ def expected(collective, ranks, transport, memory, size):
 
 
 def measured(cells):
-    """Of cells that differ in size alone, {cell: plans}: of each cell microseconds by plan, the least of the rounds; and of which plans
-    the rounds agree. All sizes of a plan are one program."""
+    """Measures @p cells, {cell: plans}, which differ only in size; one program measures all sizes
+    of a plan. Returns for each cell the microseconds of each plan (the least of the rounds), and
+    the plans whose rounds agree."""
     collective, ranks, transport, memory, _ = next(iter(cells))
     rounds = {cell: {name: [] for name in plans} for cell, plans in cells.items()}
     for _ in range(ROUNDS):
@@ -67,7 +79,7 @@ def measured(cells):
 
 
 def judge(cell, times, chosen, took, steady):
-    """What is wrong with the model here; None: nothing can be said."""
+    """A list of the model's faults in this cell; None if it cannot be judged."""
     _, _, transport, memory, _ = cell
     text = "  ".join(f"{name} {took[name]:.1f} ({times[name]:.1f}){'' if name in steady else '?'}"
                      for name in sorted(took, key=took.get))
@@ -83,7 +95,7 @@ def judge(cell, times, chosen, took, steady):
 
 
 def judge_all(cells):
-    """(cell, what is wrong with the model there), of each."""
+    """Yields (cell, faults) for each cell."""
     for _, some in itertools.groupby(cells, key=lambda cell: cell[:-1]):
         asked = {cell: expected(*cell) for cell in some}
         found = measured({cell: list(times) for cell, (times, _) in asked.items()})
@@ -92,7 +104,7 @@ def judge_all(cells):
 
 
 def differs(one, other, factor):
-    """Microseconds: by more than @p factor, and by so much that a program can notice it."""
+    """True if two times in microseconds differ by more than @p factor and by more than NOTICED."""
     return abs(one - other) > NOTICED and not 1 / factor <= one / other <= factor
 
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# slow_rank.sh BIN: of three ranks one is stopped nine tenths of the time, as a limit of processor time does it;
-# kolobench diagnose names it. On a machine so busy that the others do not run either it tells nothing, and says so.
+# slow_rank.sh BIN: one of three ranks is stopped nine tenths of the time, as by a limit of
+# processor time; kolobench diagnose must name it. On a machine so busy that the others do not run
+# either, the test can show nothing, and says so.
 set -u
 bin=$1
 work=$(mktemp -d)
 limiter=
 trap '[[ -z $limiter ]] || kill "$limiter" 2>/dev/null; rm -rf "$work"' EXIT
 
-# Stops and continues the process in $work/pid until it is gone.
+# Stops and continues the process in $work/pid in turn, until it is gone.
 limit() {
     local pid
     until [[ -s $work/pid ]]; do read -rt 0.01 <> <(:) || true; done
@@ -40,7 +41,7 @@ attempt() {
     grep -qE 'rank [02] \(.*is slow: it (sums|copies)' "$work/out" && seen=wrong
     [[ $status == 1 && $seen == yes ]]
 }
-for ((i = 0; i < 3; i++)); do # others may have the processors for a while
+for ((i = 0; i < 3; i++)); do # the machine may be busy for a while
     if attempt; then
         grep 'is slow' "$work/out"
         exit 0

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# wrong_results.sh BIN: what --check says of a library that is wrong (faulty.c).
+# wrong_results.sh BIN: tests that --check finds the errors of a library that is wrong on purpose
+# (faulty.c).
 set -u
 bin=$1 failures=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
 
-# finds PATTERN COLLECTIVE ARGUMENTS...: with --check it must fail with a line like PATTERN, without it run through.
+# finds PATTERN COLLECTIVE ARGUMENTS...: with --check it must fail with a line that matches PATTERN;
+# without --check it must succeed.
 finds() {
     local out status
     out=$(timeout 60 "$bin/kolorun" -np 3 "$bin/kolobench-faulty" "${@:2}" --sizes 3K -n 2 --check --json "$work/x.json" 2>&1)

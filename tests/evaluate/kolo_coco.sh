@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# kolo_coco.sh BIN: what kolo-coco says of small sets, alone and on 3 ranks; and what it refuses: the same line on every
-# rank, status 1, and no file.
+# kolo_coco.sh BIN: tests kolo-coco's output for small sets, alone and on 3 ranks, and what it
+# refuses: with the same line on every rank, status 1, and no file written.
 set -u
 bin=$1 failures=0
 work=$(mktemp -d)
@@ -41,7 +41,7 @@ alone gt.json dt.json >out 2>err || wrong "alone: $(tail -2 err)"
 cmp -s out expected || wrong "alone: $(cat out)"
 together gt.json dt.json --iou-type bbox >out 2>err || wrong "together: $(tail -2 err)"
 cmp -s out expected || wrong "together: $(cat out)"
-for plan in doubling bruck oneshot; do # each cannot do some of what is needed
+for plan in doubling bruck oneshot; do # each of them cannot run some of the collectives
     for transport in shm tcp; do
         KOLO_PLAN=$plan KOLO_TRANSPORT=$transport together gt.json dt.json >out 2>err || wrong "$plan, $transport: $(tail -2 err)"
         cmp -s out expected || wrong "$plan, $transport: $(cat out)"
@@ -50,7 +50,8 @@ done
 alone gt.json dt.json --per-class >out 2>err || wrong "classes: $(tail -2 err)"
 grep -qE '^ +1  1\.000 .*  per"son\?\[1m$' out || wrong "classes: $(tail -3 out | cat -v)"
 
-# Results of many pieces: the same on 1 and 3 ranks, packed or not, and where they are in error.
+# Results that are read in many pieces: the same on 1 and 3 ranks, compressed or not, and with
+# errors in them.
 many() {
     awk -v n="$1" 'BEGIN {
         srand(5); print "["
@@ -68,7 +69,7 @@ grep -vE '"(ground_truth|results)"' one.json >one; grep -vE '"(ground_truth|resu
 cmp -s one three || wrong "many: other JSON together: $(diff one three | head)"
 grep -q '"detections": 5000' one.json || wrong "many: not 5000 detections"
 grep -qE '"precision": "[0-9a-f]{64}"' one.json || wrong "many: no SHA-256"
-# A plain list is read in parts by ranks, what is packed is not; both hold 5000 detections.
+# Ranks read a plain list in parts, but not a compressed one; both have 5000 detections.
 for file in many.json:3 many.json.gz:0; do
     KOLO_LOG=debug together gt.json "${file%:*}" >out 2>err || wrong "$file: $(grep -v debug err | tail -2)"
     parts=$(sed -n "s/.*: ${file%:*}: \([0-9]*\) detections from byte .* this rank's part$/\1/p" err | paste -sd+)
@@ -79,7 +80,8 @@ echo '[]' >none.json
 alone gt.json none.json >out 2>err || wrong "no detections: $(tail -2 err)"
 grep -q 'area=   all | maxDets=100 \] = 0.000' out || wrong "no detections: $(cat out)"
 
-# What was read, and images that no detection is of: those of the lowest ids, whichever ranks have them.
+# --verbose: what was read, and the images without detections. The lowest ids are named, whichever
+# ranks have them.
 alone gt.json dt.json --verbose --json verbose.json >out 2>err || wrong "--verbose: $(tail -2 err)"
 printf '%s\n' 'gt.json: 3 images, 2 categories, 2 annotations' 'dt.json: 2 detections, 2 of them counted' \
     'no detection is of 1 image: 7' | sed 's/^/kolo-coco: /' >said
@@ -93,7 +95,8 @@ awk 'BEGIN { printf "{\"annotations\": [], \"categories\": [{\"id\": 1}], \"imag
 together bare.json none.json --verbose >out 2>err || wrong "--verbose of 40: $(tail -2 err)"
 grep -qFx 'kolo-coco: no detection is of 40 images: 1 2 3 4 5 6 7 8 9 10 and others' err || wrong "--verbose of 40: $(cat err)"
 
-# refused PATTERN GT DT [OPTION...]: one line, the same on every rank, and nothing written.
+# refused PATTERN GT DT [OPTION...]: must fail with one line, the same on every rank, and write
+# nothing.
 refused() {
     local pattern=$1 line
     shift
@@ -105,7 +108,7 @@ refused() {
     [[ $(grep -cFx -- "$line" err) == 3 ]] || wrong "$*: not '$line' on each rank: $(cat err)"
     compgen -G 'refused.json*' >/dev/null && wrong "$*: left $(echo refused.json*)" && rm -f refused.json*
 }
-# found PATTERN DETECTIONS: of a file of results
+# found PATTERN DETECTIONS: refused, for a file of results.
 found() { printf '%s' "$2" >bad.json; refused "$1" gt.json bad.json; }
 one='{"image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4], "score": 0.5}'
 found 'bad.json: line 1, column 1 \(byte 0\): a list of results' '"a"'
@@ -144,7 +147,8 @@ refused 'bad.json: line 3456, column [0-9]+ \(byte [0-9]+\): lexical error' gt.j
 printf '[%s]' "${one/3,/8,}" >unknown.json
 alone gt.json unknown.json --skip-unknown >out 2>err || wrong "--skip-unknown: $(cat err)"
 
-# Around the list, as of a file of ground truth; in pieces and packed, on 1 and 3 ranks.
+# Results as a list inside an object, as in a file of ground truth; in pieces and compressed, on 1
+# and 3 ranks.
 printf '{"info": {"annotations": [{"x": 1}]},\n "annotations": %s, "licenses": []}' "$(<many.json)" >wrapped.json
 gzip -kf wrapped.json
 alone gt.json wrapped.json >out 2>err || wrong "wrapped: $(tail -2 err)"
@@ -160,7 +164,8 @@ found 'bad.json: line 1.*parse error' "{\"annotations\": [$one], 1}"
 found 'bad.json: line 1.*(parse error|garbage)' "{\"annotations\": [$one]} []"
 found 'bad.json: line 1.*NaN' "{\"info\": NaN, \"annotations\": [$one]}"
 
-# What others write: ids that are floats, masks and more beside boxes; ground truth without area and iscrowd.
+# Files as other programs write them: ids that are floats, masks and other members beside boxes,
+# ground truth without area and iscrowd.
 first='1.0, "category_id": 3.0, "id": "x", "area": null, "iscrowd": []'
 second='"segmentation": {"size": [1, 2], "counts": "a}]"}, "keypoints": null, "attributes": [{"b": ["]"]}], "score"'
 printf '[%s, %s]' "${one/1, \"category_id\": 3/$first}" "${one/\"score\"/$second}" >more.json
@@ -216,7 +221,8 @@ refused 'bad.json: detection 2: the size of the mask is \[9, 8\], but other mask
 sed 's/"num_keypoints": 17,//' shapes.json >bad.json
 refused 'bad.json: line [23].*this annotation has no num_keypoints' bad.json dt.shapes.json --iou-type keypoints
 
-# Sigmas: of COCO's 17 points; others are given, one for all or each, and as many as the category has.
+# Sigmas: built in for COCO's 17 points; for other points they must be given, one for all or as many
+# as the category has points.
 printf '[%s]' "$shape" >dt.shapes.json
 sed 's/{"id": 3}/{"id": 3, "keypoints": ["a", "b"]}/' shapes.json >two.json
 refused "two.json: category 3 has 2 keypoints, COCO's sigmas are of 17; give theirs with --sigmas" two.json dt.shapes.json --iou-type keypoints
@@ -228,7 +234,7 @@ refused "--sigmas gt.json: .* is not a number above 0" two.json dt.shapes.json -
 printf '%s\n' 0.1{,,,,,,,,,,,,,,,,} >sigmas.txt
 alone shapes.json dt.shapes.json --iou-type keypoints --sigmas sigmas.txt >out 2>err || wrong "--sigmas FILE: $(tail -2 err)"
 
-# LVIS: what images and categories must say, and what they may not.
+# LVIS: the members that images and categories must have, and those that they must not have.
 lvis=', "neg_category_ids": [3], "not_exhaustive_category_ids": []'
 sed -e "2s/{\"id\": \([127]\)/{\"id\": \1$lvis/g" \
     -e 's/"name": "/"frequency": "r", "name": "/g' gt.json >lvis.json
@@ -260,7 +266,7 @@ done
 alone few.json dt.json --rules voc --per-class >out 2>err || wrong "--rules voc: $(tail -2 err)"
 [[ $(grep -c 'IoU=0.50 .*VOC 20[01]' out) == 2 ]] || wrong "--rules voc: $(cat out)"
 
-# truth PATTERN SED: of the ground truth
+# truth PATTERN SED: refused, for the ground truth changed by SED.
 truth() { sed -e "$2" gt.json >bad.json; refused "$1" bad.json dt.json; }
 truth 'bad.json: line 1, column 1 \(byte 0\): a byte order mark \(EF BB BF\)' $'1s/^/\xef\xbb\xbf/'
 truth 'bad.json: line 4, .*this annotation has no area' '4!s/x/x/; s/"area": 1500, //'
@@ -288,8 +294,8 @@ refused 'missing.json: No such file' gt.json missing.json
 refused 'missing.json: No such file' missing.json dt.json
 refused '.: Is a directory' gt.json .
 
-# What one rank alone cannot read, and what is another file on one rank, of as many bytes too. odd PATTERN GT DT, and
-# those of rank 1.
+# A file that only one rank cannot read, and a file that differs on one rank, also with the same
+# size. odd PATTERN GT DT GT1 DT1: GT1 and DT1 are the files of rank 1.
 odd() {
     timeout 60 "$bin/kolorun" -np 3 --oversubscribe --no-prefix sh -c '[ "$KOLO_RANK" != 1 ] || set -- "$3" "$4"; exec "$0" "$1" "$2" --json refused.json' \
         "$bin/kolo-coco" "${@:2}" >out 2>err && wrong "one rank with ${*:2}: succeeded"
@@ -303,7 +309,7 @@ odd 'none.json: .* here, .* on rank 0; give all ranks the same file' gt.json dt.
 odd 'dt.twin.json: ([0-9]*) bytes .* here, \1 with .* on rank 0; .*' gt.json dt.json gt.json dt.twin.json
 odd 'gt.twin.json: ([0-9]*) bytes .* here, \1 with .* on rank 0; .*' gt.json dt.json gt.twin.json dt.json
 
-# A target that cannot be written; an existing one stays as it was.
+# An output file that cannot be written; an existing one stays as it was.
 alone gt.json dt.json --json missing/x.json >out 2>err && wrong "--json missing/x.json: succeeded"
 grep -q '^kolo-coco: --json missing/x.json: No such file' err || wrong "--json missing/x.json: $(cat err)"
 echo old >refused.json

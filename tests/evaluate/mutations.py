@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""mutations.py BIN [--seeds N] [--first SEED]: kolo-coco on files with bytes that were changed, cut, doubled and moved. It
-ends with 0 or 1, in time; with 1 it says one line; under a sanitizer nothing is found."""
+"""mutations.py BIN [--seeds N] [--first SEED]: runs kolo-coco on files with bytes that were
+changed, cut, doubled and moved. It must end in time with status 0, or with 1 and one line of error;
+a sanitizer must find nothing."""
 import argparse
 import gzip
 import json

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""kolo-coco against pycocotools, from the same files: the lines of summarize(), the twelve numbers,
-precision, recall and scores (by their SHA-256) and the AP of each class, alone and under kolorun.
+"""Compares kolo-coco, alone and under kolorun, with pycocotools on the same files: the lines of
+summarize(), the twelve numbers, precision, recall and scores (by their SHA-256) and the AP of each
+class.
 
     oracle.py BIN [--seeds N] [--first SEED]
 
-Exits with 77 where pycocotools is not installed (script/bootstrap --oracles).
+Exits with 77 if pycocotools is not installed (script/bootstrap --oracles).
 """
 import argparse
 import contextlib
@@ -28,7 +29,7 @@ WORLDS = (2, 3, 5)
 
 
 def usable(seed):
-    """A set whose parameters the command line has."""
+    """A random set whose parameters kolo-coco's options can express."""
     made = make_set(seed)
     options = made[4]
     return made if len(options["caps"]) in (0, 3) and not (options["thresholds"] or options["areas"]) \
@@ -44,7 +45,7 @@ def write_files(folder, seed, images, categories, truths, found, options):
         "images": [{"id": i, "file_name": f"{i}.jpg", "id_": None} for i in images],
         "categories": [{"id": k, "name": f"class {k} \u00e9"} for k in reversed(categories)]}
     for one in found:
-        if random.random() < 0.3:  # what Detectron2 writes beside, with what could mislead
+        if random.random() < 0.3:  # a member as Detectron2 writes, misleading here
             one["segmentation"] = {"size": [480, 640], "counts": "X}]\\\"[{,"}
     lines = seed % 2 == 0
     text = json.dumps(found, indent=1 if lines else None)
@@ -60,7 +61,7 @@ def write_files(folder, seed, images, categories, truths, found, options):
 
 
 def polygons(random, height, width):
-    """One to three, some out of the image, some that cross themselves."""
+    """One to three polygons, some outside the image, some that cross themselves."""
     out = []
     for _ in range(random.choice([1, 1, 2, 3])):
         middle = random.uniform(0, (width, height))
@@ -70,14 +71,14 @@ def polygons(random, height, width):
 
 
 def as_mask(shape, height, width):
-    """What annToRLE() makes of it."""
+    """The mask that annToRLE() makes."""
     if isinstance(shape, list):
         return masks.merge(masks.frPyObjects(shape, height, width))
     return masks.frPyObjects(shape, height, width) if isinstance(shape["counts"], list) else shape
 
 
 def runs_of(mask):
-    """COCO's uncompressed counts."""
+    """The mask as COCO's uncompressed counts."""
     pixels = masks.decode(mask).reshape(-1, order="F")
     ends = np.flatnonzero(np.diff(pixels)) + 1
     edges = np.concatenate(([0], ends, [pixels.size]))
@@ -85,7 +86,7 @@ def runs_of(mask):
 
 
 def shape_of(random, shape, height, width, is_found):
-    """The mask as polygons, runs or text; results are text alone in pycocotools."""
+    """The mask as polygons, runs or a string. In results pycocotools accepts only strings."""
     mask = as_mask(shape, height, width)
     how = 1 if is_found else random.random()
     if how < 0.5:
@@ -117,7 +118,7 @@ def make_masks(seed):
         found = [{"image_id": images[0]["id"], "category_id": 2, "score": 0.5, "segmentation":
                   shape_of(random, polygons(random, images[0]["height"], images[0]["width"]), images[0]["height"],
                            images[0]["width"], True)}]
-    for i, one in enumerate(found):  # all of them, none, or an empty one first and boxes behind
+    for i, one in enumerate(found):  # boxes in all, in none, or first an empty one
         box = [float(v) for v in random.uniform(1, 110, 4)]
         if by_box < 0.3:
             one["bbox"] = box
@@ -169,7 +170,7 @@ def write_shapes(folder, seed, images, categories, truths, found, kind):
 
 
 def sets(folder, first, count):
-    """Of boxes, and half as many of masks and of keypoints: options and paths."""
+    """Yields options and paths of sets of boxes, and half as many of masks and of keypoints."""
     for seed in range(first, first + count):
         made = usable(seed)
         if made:
@@ -210,7 +211,7 @@ def mean(values):
 
 
 def expected_classes(evaluation, options):
-    """As summarize() makes its numbers, of one category at a time."""
+    """The numbers that summarize() would make for each single category."""
     precision, recall = evaluation.eval["precision"], evaluation.eval["recall"]
     if options.get("type") == "keypoints":
         for k in range(precision.shape[2]):
@@ -231,7 +232,7 @@ def expected_classes(evaluation, options):
 
 
 def starts(tool_folder, seed):
-    """Alone, and under kolorun."""
+    """Runs kolo-coco alone and under kolorun."""
     alone = [f"{tool_folder}/kolo-coco"]
     return alone, [f"{tool_folder}/kolorun", "-np", str(WORLDS[seed % len(WORLDS)]), "--no-prefix", "--oversubscribe"] + alone
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""kolo-coco with rules and keypoints other than COCO's, from the same files, alone and under kolorun:
+"""Compares kolo-coco, alone and under kolorun, with other implementations of rules and keypoints
+other than COCO's, on the same files:
 
     lvis    --rules lvis of boxes and masks against the lvis package: the lines of print_results(), its
             thirteen numbers, precision and recall (by their SHA-256)
@@ -9,8 +10,7 @@
 
     oracle_rules.py BIN [--seeds N] [--first SEED]
 
-Exits with 77 where lvis or pycocotools is not installed (script/bootstrap --oracles).
-"""
+Exits with 77 if lvis or pycocotools is not installed (script/bootstrap --oracles). """
 import argparse
 import contextlib
 import gzip
@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 import oracle  # exits with 77 without pycocotools
-import rules  # and without lvis
+import rules  # exits with 77 without lvis
 from oracle import masks, np
 
 FREQUENCIES = " rcf"
@@ -85,7 +85,7 @@ def by_lvis(paths, kind, cap):
 
 
 def lvis(folder, seed):
-    """How to run it, and what is different in what comes of it."""
+    """Yields files, options for kolo-coco, and a function that yields how its output differs."""
     for kind, make in (("bbox", lvis_boxes), ("segm", lvis_masks)):
         *made, cap = make(seed)
         paths = write(folder, f"lvis-{kind}-{seed}", *made)
@@ -113,7 +113,7 @@ def lvis(folder, seed):
 # ---- PASCAL VOC ----
 
 def voc_boxes(seed):
-    """Sides in eighths of a pixel, so that left + width is right to the bit."""
+    """Rounds coordinates to eighths of a pixel, so that left + width is exact."""
     images, categories, truths, found, options = rules.voc_set(seed)
     for one in truths + found:
         left, top, right, bottom = (round(8 * v) / 8 for v in one["bbox"])

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""output.py BIN: the picture of --plot, its curves computed again here from the JSON of a small set; and the line of
-progress, which is on a terminal alone, never wider than it, and gone at the end."""
+"""output.py BIN: tests the picture of --plot, whose curves are computed again here from the JSON of
+a small set; and the progress line, which is shown only on a terminal, is never wider than it, and
+is removed at the end."""
 import fcntl
 import json
 import os
@@ -27,7 +28,7 @@ def wrong(text):
 
 
 def write_set(categories, source):
-    """Two of the categories have no ground truth."""
+    """A small random set. Two of the categories have no ground truth."""
     truths = [{"id": n + 1, "image_id": n % 5, "category_id": 10 + n % (categories - 2), "area": 900, "iscrowd": 0,
                "bbox": [source.random() * 50, 3, 40, 30]} for n in range(60)]
     found = [dict(image_id=t["image_id"], category_id=t["category_id"], score=source.random(),
@@ -71,7 +72,8 @@ def check_plot(tool, categories):
 
 
 def check_letters(tool):
-    """Bytes that are no UTF-8, which yajl lets through, and escapes that are no letters: the JSON and the picture are whole."""
+    """With bytes that are not UTF-8, which yajl accepts, and escapes that are not letters, the JSON
+    and the picture are valid."""
     names = {b"a": "a", b"\xc3\xa9": "\u00e9", b"\xc0\x80": "??", b"\xed\xa0\x80": "???", b"\xf5\x80\x80\x80": "????",
              b"\\udce9": "???", b"\\u0000b": "?b", b"\\ufffe": "\ufffe", b"\\ud83d\\ude00": "\U0001f600"}
     truth = b'{"images": [{"id": 1}], "annotations": [{"id": 1, "image_id": 1, "category_id": 3, "area": 9, "iscrowd": 0, ' \
@@ -106,13 +108,13 @@ def check_refusals(tool):
         done = subprocess.run([tool, "gt.json", "dt.json", *arguments], text=True, capture_output=True, check=False)
         if done.returncode == 0 or words not in done.stderr or done.stdout or os.path.exists("x"):
             wrong(f"{arguments}: {done}")
-    with open("/dev/full", "wb") as full:  # the lines cannot be said: no file is there either
+    with open("/dev/full", "wb") as full:  # without the lines, no file is written either
         done = subprocess.run([tool, "gt.json", "dt.json", "--json", "j.json", "--plot", "p.svg"], stdout=full, text=True,
                               stderr=subprocess.PIPE, check=False)
     if done.returncode != 1 or "cannot write to standard output" not in done.stderr or os.path.exists("j.json") or \
             os.path.exists("p.svg"):
         wrong(f"/dev/full: {done}")
-    reader, writer = os.pipe()  # `| true`: nor there
+    reader, writer = os.pipe()  # the same with `| true`
     os.close(reader)
     done = subprocess.run([tool, "gt.json", "dt.json", "--json", "j.json"], stdout=writer, text=True, stderr=subprocess.PIPE,
                           check=False)
@@ -126,7 +128,7 @@ def check_refusals(tool):
 
 
 def check_names(tool):
-    """No control of a terminal comes out of a name: neither of 7 bits nor of 8."""
+    """Names are printed without control characters of terminals, of 7 or 8 bits."""
     with open("names.json", "w", encoding="utf-8") as file:
         json.dump({"images": [], "annotations": [], "categories": [{"id": 1, "name": "a\u001bb\u009bc\u007fd\u00a0\u00e9"}]}, file)
     with open("none.json", "w", encoding="utf-8") as file:
@@ -137,7 +139,7 @@ def check_names(tool):
 
 
 def check_words(tool):
-    """Many words that no list wants are no long string."""
+    """Many words that belong to no known member do not count as a long string."""
     with open("words.json", "w", encoding="utf-8") as file:
         file.write('{"images": [], "annotations": [], "categories": [{"id": 1}], "x": [' + "null,false," * (6 << 20) + "1]}")
     done = subprocess.run([tool, "words.json", "none.json"], capture_output=True, check=False)
@@ -147,7 +149,8 @@ def check_words(tool):
 
 
 def check_progress(tool, columns):
-    """Detections come slowly, through a pipe, until the line is there; then they end."""
+    """Writes detections slowly through a pipe until the progress line is shown, and then ends
+    them."""
     os.mkfifo("slow")
     master, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))

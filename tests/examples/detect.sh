@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# detect.sh BIN: holds that detect-eval prints the same to the last bit at any number of ranks, over each transport,
-# with and without padding, and that bad arguments are one clear line.
+# detect.sh BIN: tests that detect-eval prints the same to the last bit with any number of ranks,
+# over each transport, with and without padding, and that wrong arguments give one clear line.
 set -u
 bin=$1 failures=0
 work=$(mktemp -d)
@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
 eval_on() { timeout 120 "$bin/kolorun" -np "$1" "$bin/examples/detect-eval" "${@:2}" 2>"$work/notes" | sed 's/^\[0\] //'; }
 
-images=101 # no multiple of 2 or 3
+images=101 # not a multiple of 2 or 3
 timeout 120 "$bin/examples/detect-eval" --images $images --categories >"$work/alone" || wrong "alone it fails"
 [[ $(wc -l <"$work/alone") == 25 ]] || wrong "expected 12 lines, one of counts and 12 categories: $(cat "$work/alone")"
 grep -qE '^ Average Precision  \(AP\) @\[ IoU=0.50:0.95 \| area=   all \| maxDets=100 \] = 0\.[1-9][0-9]* \(0x1\.' "$work/alone" ||
@@ -32,12 +32,13 @@ for transport in shm tcp; do
     KOLO_TRANSPORT=$transport eval_on 3 --images $images --categories >"$work/$transport"
     cmp -s "$work/alone" "$work/$transport" || wrong "transport $transport differs: $(cat "$work/$transport")"
 done
-# Fewer images than ranks: some have none.
+# Fewer images than ranks: some ranks have none.
 "$bin/examples/detect-eval" --images 2 --seed 7 >"$work/two"
 eval_on 3 --images 2 --seed 7 >"$work/two3"
 cmp -s "$work/two" "$work/two3" || wrong "two images on three ranks: $(cat "$work/two3" "$work/notes")"
 
-# refuse PATTERN ARGUMENT...: fails, and says one line on standard error (beside kolorun's verdict) that matches.
+# refuse PATTERN ARGUMENT...: must fail and print exactly one line on standard error (besides
+# kolorun's verdict), which matches PATTERN.
 refuse() {
     local out
     out=$(timeout 60 "$bin/kolorun" -np 2 "$bin/examples/detect-eval" "${@:2}" 2>&1 >/dev/null) && wrong "${*:2}: succeeded"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# fashion.sh BIN: trains a little on Fashion-MNIST, then holds that the evaluation is the same to the last bit at any
-# number of ranks, padded or not, that training resumes, and that damaged inputs are one clear line and nothing written.
+# fashion.sh BIN: trains briefly on Fashion-MNIST, and tests that the evaluation is the same to the
+# last bit with any number of ranks, padded or not; that training resumes; and that damaged inputs
+# give one clear line, with nothing written.
 set -u
 bin=$1 data=/usr/share/datasets/fashion-mnist failures=0
 [[ -d $data ]] || { echo "skipped: $data is missing (package dataset-fashion-mnist)"; exit 77; }
@@ -32,7 +33,7 @@ for transport in shm tcp; do
     cmp -s "$work/alone" "$work/$transport" || wrong "transport $transport differs: $(cat "$work/$transport")"
 done
 
-# Two epochs at once and one after the other give the same parameters.
+# Two epochs in one run, and in two runs of one each, give the same parameters.
 resume() {
     train 2 --epochs 1 --batch 2000 --checkpoint "$work/b.ckpt" >/dev/null || wrong "first epoch failed"
     train 2 --epochs 2 --batch 2000 --checkpoint "$work/b.ckpt" >"$work/resume.log" || wrong "resuming failed"
@@ -41,13 +42,14 @@ resume() {
 }
 if [[ ${TEST_SHORT-0} == 0 ]]; then
     resume
-else # there is nothing left to do
+else # the checkpoint already has all epochs
     cp "$work/a.ckpt" "$work/b.ckpt"
     train 2 --epochs $epochs --checkpoint "$work/b.ckpt" >"$work/resume.log" || wrong "resuming failed"
 fi
 grep -q 'going on after epoch 1' "$work/resume.log" || wrong "it did not say that it resumed: $(cat "$work/resume.log")"
 
-# refuse WHAT PATTERN COMMAND...: fails, and prints exactly one line on standard error (beside kolorun's verdict) that matches.
+# refuse WHAT PATTERN COMMAND...: must fail and print exactly one line on standard error (besides
+# kolorun's verdict), which matches PATTERN.
 refuse() {
     local out
     out=$(timeout 60 "${@:3}" 2>&1 >/dev/null) && wrong "$1: succeeded"

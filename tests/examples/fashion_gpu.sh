@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# fashion_gpu.sh BIN [MOCK KERNELS]: fashion-train and fashion-eval on the devices of the tests' libcuda.so.1 in the folder
-# MOCK, which runs the examples' kernels out of the library KERNELS, or on the machine's own. On a GPU every byte of a
-# checkpoint and every digit of an evaluation is what the host computes, at any number of ranks. The images are made here.
+# fashion_gpu.sh BIN [MOCK KERNELS]: tests fashion-train and fashion-eval on the devices of the mock
+# libcuda.so.1 in the folder MOCK, which runs the examples' kernels from the library KERNELS;
+# without MOCK, on the machine's own GPU. On a GPU every byte of a checkpoint and every digit of an
+# evaluation must be what the host computes, with any number of ranks. The images are made here.
 set -u
 bin=$1 mock=${2-} kernels=${3-} failures=0
 gpu='rank 0 does \(GPU [0-9]+, .*\)'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# Folds in the order of ranks, whatever memory the vectors are in: else three ranks' sums may differ in their last bits.
+# Sums are folded in the order of ranks in any kind of memory; otherwise the last bits of three
+# ranks' sums may differ.
 export KOLO_DETERMINISTIC=1
 
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
@@ -26,10 +28,10 @@ python3 - "$work" <<'PYTHON' || exit 1
 import gzip, random, struct, sys
 draw = random.Random(6)
 shapes = [draw.randbytes(784) for _ in range(10)]
-for prefix, count in (("train", 701), ("t10k", 523)):  # no multiples of ranks or batches
+for prefix, count in (("train", 701), ("t10k", 523)):  # not multiples of ranks or batches
     labels = [draw.randrange(10) for _ in range(count)]
     images = [bytes(pixel if draw.random() < 0.4 else 0 for pixel in shapes[label]) for label in labels]
-    labels = [label if draw.random() < 0.8 else draw.randrange(10) for label in labels]  # which no one can learn
+    labels = [label if draw.random() < 0.8 else draw.randrange(10) for label in labels]  # which cannot be learned
     with gzip.open(f"{sys.argv[1]}/{prefix}-images-idx3-ubyte.gz", "wb", 1) as file:
         file.write(struct.pack(">IIII", 0x803, count, 28, 28) + b"".join(images))
     with gzip.open(f"{sys.argv[1]}/{prefix}-labels-idx1-ubyte.gz", "wb", 1) as file:
@@ -62,7 +64,7 @@ for np in $nps; do
     says "$np of $np ranks compute on a GPU; $gpu"
 done
 cp "$work/notes" "$work/gpu_notes"
-# Some ranks on a GPU and some not.
+# Some ranks use a GPU and some do not.
 cat >"$work/rank" <<'SH'
 #!/bin/sh
 [ "$RANK" = 1 ] || exec "$@" --device cpu
@@ -79,7 +81,7 @@ if [[ -z $mock ]]; then
     exit $((failures > 0))
 fi
 grep -q 'GPU 0, Mock 0' "$work/gpu_notes" || wrong "it was not the tests' device: $(cat "$work/gpu_notes")"
-# Where there is none: auto says why and goes on, gpu is one line and the end.
+# Without a GPU, auto says why and continues on the host; gpu fails with one line.
 for why in cuInit=100 cuMemAlloc_v2=2 cuModuleLoadData=222 cuModuleGetFunction=500; do
     MOCK_CUDA_FAIL=$why on_gpu eval_on 2 --checkpoint "$work/gpu1" >"$work/np"
     cmp -s "$work/alone" "$work/np" || wrong "$why, auto: $(cat "$work/np" "$work/notes")"
@@ -88,7 +90,8 @@ for why in cuInit=100 cuMemAlloc_v2=2 cuModuleLoadData=222 cuModuleGetFunction=5
     says "--device gpu: ${why%%[_=]*}.*"
     [[ ! -s $work/np && $(grep -vc '^kolorun: ' "$work/notes") == 1 ]] || wrong "$why: $(cat "$work/np" "$work/notes")"
 done
-# A GPU that fails on the way: a line that names the call and the device, on every rank, and no hang.
+# A GPU that fails during the run: every rank prints a line with the call and the device, and
+# nothing hangs.
 for call in cuLaunchKernel cuStreamSynchronize cuMemcpyAsync; do
     MOCK_CUDA_FAIL=$call=719 on_gpu train 2 --checkpoint "$work/lost" >/dev/null && wrong "$call: succeeded"
     says ".*$call on GPU 0: .* \(719\); see nvidia-smi.*"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# small.sh BIN [MOCK]: holds that bandwidth and hosts-allreduce do what they say, on one host; with MOCK, the folder of
-# the tests' CUDA driver, on devices too. tests/cluster/twolevel.sh runs the latter on several.
+# small.sh BIN [MOCK]: tests the examples bandwidth and hosts-allreduce on one host; with MOCK, the
+# folder of the mock CUDA driver, on devices too. tests/cluster/twolevel.sh runs hosts-allreduce on
+# several hosts.
 set -u
 bin=$1 mock=${2-} failures=0
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
@@ -18,7 +19,7 @@ levels() { # MEMORY NP ARGUMENTS...
         wrong "hosts-allreduce on $1 memory, np ${*:2}: $out"
 }
 levels host 1 --mib 1
-levels host 3 --mib 5 --piece-mib 2 # the last piece is shorter, and no piece has as many elements for each
+levels host 3 --mib 5 --piece-mib 2 # pieces differ, and ranks cannot share them equally
 levels host 4 --mib 1 --piece-mib 3
 [[ -z $mock ]] || LD_LIBRARY_PATH=$mock levels GPU 3 --mib 3 --piece-mib 1
 for arguments in '--mib 0' '--mib x' '--piece-mib 9999999' '--frobnicate' more; do

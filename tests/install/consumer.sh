@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# consumer.sh BUILD COMPILER: installs into an empty place, moves it, and builds and runs a program outside the tree
-# against it, found by pkg-config and by find_package; then the README's program with the README's commands.
+# consumer.sh BUILD COMPILER: installs kolo into an empty folder and moves that. Then builds and
+# runs a program outside the tree that finds it by pkg-config and by find_package, and the README's
+# program with the README's commands.
 set -eu
 build=$1 cc=$2 source=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -43,7 +44,7 @@ read -ra found <<<"$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs k
 "$cc" "${flags[@]}" -Wall -Wextra -Werror -pedantic "$work/one.c" -o "$work/one" "${found[@]}" -Wl,-rpath,"$lib"
 [[ $("$work/one") == 3 ]] || { echo "FAIL: the program found by pkg-config"; exit 1; }
 
-# Every header alone, in C and in C++; then all together in a C++ program that is linked.
+# Each header by itself, in C and in C++; then all headers in a C++ program that is linked.
 cxx=$(command -v "$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")" c++ g++ clang++ | head -1) || true
 : >"$work/all.cc"
 for header in "$work"/kolo/include/kolo/*.h; do
@@ -89,7 +90,7 @@ else
     echo "no C++ compiler here: headers seen in C alone"
 fi
 
-# An example, copied away and built as a user builds it.
+# An example, copied to another folder and built as a user builds it.
 cp "$source"/examples/detect-eval.c "$source"/examples/scenes.[ch] "$work"
 "$cc" "${flags[@]}" -Wall -Wextra -Werror "$work/detect-eval.c" "$work/scenes.c" -o "$work/detect-eval" "${found[@]}" -Wl,-rpath,"$lib"
 cmp <("$work/detect-eval" --images 9) <("$work/kolo/bin/kolorun" -np 3 "$work/detect-eval" --images 9 | sed 's/^\[0\] //') ||
@@ -107,7 +108,7 @@ cmake -S "$work" -B "$work/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="
     { cat "$work/log"; exit 1; }
 [[ $("$work/build/two") == 3 ]] || { echo "FAIL: the program found by find_package"; exit 1; }
 
-# The README's program, as it stands there, and its commands.
+# The README's program and commands, taken from the README.
 sed -n '/^```c$/,/^```$/{/^```/d;p}' "$source/README.md" >"$work/program.c"
 "$cc" "${flags[@]}" -Wall -Wextra -Werror "$work/program.c" -o "$work/program" "${found[@]}" -Wl,-rpath,"$lib"
 [[ $("$work/program") == "rank 0 of 1: 1" ]] || { echo "FAIL: the README's program alone"; exit 1; }

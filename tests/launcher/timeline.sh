@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The timeline: traces of jobs are read by Python's json and held against what their ranks have called.
+# Tests the timeline: traces of jobs are parsed by Python's json and compared with the calls of
+# their ranks.
 . "${BASH_SOURCE%/*}/common.sh"
 check() { python3 "${BASH_SOURCE%/*}/timeline_check.py" "$@" || fail "trace $*"; }
 command -v python3 >/dev/null || skip "no python3"
 
-# Each rank keeps its own calls in a file, and kolorun timeline puts them together.
+# Each rank keeps its own calls in a file, and kolorun timeline merges the files.
 run 0 env KOLO_TIMELINE="$work/t" "$KOLORUN" -np 3 "$CALLS" 50
 run 0 "$KOLORUN" timeline "$work"/t.[0-9]* -o "$work/t.json"
 says err "^kolorun: timeline: [0-9]+ calls of 3 ranks in $work/t.json$"
@@ -22,7 +23,7 @@ run 0 "$KOLORUN" timeline "$work"/t.[0-9]* -o "$work/t.json"
 says err 'calls of 3 ranks in .*; [0-9]+ earlier ones were overwritten \(KOLO_TIMELINE_CALLS keeps more\)$'
 check "$work/t.json" 3 50 kept=32
 
-# A rank that is killed leaves what it did.
+# A rank that is killed leaves a record of its calls.
 run 137 env KOLO_TIMELINE="$work/k" "$KOLORUN" -np 3 "$CALLS" 50 die 1
 run 0 "$KOLORUN" timeline "$work"/k.[0-9]* -o "$work/k.json"
 python3 - "$work/k.json" <<'PY' || fail "the calls of a rank that was killed"
@@ -32,7 +33,7 @@ mine = [e for e in events if e["ph"] == "X" and e["pid"] == 1 and e["name"] == "
 sys.exit(len(mine) != 25 or any("open" in e["args"] for e in mine))
 PY
 
-# kolorun makes the trace itself, whatever becomes of the job; the verdict comes first.
+# kolorun writes the trace itself, however the job ends; it prints the verdict first.
 timeline=(--timeline "$work/job.json")
 run 0 "$KOLORUN" "${timeline[@]}" -np 3 "$CALLS" 50
 says err "^kolorun: timeline: [0-9]+ calls of 3 ranks in $work/job.json$"
@@ -54,7 +55,8 @@ run 0 env KOLO_TIMELINE="$work/beside" "$KOLORUN" "${timeline[@]}" -np 2 "$CALLS
 says err "^kolorun: warning: KOLO_TIMELINE=$work/beside has no effect with --timeline"
 run 0 "$KOLORUN" timeline --help
 says out '^usage: kolorun timeline FILE'
-# Of ranks that never were kolo's there is none, and a rank whose descriptor was closed says so and goes on.
+# Ranks that never call kolo_init have no timeline. A rank whose descriptor was closed says so and
+# continues.
 run 0 "$KOLORUN" "${timeline[@]}" -np 2 true
 says err '^kolorun: timeline: 2 of 2 ranks have none: they did not call kolo_init'
 lines err 1
@@ -63,20 +65,21 @@ run 0 "$KOLORUN" "${timeline[@]}" -np 2 bash -c 'n=${KOLO_TIMELINE#fd://}; eval 
 says err 'no timeline of this rank: KOLO_TIMELINE=fd://[0-9]+: it is closed'
 run 0 "$KOLORUN" "${timeline[@]}" -np 2 sh -c 'ls -l /proc/self/fd/${KOLO_TIMELINE#fd://}; exec "$0" 5' "$CALLS"
 says out 'memfd:kolo-timeline'
-# By hand there is no such memory: a line says so, with --timeline and without, and the job goes on.
+# If a user sets KOLO_TIMELINE=fd://N, there is no such memory: a line says so, with and without
+# --timeline, and the job continues.
 run 0 env KOLO_TIMELINE=fd://9 "$KOLORUN" "${timeline[@]}" -np 2 "$CALLS" 5
 says err '^kolorun: warning: KOLO_TIMELINE=fd://9 is ignored: .*; give --timeline FILE, or KOLO_TIMELINE=FILE$'
 says err "^kolorun: timeline: [0-9]+ calls of 2 ranks in $work/job.json\$"
 run 0 env KOLO_TIMELINE=fd://9 "$KOLORUN" -np 2 "$CALLS" 5
 says err '^kolorun: warning: KOLO_TIMELINE=fd://9 is ignored: '
 lines err 1
-# A job within a rank of another: the memory is of the outer one's rank.
+# A job inside a rank of another job: the memory belongs to the rank of the outer job.
 run 0 "$KOLORUN" "${timeline[@]}" -np 2 "$KOLORUN" --oversubscribe -np 2 "$CALLS" 5
 ! grep -qE 'no timeline of this rank|is ignored' "$work/out" "$work/err" || fail 'the ranks of an inner job ask for the outer one'"'"'s memory'
 run 0 "$KOLORUN" "${timeline[@]}" -np 1 "$KOLORUN" --timeline "$work/inner.json" -np 2 "$CALLS" 5
 says err "kolorun: timeline: [0-9]+ calls of 2 ranks in $work/inner.json"
-# A place that cannot be written is refused before anything is started; a trace that is there stays until the new
-# one is whole.
+# A path that cannot be written is refused before anything is started. An existing trace stays until
+# the new one is complete.
 for place in /nonexistent/t.json /dev/full "$work" ''; do
     run 2 "$KOLORUN" --timeline "$place" -np 1 touch "$work/started"
     says err '^kolorun: --timeline .*; '
@@ -97,7 +100,8 @@ wait "$launcher" 2>/dev/null
 nobody_left "$KOLOTEST_MARK"
 [[ $(cat "$work/job.json") == old && $(echo "$work"/job.json*) == "$work/job.json" ]] || fail 'kill -9 left a part of a trace'
 
-# A limit on the size of files is said, and ends nothing by a signal. (cat is outside of it.)
+# A limit on the size of files is reported, and nothing is ended by a signal. (The limit does not
+# apply to cat.)
 limited() { (ulimit -f "$1"; shift; exec timeout "$patience" "$@" </dev/null) 2>&1 | cat >"$work/out"; }
 limited 0 "$KOLORUN" --timeline /dev/null -np 2 "$CALLS" 5
 says out 'memory for the timeline of rank 0: File too large: raise `ulimit -f`'
@@ -124,7 +128,7 @@ else
     echo 'no time namespaces: clocks that differ are left to test_trace_clocks.c'
 fi
 
-# What is refused, in one line, with status 2; nothing is written then.
+# Wrong arguments and files are refused with one line and status 2, and nothing is written.
 refuses() {
     local pattern=$1
     shift

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds a trace against what helpers/calls.c has called.
+"""Compares a trace with the calls that helpers/calls.c made.
 
     timeline_check.py FILE RANKS COUNT [key=value ...]
-        kept=N      each rank has N calls at most, the latest
+        kept=N      each rank has at most N calls, the latest ones
         victim=R    R was killed before its allreduce COUNT / 2
         late=R      R came last to most allreduces
-        clocks=N    there are N, of which the others are aligned with the first within a millisecond
+        clocks=N    there are N clocks; all are aligned with the first one within a millisecond
 """
 import json
 import sys
@@ -44,7 +44,8 @@ for rank in range(ranks):
     reduces = calls(rank, "allreduce")
     done = count // 2 if victim >= 0 else count + 1
     whole = [e for e in reduces if not e["args"].get("open") and "status" not in e["args"]]
-    # Who lives may hear of the death before the last allreduce of all is over on it: over links that takes others.
+    # A surviving rank may learn of the death before the last common allreduce has ended on it,
+    # because over links other ranks are needed for that.
     least = done - (victim >= 0 and rank != victim)
     expect(least <= len(whole) <= done, "allreduces of", rank, len(whole), done)
     for i, event in enumerate(whole):
@@ -71,7 +72,7 @@ if victim < 0 and "kept" not in asked:
     arrows = {e["ph"]: e for e in events if e["ph"] in "sf"}
     expect(arrows["s"]["id"] == arrows["f"]["id"] and arrows["s"]["ts"] < arrows["f"]["ts"] +
            calls(1, "recv")[0]["dur"], arrows)
-    for sequence in range(count): # nobody ends before all have begun
+    for sequence in range(count): # no rank ends before all have begun
         same = [e for rank in range(ranks) for e in calls(rank, "allreduce")
                 if e["args"]["sequence"] == sequence]
         slack = 1000 if int(asked.get("clocks", 1)) > 1 else 0.002
@@ -86,7 +87,7 @@ if victim >= 0:
 if "late" in asked:
     late = int(asked["late"])
     times = [e["args"]["last"] == late for e in calls((late + 1) % ranks, "allreduce")]
-    expect(sum(times) >= 0.6 * count, # others may have its processor
+    expect(sum(times) >= 0.6 * count, # the late rank's processor may be busy
            "late in", sum(times), "of", count)
 clocks = trace["otherData"]["clocks"]
 expect(len(clocks) == int(asked.get("clocks", 1)), clocks)

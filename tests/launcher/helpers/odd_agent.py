@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# An agent that greets as it should and then is odd: odd_agent.py VERSION PROTOCOL WHAT
+# A mock agent for tests/launcher/doctor.sh that greets correctly and then misbehaves as WHAT says:
+# odd_agent.py VERSION PROTOCOL WHAT
 import struct
 import sys
 import time
@@ -33,7 +34,7 @@ sys.stdout.buffer.write(b"\n\x02kolo-agent-1\x03\0")
 send(READY, struct.pack("<I", protocol) + text(version) + text(b"odd") + struct.pack("<I", 4711))
 while take() != b"JOB":
     pass
-if what == "unprepared":  # beats, and nothing else
+if what == "unprepared":  # sends heartbeats and nothing else
     while True:
         send(b"BEAT")
         time.sleep(0.2)
@@ -52,7 +53,7 @@ bodies = {
                   b"backend\tnetwork\tib0:1\t1\tInfiniBand fe80::\nend\tfacts\nend\tpaths\nend\tsurvey\n",
     "colours": b"text\thost\t\x1b[31mred\n",
 }
-if what == "killed":  # as a worker says whose guardian is gone
+if what == "killed":  # what a worker reports if its guardian is gone
     send(b"REFUSED", struct.pack("<I", 255) + text(b"its agent was killed"))
     sys.exit(0)
 send(FACTS, bodies[what])

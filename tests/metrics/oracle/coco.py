@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random sets of boxes, evaluated by pycocotools and by coco_eval: precision, recall, scores and the
-twelve numbers must be the same bytes.
+"""Evaluates random sets of boxes with pycocotools and with coco_eval: precision, recall, scores and
+the twelve numbers must be the same bytes.
 
     coco.py COCO_EVAL [--seeds N] [--first SEED] [--keep DIRECTORY]
     coco.py COCO_EVAL --torch ...       with TorchMetrics' thresholds and recalls
     coco.py COCO_EVAL --set FILE
 
-Exits with 77 where pycocotools is not installed (script/bootstrap --oracles).
-"""
+Exits with 77 if pycocotools is not installed (script/bootstrap --oracles). """
 import argparse
 import contextlib
 import io
@@ -30,8 +29,9 @@ import sets
 TORCH32 = 1  # KOLO_THRESHOLDS_TORCH32
 WORLDS = (2, 3, 4, 7, 8, 16)
 TRANSPORTS = ("auto", "shm", "tcp")
-# Of the sets that are evaluated over transports that are asked for: each way of dealing to each world, of many categories
-# and of one that is cut by score (30 x 8 seeds have 120 together). How bytes go does not depend on what boxes they are of.
+# So many sets are also evaluated over shm and tcp: enough to have each way of dealing to each
+# world, with many categories and with one that is split by score (30 x 8 seeds have 120 of them).
+# More are not needed, because the way of the bytes does not depend on the boxes.
 OVER_ALL = 120
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 AT_EDGES = (1024.0, 9216.0, 0.0, 1e10, np.nextafter(1024.0, 0), np.nextafter(9216.0, 1e9))
@@ -42,7 +42,7 @@ def box(random, coarse):
     w, h = side * 2 ** random.normal(0, 0.4), side * 2 ** random.normal(0, 0.4)
     x, y = random.uniform(0, 300), random.uniform(0, 300)
     values = [x, y, w, h]
-    if coarse:  # overlaps that are equal, and areas at the edges of the ranges
+    if coarse:  # equal overlaps, and areas at the edges of the ranges
         values = [float(16 * round(v / 16)) for v in values]
     return values
 
@@ -51,7 +51,7 @@ def jitter(random, values, coarse):
     x, y, w, h = values
     if random.random() < 0.15:
         return [x, y, w, h]
-    if random.random() < 0.15:  # an overlap that is a threshold, but for rounding
+    if random.random() < 0.15:  # an overlap that equals a threshold, except for rounding
         return [x, y, w * random.choice(THRESHOLDS), h]
     move = random.choice([0.02, 0.1, 0.3])
     out = [x + w * random.normal(0, move), y + h * random.normal(0, move),
@@ -96,7 +96,7 @@ def make_truths(random, images, categories, coarse):
 
 def make_found(random, images, categories, truths, coarse):
     found, how = [], random.integers(0, 5)
-    crowded = random.random() < 0.1  # more than 100 of an image and category
+    crowded = random.random() < 0.1  # more than 100 detections for one image and category
     for truth in truths:
         for _ in range(random.choice([0, 1, 1, 2, 3])):
             category = truth["category_id"]
@@ -121,7 +121,7 @@ def make_found(random, images, categories, truths, coarse):
 
 
 def has_exact_corners(boxes):
-    """Nothing is rounded on the way from left and width to right and back."""
+    """True if computing right from left and width, and width from right, rounds nothing."""
     return all(b["bbox"][i] + b["bbox"][i + 2] - b["bbox"][i] == b["bbox"][i + 2]
                for b in boxes for i in (0, 1))
 
@@ -131,7 +131,7 @@ def make_set(seed):
     coarse = random.random() < 0.5
     images = sorted(int(i) for i in random.choice(1000, random.integers(1, 14), replace=False))
     categories = sorted(int(i) for i in random.choice(90, random.integers(1, 6), replace=False))
-    if seed % 8 == 7:  # one that holds all: it is cut by score among the ranks
+    if seed % 8 == 7:  # a single category: it is split by score among the ranks
         categories = categories[:1]
     given = [int(i) for i in random.permutation(images)]
     truths = make_truths(random, given, categories, coarse)
@@ -158,8 +158,8 @@ def make_set(seed):
 
 
 def torch_grids():
-    """As torchmetrics.detection.MeanAveragePrecision makes them."""
-    os.environ["ATEN_CPU_CAPABILITY"] = "default"  # vectors of eight floats, on every machine
+    """The thresholds and recalls that torchmetrics.detection.MeanAveragePrecision makes."""
+    os.environ["ATEN_CPU_CAPABILITY"] = "default"  # vectors of eight floats on every machine
     try:
         import torch
     except ImportError as missing:
@@ -170,13 +170,15 @@ def torch_grids():
 
 
 def with_grids(grids, options):
-    """What pycocotools is asked for where a set gives no thresholds of its own."""
+    """The set's options, with the thresholds and recalls of @p grids if the set has none of its
+    own."""
     options["torch32"] = int(bool(grids))
     return options if options["thresholds"] or not grids else options | grids
 
 
 class Fixed(COCOeval):
-    """As kolo's fixed mode: the file's ignore counts, and no ground truth has the id 0."""
+    """pycocotools with the rules of kolo's fixed mode: the file's ignore is used, and no ground
+    truth has the id 0."""
 
     def _prepare(self):
         super()._prepare()
@@ -217,7 +219,8 @@ def by_pycocotools(images, categories, truths, found, options):
 
 
 def by_faster(images, categories, truths, found):
-    """The seconds of faster-coco-eval's evaluate and accumulate, and its AP; None where it is not installed."""
+    """The seconds of faster-coco-eval's evaluate and accumulate, and its AP; None if it is not
+    installed."""
     try:
         from faster_coco_eval import COCO as FasterCOCO, COCOeval_faster
     except ImportError:
@@ -256,7 +259,7 @@ def write_set(path, images, categories, truths, found, options):
 
 
 def read_set(path):
-    """What write_set wrote, or detection_rate: without options."""
+    """Reads a set of write_set or detection_rate, without its options."""
     with open(path, "rb") as file:
         def take(count, kind=np.int64):
             return np.frombuffer(file.read(8 * count), kind).tolist()

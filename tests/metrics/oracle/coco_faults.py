@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Breaks the evaluation of detections on purpose, one fault at a time, and sees coco.py's or rules.py's
-sets catch each: a test of the tests.
+"""Tests the tests: builds the evaluation of detections with one fault at a time, and checks that
+the sets of coco.py or rules.py catch each fault.
 
     coco_faults.py SOURCE_TREE BUILD_TREE COMPILER [--seeds N] [--only WORD]
 
-Exits with 77 where pycocotools is not installed (script/bootstrap --oracles).
-"""
+Exits with 77 if pycocotools is not installed (script/bootstrap --oracles). """
 import coco
 import faults
 import rules
 import sets
 
-# file of metrics/, what is there (once), what the fault makes of it
+# file of metrics/, text that it has once, text that the fault replaces it by
 FAULTS = [
     ("coco_box.c", "return a < b ? a : b;", "return a < b ? b : a;"),
     ("coco_box.c", "is_crowd ? area : area", "is_crowd ? truth_area : area"),
@@ -136,7 +135,7 @@ FAULTS = [
 
 
 def make_sets(folder, seeds):
-    """The sets in folder, and what each result must begin with."""
+    """Writes the sets to folder. Returns what each result must begin with."""
     expected = {}
     for seed in range(seeds):
         made = coco.make_set(seed)
@@ -150,7 +149,8 @@ def make_sets(folder, seeds):
 
 
 def is_caught(program, folder, expected, file):
-    """By some sets at a time, those first that a file is for; None: by none at all."""
+    """Which set catches the fault; None if none does. Some sets are tried at a time, those for the
+    file first."""
     first = {"coco_oks.c": "keypoints", "coco_lvis.c": "lvis"}.get(file, "voc" if "voc" in file else "boxes")
     names = sorted(expected, key=lambda name: not name.startswith(first))
     parts = [names[:10], *(names[i:i + 40] for i in range(10, len(names), 40))]
@@ -158,7 +158,8 @@ def is_caught(program, folder, expected, file):
 
 
 def prepare(tree, folder, seeds):
-    """coco_eval with one file of the library replaced."""
+    """Returns functions that build coco_eval with one file of the library replaced, and that run it
+    (faults.run)."""
     expected = make_sets(folder, seeds)
     program = f"{folder}/coco_eval"
     tree.compile("-c", f"{tree.source}/tests/metrics/oracle/coco_eval.c", "-o", f"{program}.o")

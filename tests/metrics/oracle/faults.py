@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs share that break metrics/ on purpose: the list of faults is walked through, each is
-built, and somebody must notice. That nobody notices code without a fault is looked at first."""
+"""Shared by the programs that test tests with faults in metrics/. For each fault of a list, a
+program with it is built, and a test must fail. First it checks that no test fails without a
+fault."""
 import argparse
 import subprocess
 import sys
@@ -10,7 +11,7 @@ LIBRARIES = ("-lcrypto", "-lhwloc", "-lm", "-lpthread")
 
 
 class Tree:
-    """The sources and a build of them, out of which programs with a fault are made."""
+    """A source tree and its build, from which programs with a fault are built."""
 
     def __init__(self, options):
         self.source, self.build, self.compiler = options.source, options.build, options.compiler
@@ -21,7 +22,8 @@ class Tree:
             return file.read()
 
     def compile(self, *arguments):
-        """Without the warnings that a fault may well cause; with kolo's archive for what is not given."""
+        """Compiles without warnings, which a fault may cause. Callers link what they do not give
+        from libraries()."""
         subprocess.run([self.compiler, "-std=gnu17", "-O1", "-w", "-ffp-contract=off", "-fPIC",
                         "-D_GNU_SOURCE", f"-I{self.source}", f"-I{self.source}/include",
                         f"-I{self.build}/generated", *arguments], check=True)
@@ -41,16 +43,16 @@ def options_of(seeds):
     parser.add_argument("source")
     parser.add_argument("build")
     parser.add_argument("compiler")
-    parser.add_argument("--link", default="", help="options of the linking: -fuse-ld=lld takes less time for as good a program")
+    parser.add_argument("--link", default="", help="linker options; -fuse-ld=lld links faster")
     parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--only", default="", help="faults whose file or text has this")
     return parser.parse_args()
 
 
 def run(faults, seeds, prepare):
-    """faults: file of metrics/, what is there (once), what the fault makes of it. prepare(tree, folder,
-    seeds) returns build(name, text), which makes the programs with a file that has this text, and
-    catches(name), which says who noticed, or None."""
+    """faults: a list of (file of metrics/, text that it has once, text that replaces it).
+    prepare(tree, folder, seeds) returns build(name, text), which builds the programs with this text
+    as file name, and catches(name), which returns what caught the fault, or None."""
     options = options_of(seeds)
     tree = Tree(options)
     chosen = [fault for fault in faults if any(options.only in part for part in fault[:2])]

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Breaks masks on purpose, one fault at a time, and sees masks.py or segm.py catch each: a test of the
-tests.
+"""Tests the tests: builds the code of masks with one fault at a time, and checks that masks.py or
+segm.py catches each fault.
 
     mask_faults.py SOURCE_TREE BUILD_TREE COMPILER [--seeds N] [--only WORD]
 
-Exits with 77 where pycocotools is not installed (script/bootstrap --oracles).
-"""
+Exits with 77 if pycocotools is not installed (script/bootstrap --oracles). """
 import os
 import re
 import subprocess
@@ -16,7 +15,7 @@ import faults
 import segm
 import sets
 
-# file of metrics/, what is there (once), what the fault makes of it
+# file of metrics/, text that it has once, text that the fault replaces it by
 FAULTS = [
     ("coco_mask.c", "fmin(params->threshold[0], 1 - 1e-10)", "1"),
     ("coco_mask.c", "group->truth[g].is_crowd, least", "false, least"),
@@ -65,7 +64,8 @@ def is_caught(folder, expected, seeds):
 
 
 def prepare(tree, folder, seeds):
-    """segm_eval and a library of masks, with one file replaced."""
+    """Returns functions that build segm_eval and a library of masks with one file replaced, and
+    that run them."""
     expected = segm.make_sets(folder, range(seeds))
     program, wrong = f"{folder}/segm_eval", f"{folder}/changed.o"
     tree.compile("-c", f"{tree.source}/tests/metrics/oracle/segm_eval.c", "-o", f"{program}.o")

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random masks and polygons, degenerate ones among them, by pycocotools.mask and by the library: runs,
-strings, areas, boxes, merged masks and overlaps must be the same bytes.
+"""Compares pycocotools.mask with the library on random masks and polygons, some of them degenerate:
+runs, strings, areas, boxes, merged masks and overlaps must be the same bytes.
 
     masks.py LIBKOLO [--seeds N] [--first SEED] [--one-will-do]
 
-Exits with 77 where pycocotools is not installed (script/bootstrap --oracles).
-"""
+Exits with 77 if pycocotools is not installed (script/bootstrap --oracles). """
 import argparse
 import ctypes
 import sys
@@ -120,8 +119,9 @@ class Kolo:
 
 
 def runs_of(rle):
-    """The runs of a compressed string, as COCO describes it: digits of 5 bits, the lowest first, a bit that says
-    whether more follow, the sign in the last; from the fourth run on, what a run has more than the one before the last."""
+    """The runs of a compressed string, as COCO describes it. A number has digits of 5 bits, the
+    lowest first, each with a bit that says whether more follow; the last digit has the sign. From
+    the fourth run on, the number is the difference from the run before the last."""
     digits = np.frombuffer(rle["counts"], np.uint8).astype(np.int64) - 48
     ends = np.flatnonzero(digits & 32 == 0)
     starts = np.concatenate(([0], ends[:-1] + 1))[:len(ends)]
@@ -146,7 +146,7 @@ def polygon(random, height, width):
     points = int(random.choice([1, 2, 3, 3, 4, 5, 8, 13, 40]))
     how = random.integers(0, 7)
     xy = [coordinate(random, how, width if i % 2 == 0 else height) for i in range(2 * points)]
-    if random.random() < 0.2:  # corners that are there twice, edges to and fro
+    if random.random() < 0.2:  # repeated corners, edges that go there and back
         at = 2 * random.integers(0, points)
         xy = xy[:at + 2] + xy[at:at + 2] + xy[max(at - 2, 0):]
     if random.random() < 0.15:
@@ -173,7 +173,7 @@ def blob(random, height, width):
         y0, y1 = sorted(random.integers(0, height + 1, 2))
         x0, x1 = sorted(random.integers(0, width + 1, 2))
         pixels[y0:y1, x0:x1] = 1
-    elif kind == 5:  # pieces that go from one column into the next
+    elif kind == 5:  # runs that continue from one column into the next
         pixels.T.reshape(-1)[:] = 0
         flat = np.zeros(height * width, np.uint8)
         for _ in range(random.integers(1, 6)):
@@ -184,7 +184,7 @@ def blob(random, height, width):
 
 
 def odd(random, runs):
-    """The same pixels with runs of no pixel among them."""
+    """The same pixels, with empty runs added."""
     out = runs.tolist()
     for _ in range(random.integers(1, 4)):
         at = int(random.integers(0, len(out) + 1))
@@ -209,7 +209,7 @@ def same(what, expected, got):
 
 
 def check_mask(kolo, rle, mask, what):
-    """A mask that kolo has made, against pycocotools' of the same."""
+    """Compares a mask of kolo with pycocotools' mask of the same pixels."""
     runs = runs_of(rle)
     same(f"{what}: runs", runs, kolo.runs(mask))
     same(f"{what}: string", rle["counts"], kolo.to_string(mask))
@@ -225,7 +225,7 @@ def check_mask(kolo, rle, mask, what):
 
 
 def draw(kolo, random, height, width):
-    """A mask by both, made in one of several ways."""
+    """Makes a mask with both libraries in one of several ways."""
     kind = random.integers(0, 5)
     if kind == 0:
         xy = polygon(random, height, width)
@@ -237,7 +237,7 @@ def draw(kolo, random, height, width):
         return rle, kolo.from_box(box, height, width), f"box {box}"
     pixels = blob(random, height, width)
     rle = oracle.encode(np.asfortranarray(pixels))
-    if kind == 4:  # pycocotools takes some of these for shorter than they are
+    if kind == 4:  # pycocotools takes some of these to be shorter than they are
         runs = odd(random, runs_of(rle))
         mask = kolo.from_runs(runs, height, width)
         of_runs = oracle.frPyObjects({"counts": runs, "size": [height, width]}, height, width)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random sets of other kinds and rules than coco.py's, evaluated by other implementations and by
-coco_eval; the results must be the same bytes:
+"""Evaluates random sets of other kinds and rules than those of coco.py with other implementations
+and with coco_eval; the results must be the same bytes:
 
     keypoints  pycocotools, iouType keypoints
     proposals  pycocotools, useCats 0 and maxDets 100, 300, 1000
@@ -10,12 +10,11 @@ coco_eval; the results must be the same bytes:
 
     rules.py COCO_EVAL [--seeds N] [--first SEED] [--only FAMILY] [--keep DIRECTORY]
 
-Exits with 77 where the packages are not installed (script/bootstrap --oracles).
+Exits with 77 if the packages are not installed (script/bootstrap --oracles).
 
-Of keypoints it is the decisions that must be the same: exp() of the C library and NumPy's differ in
-the last bit at some arguments, which an array shows only where a similarity is that close to a
-threshold or to another. No set of these has one.
-"""
+Keypoints use exp(), and that of the C library and NumPy's differ in the last bit for some
+arguments. Results can show this only if a similarity is that close to a threshold or to another
+similarity, and none of these sets has one. """
 import argparse
 import contextlib
 import io
@@ -73,7 +72,7 @@ def pose(random, values, points, coarse):
 
 
 def moved(random, truth, sigmas, coarse):
-    """Similarity of about what a threshold asks for."""
+    """Keypoints whose similarity is about a threshold."""
     points = np.array(truth["keypoints"]).reshape(-1, 3).copy()
     if random.random() < 0.1:
         return points.ravel().tolist()
@@ -202,7 +201,7 @@ def lvis_set(seed):
     given = [int(i) for i in random.permutation(images)]
     truths = coco.make_truths(random, given, categories, coarse)
     found = coco.make_found(random, given, categories, truths, coarse)
-    for image in images:  # more than the cap of an image
+    for image in images:  # more detections than the cap of an image
         for _ in range(random.choice([0, 0, 30])):
             found.append({"image_id": image, "category_id": int(random.choice(categories)),
                           "bbox": coco.box(random, coarse), "score": round(float(random.random()), 1)})
@@ -225,7 +224,7 @@ def lvis_set(seed):
 
 
 class FixedLVIS(LVIS):
-    """As kolo's fixed mode: objects without an area are there."""
+    """lvis with the rules of kolo's fixed mode: objects without an area count."""
 
     def get_ann_ids(self, img_ids=None, cat_ids=None, area_rng=None):
         return super().get_ann_ids(img_ids, None, None)
@@ -264,7 +263,7 @@ def voc_set(seed):
     given = [int(i) for i in random.permutation(images)]
     truths = coco.make_truths(random, given, categories, coarse)
     found = coco.make_found(random, given, categories, truths, coarse)
-    for one in truths + found:  # as corners, whole pixels as the data set's
+    for one in truths + found:  # as corners, in whole pixels like the data set's
         x, y, w, h = one["bbox"]
         one["bbox"] = [x, y, x + w, y + h]
         if one in truths or coarse:
@@ -293,7 +292,8 @@ def voc_overlap(a, b, one):
 
 
 def voc_curve(images, truths, found, threshold, cap, overlap_of):
-    """Recall and precision after each detection that counts, best first; None without truths."""
+    """Recall and precision after each counted detection, the best first; None without ground
+    truth."""
     by_image = {i: [f for f in found if f["image_id"] == i] for i in images}
     lines = []
     for place, image in enumerate(images):
@@ -332,7 +332,7 @@ def voc_area(recall, precision):
 
 
 def by_voc(images, categories, truths, found, options, overlap_of=None):
-    """overlap_of  of two objects; None: of their boxes"""
+    """overlap_of: a function of two objects; None: the overlap of their boxes."""
     one = not options["continuous"]
     overlap_of = overlap_of or (lambda a, b: voc_overlap(a["bbox"], b["bbox"], one))
     thresholds, caps = options["thresholds"] or [0.5], options["caps"] or [65535]
@@ -366,8 +366,8 @@ FAMILIES = {"keypoints": (keypoints_set, by_keypoints), "proposals": (proposals_
 
 
 def write_set(path, images, categories, truths, found, options):
-    """coco.py's, and a block behind it that coco_eval reads."""
-    if options["groups"]:  # they go with the categories, whose order is free
+    """Writes the set as coco.py does, with a block after it that coco_eval reads."""
+    if options["groups"]:  # groups follow the categories, whose order is free
         categories, options = categories[::-1], options | {"groups": options["groups"][::-1]}
     coco.write_set(path, images, categories, truths, found, options)
     lists = [[options[name].get(i, []) for i in images] for name in ("absent", "partial")]
@@ -390,7 +390,7 @@ def write_set(path, images, categories, truths, found, options):
 
 
 def make(family, seed, path):
-    """Writes a set; what its result must be."""
+    """Writes a set, and returns its expected result."""
     makes, evaluates = FAMILIES[family]
     made = makes(seed)
     write_set(path, *made)
@@ -400,10 +400,10 @@ def make(family, seed, path):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("coco_eval")
-    parser.add_argument("--seeds", type=int, default=150, help="of each family; of proposals a tenth")
+    parser.add_argument("--seeds", type=int, default=150, help="sets of each family; a tenth of that of proposals")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", choices=FAMILIES)
-    parser.add_argument("--keep", help="leave the sets there")
+    parser.add_argument("--keep", help="a folder to keep the sets in")
     options = parser.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory() as scratch:

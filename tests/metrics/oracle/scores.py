@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """usage: scores.py SCORES_PROGRAM
-Classification and regression metrics against scikit-learn on random data; 77 where it is missing."""
+Compares classification and regression metrics with scikit-learn on random data. Exits with 77 if it
+is not installed."""
 import subprocess
 import sys
 import warnings
@@ -23,7 +24,8 @@ def ours(program, p, labels, guess, target):
 
 
 def of_probabilities(p, labels, suffix):
-    """Top-k accuracy and calibration, which scikit-learn has not (or with other ties), from their definitions."""
+    """Top-k accuracy and calibration computed from their definitions; scikit-learn does not have
+    them, or breaks ties differently."""
     own, n = p[np.arange(len(labels)), labels], len(labels)
     before = (p > own[:, None]).sum(1) + ((p == own[:, None]) & (np.arange(p.shape[1]) < labels[:, None])).sum(1)
     confidence, right = p.max(1).astype(float), p.argmax(1) == labels
@@ -93,7 +95,7 @@ def theirs(p, labels, guess, target):
     result |= of_each("multilabel_", several, chosen)
     result["multilabel_accuracy"] = 1 - sk.hamming_loss(several, chosen)
     result["exact_match"] = sk.accuracy_score(several, chosen)
-    for average in ("micro", "weighted"):  # macro: scikit-learn counts labels that nobody has
+    for average in ("micro", "weighted"):  # no macro: scikit-learn counts labels of no sample
         result[f"multilabel_precision_{average}"] = sk.precision_score(several, chosen, average=average)
         result[f"multilabel_recall_{average}"] = sk.recall_score(several, chosen, average=average)
         result[f"multilabel_f_{average}"] = sk.fbeta_score(several, chosen, beta=2, average=average)
@@ -114,7 +116,7 @@ def main(program):
         target = rng.normal(size=n) * 10.0 ** rng.integers(-3, 4)
         data = (p, labels.astype(np.int64), target + rng.normal(size=n), target)
         a, b = ours(program, *data), theirs(*data)
-        assert a.keys() >= b.keys(), b.keys() - a.keys()  # the others: scores_torch.py
+        assert a.keys() >= b.keys(), b.keys() - a.keys()  # scores_torch.py compares the others
         for name in sorted(b):
             assert abs(a[name] - b[name]) <= 1e-11 * max(1, abs(b[name])), (seed, name, a[name], b[name])
             compared += 1

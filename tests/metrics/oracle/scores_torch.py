@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """usage: scores_torch.py SCORES_PROGRAM
-Classification and regression metrics against TorchMetrics on random data; 77 where it is missing
-(script/bootstrap --torch).
+Compares classification and regression metrics with TorchMetrics on random data. Exits with 77 if it
+is not installed (script/bootstrap --torch).
 
-TorchMetrics divides and adds in float32: values agree to TOLERANCE. What is left out, or asked for otherwise,
-because the definitions differ:
-- a macro average of AUROC and average precision counts a class without a positive as 0 there; kolo leaves it
-  out. Asked for per class here, and averaged over those that have one.
-- a macro average over several labels counts labels that nobody has and nobody predicts as 0 there; kolo
-  leaves them out (unless counts_absent). Here each label is had.
-- Accuracy is macro by default there: asked for as micro. Balanced accuracy is its macro over labels that occur.
-- top-k takes any of equal scores, calibration finds bins by float32 edges: the probabilities here have no ties
-  and are not at edges.
-- R2 of equal targets: kolo is scikit-learn's (0 or 1), TorchMetrics fails or divides by 0. None here.
-- binned curves: TorchMetrics has thresholds, kolo bins. Exact ones are compared; scores.py compares binned ones.
-- MeanMetric(nan_strategy=NUMBER) takes the number as the weights too: the number is 1 here.
-- perplexity takes softmax of what it gets: given logarithms of probabilities."""
+TorchMetrics divides and adds in float32, so values agree to TOLERANCE. Some definitions differ,
+so these are left out or called differently:
+- macro averages of AUROC and average precision: TorchMetrics counts a class without a positive
+  as 0, kolo leaves it out. Here they are computed per class, and averaged over classes with a
+  positive.
+- macro averages over several labels: TorchMetrics counts labels that no sample has and none is
+  predicted to have as 0, kolo leaves them out (unless counts_absent). Here each label occurs.
+- Accuracy is macro by default in TorchMetrics; here it is micro. Balanced accuracy is its macro
+  over labels that occur.
+- top-k takes any of equal scores, and calibration finds bins by edges in float32: the
+  probabilities here have no ties and are not at edges.
+- R2 of equal targets: kolo does as scikit-learn (0 or 1), TorchMetrics fails or divides by 0.
+  Not tested here.
+- binned curves: TorchMetrics has thresholds, kolo has bins. Exact curves are compared here,
+  binned ones in scores.py.
+- MeanMetric(nan_strategy=NUMBER) also uses the number for the weights, so the number is 1 here.
+- perplexity applies softmax to its input, so it gets logarithms of probabilities."""
 import subprocess
 import sys
 import warnings
@@ -32,7 +36,7 @@ except ImportError as error:
     print(f"skipped: {error}; script/bootstrap --torch installs it")
     sys.exit(77)
 warnings.simplefilter("ignore")
-TOLERANCE = 3e-6  # of a few roundings to float32
+TOLERANCE = 3e-6  # for a few roundings to float32
 LOOSE = {"r2": 2e-5, "log_loss": 2e-5, "perplexity": 2e-5, "kappa": 2e-5, "matthews": 2e-5,
          "mean_skipping": 2e-5, "mean_imputing": 2e-5, "mean_fast": 2e-5}  # differences of sums
 
@@ -45,7 +49,7 @@ def ours(program, p, labels, guess, target):
 
 
 def of_averages(result, prefix, kind, p, labels, **of):
-    """The scores that have averages, of tc's functions for a kind."""
+    """The scores that have averages, computed by tc's functions for a kind of task."""
     call = lambda name, **more: getattr(tc, f"{kind}_{name}")(p, labels, **of, **more)
     for average in ("macro", "micro", "weighted", "none"):
         result[f"{prefix}precision_{average}"] = call("precision", average=average)
@@ -57,9 +61,9 @@ def of_averages(result, prefix, kind, p, labels, **of):
 
 
 def mean_of(values, policy):
-    """Of MeanMetric, in several updates."""
+    """The result of MeanMetric after several updates."""
     metric = MeanMetric(nan_strategy=policy).set_dtype(torch.float64)
-    for part in values.clone().split(50):  # which it writes to
+    for part in values.clone().split(50):  # a copy, because MeanMetric writes to it
         metric.update(part)
     return metric.compute()
 

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random sets of masks, evaluated by pycocotools (iouType segm) and by segm_eval: precision, recall,
-scores and the twelve numbers must be the same bytes.
+"""Evaluates random sets of masks with pycocotools (iouType segm) and with segm_eval: precision,
+recall, scores and the twelve numbers must be the same bytes.
 
     segm.py SEGM_EVAL [--seeds N] [--first SEED] [--keep DIRECTORY]
     segm.py SEGM_EVAL --set FILE
 
-Exits with 77 where pycocotools is not installed (script/bootstrap --oracles).
-"""
+Exits with 77 if pycocotools is not installed (script/bootstrap --oracles). """
 import argparse
 import contextlib
 import io
@@ -32,7 +31,7 @@ EDGES = (1024.0, 9216.0, 0.0, 1e10, np.nextafter(1024.0, 0), np.nextafter(9216.0
 
 
 def draw(random, height, width):
-    """An object: an ellipse, a box (of 1024 and of 9216 pixels, too), specks, all, nothing."""
+    """An object: an ellipse, a box (some of 1024 or 9216 pixels), specks, all pixels or none."""
     kind, pixels = random.random(), np.zeros((height, width), np.uint8)
     if kind < 0.45:
         y, x = np.mgrid[:height, :width]
@@ -51,7 +50,8 @@ def draw(random, height, width):
 
 
 def jitter(random, pixels):
-    """Found more or less as it is; parts of 1/2, 3/4, ... of it give overlaps that are thresholds."""
+    """A detection of the object, more or less exact. Parts of 1/2, 3/4, ... of it give overlaps
+    that equal thresholds."""
     how = random.random()
     if how < 0.2:
         return pixels
@@ -113,7 +113,8 @@ def make_set(seed):
 
 
 class Fixed(COCOeval):
-    """As kolo's fixed mode: the file's ignore counts, and no ground truth has the id 0."""
+    """pycocotools with the rules of kolo's fixed mode: the file's ignore is used, and no ground
+    truth has the id 0."""
 
     def _prepare(self):
         super()._prepare()
@@ -139,7 +140,7 @@ def by_pycocotools(images, sizes, categories, truths, found, options):
         coco.createIndex()
         for one in found:
             results.append(dict(annotation(one, images), score=one["score"]))
-            if options["boxes"]:  # then the area is the box's
+            if options["boxes"]:  # then the area is that of the box
                 results[-1]["bbox"] = masks.toBbox(one["rle"]).tolist()
         loaded = coco.loadRes(results)
         for one, of_it in zip(found, loaded.dataset["annotations"]):
@@ -174,7 +175,7 @@ def write_set(path, images, sizes, categories, truths, found, options):
 
 
 def make_sets(folder, seeds):
-    """The sets in folder, and the result of each."""
+    """Writes the sets to folder. Returns the expected result of each."""
     expected = {}
     for seed in seeds:
         made = make_set(seed)
@@ -184,7 +185,7 @@ def make_sets(folder, seeds):
 
 
 def read_set(path):
-    """What mask_rate wrote."""
+    """Reads a set that mask_rate wrote."""
     with open(path, "rb") as file:
         def take(count, kind=np.int64):
             return np.frombuffer(file.read(8 * count), kind).tolist()
@@ -204,7 +205,7 @@ def read_set(path):
 
 
 def time_masks(found, truths):
-    """Seconds in which pycocotools compares those of an image and category, all in all."""
+    """The total seconds in which pycocotools compares the masks of each image and category."""
     groups = {}
     for objects, side in ((found, 0), (truths, 1)):
         for one in objects:

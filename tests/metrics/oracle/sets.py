@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs share that compare sets' results: FOLDER/NAME.set goes in, FOLDER/NAME.out comes out
-and must be the bytes that are expected, a list of (name, array) in the order of the file."""
+"""Shared by the programs that compare results of sets: an evaluating program reads FOLDER/NAME.set
+and writes FOLDER/NAME.out, which must have the expected bytes: a list of (name, array) in the order
+of the file."""
 import os
 import subprocess
 import sys
 
 import numpy as np
 
-STATS_MAX = 13  # KOLO_DETECTION_STATS_MAX: room in the file, if anything follows
+STATS_MAX = 13  # KOLO_DETECTION_STATS_MAX: the room for numbers, if anything follows
 
 
 def numpy_rule():
-    """kolo_mean_rule of this NumPy."""
+    """The kolo_mean_rule that matches this NumPy."""
     return 0 if tuple(int(v) for v in np.__version__.split(".")[:2]) >= (2, 3) else 1
 
 
@@ -24,7 +25,7 @@ def named(evaluation, stats):
 def differences(path, expected):
     data, at = np.fromfile(path, float), 0
     for name, array in expected:
-        if isinstance(array, int):  # nobody else has it
+        if isinstance(array, int):  # so many numbers that only kolo has
             at += array
             continue
         array = np.ascontiguousarray(array, float)
@@ -38,7 +39,8 @@ def differences(path, expected):
 
 
 def play(program, folder, names, **how):
-    """The exit status of a program that evaluates sets; results of an earlier one are gone."""
+    """Runs a program that evaluates sets, after removing earlier results. Returns its exit
+    status."""
     command = [program]
     for name in names:
         command += [f"{folder}/{name}.set", f"{folder}/{name}.out"]
@@ -48,7 +50,8 @@ def play(program, folder, names, **how):
 
 
 def compare(program, folder, expected, transport="auto"):
-    """How many sets of expected = {name: parts} come out wrong; says what of each."""
+    """Evaluates the sets of expected = {name: parts}, and prints what differs. Returns how many are
+    wrong."""
     if play(program, folder, expected, env=os.environ | {"KOLO_TRANSPORT": transport}):
         sys.exit(f"{os.path.basename(program)} failed over {transport}")
     wrong = {name: list(differences(f"{folder}/{name}.out", parts)) for name, parts in expected.items()}
@@ -59,7 +62,7 @@ def compare(program, folder, expected, transport="auto"):
 
 
 def compare_one(program, path, expected):
-    """Ends the process."""
+    """Evaluates one set, prints what differs, and ends the process: status 0 if nothing does."""
     subprocess.run([program, path, path + ".out"], check=True)
     wrong = list(differences(path + ".out", expected))
     print("\n".join(wrong) or "the same bytes")
@@ -67,8 +70,9 @@ def compare_one(program, path, expected):
 
 
 def caught_by(program, folder, expected, parts, timeout):
-    """Which set of parts, lists of their names, comes out wrong, or how the program ends; None: none, and well. On
-    one rank alone first (sets.h): most faults show there, and threads that play ranks take most of the time."""
+    """Evaluates the sets in parts, a list of lists of names. Returns the name of a set that comes
+    out wrong, or how the program failed; None if all are right. First only on one rank (sets.h),
+    because most faults show there, and the threads that act as ranks take most of the time."""
     return next(filter(None, (caught_in(program, folder, expected, part, timeout, worlds)
                               for worlds in ("one", "all") for part in parts)), None)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# bash completion for kolorun. Held to the options by tests/launcher/cli.sh; the names of settings come from kolorun.
+# bash completion for kolorun. tests/launcher/cli.sh compares it with kolorun's options; kolorun
+# itself gives the names of settings.
 
 _kolorun() {
     local word=${COMP_WORDS[COMP_CWORD]} i=1 option value
@@ -8,7 +9,8 @@ _kolorun() {
         --help-settings --print-settings --help -h --version -V'
     COMPREPLY=()
     [[ ${COMP_WORDS[1]} != doctor || $COMP_CWORD == 1 ]] || i=2 # the options of a job follow
-    # Where the program is: behind all options and their values. bash makes "=" a word of its own.
+    # Finds the program, which follows all options and their values. For bash "=" is a separate
+    # word.
     while ((i < COMP_CWORD)) && [[ ${COMP_WORDS[i]} == -* && ${COMP_WORDS[i]} != -- ]]; do
         option=${COMP_WORDS[i++]#-}
         option=-${option#-}

@@ -16,7 +16,7 @@ ln -s "$bin/kolobench" "$bin/device_rate" "$bin/examples" "$work/bin"
 printf '#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-all}" >>%s/seen\nexec %s/kolorun "$@"\n' "$work" "$bin" >"$work/bin/kolorun"
 chmod +x "$work/bin/kolorun"
 cat >"$work/torch/__init__.py" <<'PYTHON'
-"""As much of torch as bench/gpu_peer.py calls; its ranks do not meet."""
+"""A mock of the parts of torch that bench/gpu_peer.py calls; its ranks do not communicate."""
 from types import SimpleNamespace as Any
 float64, __version__ = None, "of the tests"
 cuda = Any(device_count=lambda: 2, set_device=lambda device: None, synchronize=lambda: None)
@@ -29,7 +29,7 @@ import os
 class ReduceOp:
     MAX = None
 def is_available(): return True
-def init_process_group(backend, timeout): os._exit(3) if backend == "nccl" else None  # a build without it
+def init_process_group(backend, timeout): os._exit(3) if backend == "nccl" else None  # as a build without NCCL
 def all_reduce(tensor, op=None): pass
 def get_rank(): return int(os.environ["RANK"])
 def destroy_process_group(): pass

@@ -62,7 +62,7 @@ finds 'ssh' -H "$hosts"
 says out '^error: host2: cannot run .*kolorun there: .*; install kolo at the same path, or give --agent$'
 on host2 umount "$(dirname "$KOLORUN")"
 
-# Another build, and a clock that is ahead.
+# A different build of kolo, and a clock that is ahead.
 if [[ $SLOW == 1 ]]; then # not under a sanitizer, which must be loaded before all other libraries
     on host2 sh -c 'cp "$1" /run/kolorun && echo >>/run/kolorun && cp "$2" /run/skew.so &&
         printf "#!/bin/sh\nSKEW_S=100 LD_PRELOAD=/run/skew.so exec /run/kolorun \"\$@\"\n" >/run/wrapper && chmod +x /run/wrapper &&

@@ -4,7 +4,7 @@
 . "${BASH_SOURCE%/*}/common.sh"
 "$cluster" up 3 || { fail "the cluster does not come up"; finish; }
 hosts=host1:2,host2:2,host3:2
-job() { # MARK STATUS ARGUMENTS...: in the foreground
+job() { # MARK STATUS ARGUMENTS...: runs a job in the foreground
     export KOLOTEST_MARK=$1-$$
     local want=$2
     shift 2

@@ -8,7 +8,7 @@ data=/usr/share/datasets/fashion-mnist
 bin=${KOLORUN%/*}
 "$cluster" up 3 || { fail "the cluster does not come up"; finish; }
 checkpoint=$CLUSTER_DIR/fashion.ckpt # a folder that all hosts share
-job() { # ARGUMENTS...: on host1, which is not one of the job's hosts unless it is named
+job() { # ARGUMENTS...: runs kolorun on host1, which has ranks only if it is named
     export KOLOTEST_MARK=fashion-$$
     run 0 "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK "$@"
 }

@@ -80,7 +80,7 @@ says err 'KOLO_TIMEOUTT.*did you mean KOLO_TIMEOUT\?'
 run 0 "$KOLORUN" --help
 says out '^usage: kolorun'
 says out '--oversubscribe'
-# Every option is in the manual.
+# Every option is in the man page.
 for option in $(grep -oE '^  --?[a-z-]+' "$work/out"); do
     grep -qF -- "${option//-/\\-}" "${BASH_SOURCE%/*}/../../docs/man/kolorun.1" || fail "docs/man/kolorun.1 does not have $option"
 done

@@ -187,7 +187,7 @@ lacks out 'would not start'
 KOLO_PEER_TIMEOUT=2s there -H localhost:1,odd-colours:1
 says out '^error: odd-colours: was lost while it was looked at: silent for [0-9.]+ s; '
 
-# Other jobs: one that runs, and a rank that lost its job.
+# Other jobs: one that runs, and a rank that has survived its job.
 "$KOLORUN" -np 2 "$RANK_PROGRAM" loop 60 >"$work/job" 2>&1 </dev/null &
 job=$!
 await grep -q '\] up' "$work/job"

@@ -12,7 +12,7 @@ clean() { # WHAT
     nobody_left "$KOLOTEST_MARK"
     [[ -z $(ls -A "$TMPDIR") ]] || fail "$1: files left: $(ls -A "$TMPDIR")"
 }
-# says_in FILE TEXT WHAT
+# says_in FILE TEXT WHAT: FILE must have TEXT.
 says_in() { grep -qF -- "$2" "$1" || { fail "$3: no '$2' in its output:"; tail -n 20 "$1"; }; }
 
 # Runs inside. perftest connects its two ends by addresses of the cable, rping by the connection

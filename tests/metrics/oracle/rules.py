@@ -76,7 +76,7 @@ def moved(random, truth, sigmas, coarse):
     points = np.array(truth["keypoints"]).reshape(-1, 3).copy()
     if random.random() < 0.1:
         return points.ravel().tolist()
-    if not (points[:, 2] > 0).any():  # around the box
+    if not (points[:, 2] > 0).any():  # then OKS measures distances to the box
         x, y, w, h = truth["bbox"]
         points[:, 0] = x + w * random.uniform(-2, 3, len(points))
         points[:, 1] = y + h * random.uniform(-2, 3, len(points))
@@ -219,7 +219,7 @@ def lvis_set(seed):
         partial={i: [int(k) for k in categories if random.random() < 0.3] for i in images},
         groups=[int(g) for g in random.integers(1, 4, len(categories))])
     if options["image_cap"] == 300 and seed % 2:
-        options["caps"], options["image_cap"] = [], 0  # kolo's own
+        options["caps"], options["image_cap"] = [], 0  # kolo's defaults
     return images, categories, truths, found, options
 
 

@@ -74,7 +74,7 @@ if [[ $SLOW == 1 ]]; then # not under a sanitizer, which must be loaded before a
     on host2 umount "$KOLORUN"
 fi
 
-# Addresses that lead to another host or nowhere give a note if another address works.
+# Addresses that lead elsewhere or nowhere give a note if another address works.
 for host in host1 host2; do
     on "$host" sh -c 'ip link add docker0 type veth peer name docker1 && ip addr add 172.17.0.1/16 dev docker0 &&
         ip link set docker0 up && ip link set docker1 up' || fail "no docker0 on $host"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective by one call, for tests that hold the same call with different memory, plans or
-// transports against each other.
+// Every collective behind one function, for tests that compare the same call with different memory,
+// plans or transports.
 #ifndef KOLO_TESTS_ANY_COLLECTIVE_H
 #define KOLO_TESTS_ANY_COLLECTIVE_H
 
@@ -9,7 +9,7 @@
 enum any_collective {
     ANY_ALLREDUCE,
     ANY_REDUCE,
-    ANY_BROADCAST, /* of recv */
+    ANY_BROADCAST, /* the data is in recv */
     ANY_ALLGATHER,
     ANY_ALLGATHERV,
     ANY_REDUCE_SCATTER,
@@ -28,13 +28,15 @@ struct any_call {
     enum any_collective which;
     kolo_dtype dtype;
     kolo_redop op;
-    size_t count; /* elements of a block; of those that differ, of rank r's: less r times `less` */
-    size_t less,
-        apart; /* blocks that differ begin so many elements apart; not of reduce_scatterv */
+    /** elements of a block; if the blocks differ, rank r's has `less` * r fewer */
+    size_t count;
+    /** if the blocks differ, the distance between their starts, in elements; not of
+     * reduce_scatterv */
+    size_t less, apart;
     const struct kolo_opts *opts;
 };
 
-/** The root is the rank in the middle. ERR_INTERNAL: there is no such collective. */
+/** The root is the rank in the middle. Returns ERR_INTERNAL if there is no such collective. */
 kolo_status any_collective(struct kolo_comm *comm, const struct any_call *call, const void *send,
                            void *recv);
 

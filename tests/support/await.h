@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests that wait for what another thread or process does, of which nobody tells them.
+// Waits for conditions that another thread or process makes true without notifying the test.
 #ifndef KOLO_TESTS_SUPPORT_AWAIT_H
 #define KOLO_TESTS_SUPPORT_AWAIT_H
 
@@ -10,11 +10,13 @@
 #include "base/clock.h"
 
 enum {
-    AWAIT_MS = 30000, /* long enough for a busy machine: what has not come by then does not come */
+    /* long enough for a busy machine; a condition that is still false then is a failure */
+    AWAIT_MS = 30000,
     AWAIT_YIELDS = 1000
 };
 
-/** What is nearly there is noticed at once; who waits longer leaves the processor to the others. */
+/** Yields at first, so that a condition that is almost true is noticed at once; then sleeps 1 ms
+ * each time, so that other threads have the processor. */
 static inline void await_turn(int *turns)
 {
     if (*turns < AWAIT_YIELDS)
@@ -23,7 +25,8 @@ static inline void await_turn(int *turns)
         (void)nanosleep(&(struct timespec){.tv_nsec = KOLO_NS_PER_MS}, NULL);
 }
 
-/** Looks at @p condition until it is true or AWAIT_MS have passed; says whether it is. */
+/** Checks @p condition until it is true or AWAIT_MS have passed; its value is whether it was
+ * true. */
 #define AWAIT(condition)                                                                           \
     __extension__({                                                                                \
         const kolo_deadline await_until_ = kolo_deadline_in_ms(AWAIT_MS);                          \

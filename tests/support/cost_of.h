@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of cost*.c ask: a plan's cost by its name, and where its ranks are.
+// Shared by the tests of cost*.c: the cost of a plan that is given by its name, and two layouts of
+// ranks.
 #ifndef TESTS_SUPPORT_COST_OF_H
 #define TESTS_SUPPORT_COST_OF_H
 
@@ -9,14 +10,14 @@
 
 static const struct kolo_layout two = {.size = 2, .cores = 2, .local = KOLO_PATH_LOOPBACK};
 
-/* Two hosts, ranks 0 to 3 on the first: in a tree rank 4 has its data from the root, or gives them
- * to it. */
+/* Two hosts, with ranks 0 to 3 on the first. In a tree, rank 4 is a child of the root, so the edge
+ * between them crosses the hosts. */
 enum { EIGHT = 8 };
 static const int on_two_hosts[EIGHT] = {0, 0, 0, 0, 1, 1, 1, 1};
 __attribute__((unused)) static const struct kolo_layout eight = {
     .size = EIGHT, .cores = EIGHT, .local = KOLO_PATH_SHM, .hosts = on_two_hosts, .nhosts = 2};
 
-/** Of elements of a byte. */
+/** The expected time of plan @p name; elements are of one byte. */
 static inline double cost_of(enum kolo_collective collective, const char *name, int size,
                              size_t count, const struct kolo_layout *layout,
                              const struct kolo_figures *figures)

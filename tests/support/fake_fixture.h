@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of links over devices in memory, as .init and .fini of a suite: the devices are there,
-// `logged` has the warnings since the test began, and at its end nothing is left on the devices.
+// The .init and .fini of test suites for links over RDMA devices in memory. They install the
+// devices, collect the warnings since the test began in `logged`, and check at the end that nothing
+// is left on the devices.
 #ifndef KOLO_TESTS_SUPPORT_FAKE_FIXTURE_H
 #define KOLO_TESTS_SUPPORT_FAKE_FIXTURE_H
 
@@ -19,7 +20,7 @@ static pthread_mutex_t logged_lock = PTHREAD_MUTEX_INITIALIZER;
 static void keep_line(void *context, enum kolo_log_level level, const char *line)
 {
     (void)context;
-    pthread_mutex_lock(&logged_lock); /* both ranks may say something at once */
+    pthread_mutex_lock(&logged_lock); /* both ranks may log at the same time */
     size_t used = strlen(logged);
     if (level <= KOLO_LOG_WARN)
         snprintf(logged + used, sizeof logged - used, "%s\n", line);

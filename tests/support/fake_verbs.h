@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// RDMA devices in memory, behind the table of transport/rdma_verbs.h: reliable connected queue
-// pairs between devices of one process, with what real ones do to a program that is careless (a
-// send queue that is full until completions are polled, a receiver that is not ready, keys and
-// bounds that are checked, garbage in the fields of a completion in error, all that is posted
-// flushed after the first), and faults on demand. Bytes move when they are posted, or when somebody
-// polls a completion queue.
+// RDMA devices in memory, behind the table of functions of transport/rdma_verbs.h: reliable
+// connected queue pairs between devices of one process. They treat a careless program as real
+// devices do: a send queue stays full until completions are polled, a receiver may be not ready,
+// keys and bounds are checked, the fields of a completion in error hold garbage, and after the
+// first error everything that is posted is flushed. Tests inject faults on demand. Bytes move when
+// a request is posted, or when a thread polls a completion queue.
 //
-// Threads: any; one lock. All is one world: fake_verbs_reset() before each test.
+// Threads: any; one lock guards everything. The state is global, so call fake_verbs_reset() before
+// each test.
 #ifndef KOLO_TESTS_SUPPORT_FAKE_VERBS_H
 #define KOLO_TESTS_SUPPORT_FAKE_VERBS_H
 
@@ -23,10 +24,10 @@ struct fake_port {
     int gid_count;
 };
 
-/** Change what is in it before the device is opened. */
+/** Change its fields before the device is opened. */
 struct fake_device {
-    struct ibv_device base; /* first */
-    int open_error;         /* what ibv_open_device fails with; 0: it does not */
+    struct ibv_device base; /* must be the first member */
+    int open_error;         /* errno of ibv_open_device; 0: it succeeds */
     struct ibv_device_attr attr;
     struct fake_port ports[FAKE_PORTS_MAX];
     bool is_removed, is_unplugged;
@@ -34,80 +35,81 @@ struct fake_device {
     enum ibv_wc_status fail_as;
     bool fails_late;
     int refuse_in;
-    uint32_t inline_most; /* bytes of a send that need not be registered */
-    int slow;             /* polls that each request waits for */
-    size_t written;       /* bytes, by its pairs */
+    uint32_t inline_most; /* sends of at most this many bytes need no registered memory */
+    int slow;             /* number of polls that each request is delayed by */
+    size_t written;       /* bytes written by its queue pairs */
 };
 
-/** Two devices, fake0 (10.0.0.1) and fake1 (10.0.0.2): RoCE, one active port, GIDs of RoCE v1 and
- * v2 for the address and for a link-local one, of the interface lo. No fault, nothing counted. */
+/** Resets to two devices, fake0 (10.0.0.1) and fake1 (10.0.0.2): RoCE, with one active port each,
+ * whose GIDs are RoCE v1 and v2 ones of that address and of a link-local one, of the interface lo.
+ * All faults and counters are cleared. */
 void fake_verbs_reset(void);
 const struct kolo_verbs *fake_verbs_table(void);
-/** Settings as they are by default, but for KOLO_RDMA_DEVICE. Good until the next call of this
+/** The default settings, with KOLO_RDMA_DEVICE=@p device. Valid until the next call of this
  * thread. */
 struct kolo_settings *fake_verbs_settings(const char *device);
 struct fake_device *fake_verbs_device(int number);
-/** How many there are; 0 is one of the faults. */
+/** Sets the number of devices; 0 is one of the faults. */
 void fake_verbs_device_count(int count);
-/** Adds a GID of @p type: "10.0.0.3" or an IPv6 address. Those of RoCE belong to the interface
- * lo. */
+/** Adds a GID of @p type; @p address is "10.0.0.3" or an IPv6 address. GIDs of RoCE belong to the
+ * interface lo. */
 void fake_verbs_add_gid(struct fake_port *port, uint32_t type, const char *address);
 
-/** The @p nth call from now of that function of the table (its field's name) fails with errno @p
- * error. What is not destroyed so goes on until its device is closed, or for ever if that
- * failed. */
+/** The @p nth call from now of @p function (the name of its field in the table) fails with errno @p
+ * error. An object whose destruction fails in this way lives until its device is closed, or for
+ * ever if closing fails. */
 void fake_verbs_fail(const char *function, int nth, int error);
-/** The @p nth send request carried out from now ends in @p status. */
+/** The @p nth send request executed from now completes with @p status. */
 void fake_verbs_complete_as(int nth, enum ibv_wc_status status);
-/** The same, IBV_WC_RETRY_EXC_ERR, but it has arrived: the answer was lost. */
+/** Like fake_verbs_complete_as() with IBV_WC_RETRY_EXC_ERR, but the message has arrived: only the
+ * acknowledgement was lost. */
 void fake_verbs_lose_answer(int nth);
-/** From here on nothing gets through between any devices, or all does again. */
+/** From now on nothing passes between any two devices (true), or everything does again (false). */
 void fake_verbs_cut_cable(bool is_cut);
-/** The same for one device alone. */
+/** The same for one device. */
 void fake_verbs_unplug(struct fake_device *device, bool is_unplugged);
-/** From here on each request of that device waits for so many polls first. */
+/** From now on each request of that device is delayed by @p polls polls. */
 void fake_verbs_slow(struct fake_device *device, int polls);
-/** The @p nth request that device carries out from now ends in @p status; @p has_arrived: but it
- * has arrived. */
+/** The @p nth request that the device executes from now completes with @p status; with @p
+ * has_arrived the message arrives nevertheless. */
 void fake_verbs_fail_on(struct fake_device *device, int nth, enum ibv_wc_status status,
                         bool has_arrived);
-/** The @p nth receive posted on that device from now is refused. */
+/** The @p nth receive posted on the device from now is refused. */
 void fake_verbs_refuse_receive(struct fake_device *device, int nth);
-/** From here on requests of more than @p most bytes are lost, as where the way has a smaller
- * MTU. */
+/** From now on requests of more than @p most bytes are lost, as on a path with a smaller MTU. */
 void fake_verbs_narrow(size_t most);
-/** The @p nth send request carried out from now waits for so many polls first. */
+/** The @p nth send request executed from now is delayed by @p polls polls. */
 void fake_verbs_delay(int nth, int polls);
-/** The @p nth completion from now comes twice. */
+/** The @p nth completion from now is delivered twice. */
 void fake_verbs_duplicate(int nth);
-/** The @p nth completion from now and the one after it in its queue change places. */
+/** The @p nth completion from now changes places with the one after it in its queue. */
 void fake_verbs_swap(int nth);
-/** The device is pulled out: its queue pairs fail, posts fail, and an event says so. The file of
- * events is ready for ever then, and gives EIO. */
+/** The device is unplugged from the machine: its queue pairs fail, posts fail, and an event reports
+ * it. From then on its event descriptor is always readable, and reading gives EIO. */
 void fake_verbs_remove(struct fake_device *device);
-/** The event alone. */
+/** Raises the event only. */
 void fake_verbs_tell(struct fake_device *device, enum ibv_event_type type, int port);
 
-/** Contexts, domains, regions, queues, channels and pairs that live. */
+/** The number of contexts, domains, regions, queues, channels and queue pairs that exist. */
 int fake_verbs_living(void);
-/** Regions that live, and how many were made. */
+/** The number of regions that exist, and the number ever registered. */
 int fake_verbs_regions(void);
 int fake_verbs_registered(void);
-/** How often events of devices were asked for. */
+/** How often device events were read. */
 int fake_verbs_asked_news(void);
-/** How often completions were asked for. */
+/** How often completion queues were polled. */
 int fake_verbs_polls(void);
-/** Bytes that were written by their address; of one device's pairs. */
+/** Bytes that were written directly to an address of the peer; of all devices, and of one. */
 size_t fake_verbs_written(void);
 size_t fake_verbs_written_by(struct fake_device *device);
-/** Bytes of sends that lay elsewhere than what the send begins with. */
+/** Bytes of sends after the first element of their scatter-gather list. */
 size_t fake_verbs_lent(void);
-/** Sends that were carried out, and how many of them were told. */
+/** Sends that were executed, and how many of them were signalled. */
 void fake_verbs_sends(int *done_out, int *told_out);
 /** How often a sender met a receiver that was not ready. */
 int fake_verbs_not_ready(void);
 
-/** The library uses it, anew. */
+/** Resets the devices and makes the library use them. */
 static inline void fake_verbs_install(void)
 {
     fake_verbs_reset();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a test may take, which its surroundings say.
+// How thorough a test may be, according to the environment.
 #ifndef KOLO_TESTS_SUPPORT_LENGTH_H
 #define KOLO_TESTS_SUPPORT_LENGTH_H
 
@@ -19,7 +19,7 @@ static inline bool test_is_long(void)
     return test_has("TEST_SOAK");
 }
 
-/** A preset that is slow: a part will do, where another preset does the whole. */
+/** A slow preset: a part of the test is enough, because another preset runs all of it. */
 static inline bool test_is_short(void)
 {
     return test_has("TEST_SHORT");

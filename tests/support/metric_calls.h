@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compute whose number of collectives is known beforehand.
+// kolo_metrics_compute() with a check of how many collectives it makes.
 #ifndef KOLO_TESTS_SUPPORT_METRIC_CALLS_H
 #define KOLO_TESTS_SUPPORT_METRIC_CALLS_H
 
@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "runtime/comm.h"
 
-/** kolo_metrics_compute(); also fails if it does not make so many collectives. */
+/** kolo_metrics_compute(); also fails if it does not make exactly @p calls collectives. */
 static inline kolo_status metric_compute_in(uint32_t calls, struct kolo_comm *comm,
                                             struct kolo_metric *const *metrics, size_t count)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saved states of metrics, right ones and ones that somebody has tampered with.
+// Saved states of metrics, valid ones and ones that were tampered with.
 #ifndef KOLO_TESTS_METRIC_STATE_H
 #define KOLO_TESTS_METRIC_STATE_H
 
@@ -23,7 +23,7 @@ static inline size_t state_saved(struct kolo_metric *metric, uint8_t bytes[ROOM]
     return written;
 }
 
-/* Makes the checksum right, behind the body. */
+/* Writes the right checksum behind the body. */
 static inline void state_sign(uint8_t *bytes, size_t body)
 {
     EVP_Digest(bytes, body, bytes + body, NULL, EVP_sha256(), NULL);
@@ -33,8 +33,8 @@ struct state_verdicts {
     int accepted, refused;
 };
 
-/* Whoever can make the checksum right can write anything: it is read with care. Every byte is
- * changed in several ways; what is accepted must still compute. Adds to *verdicts. */
+/* Anybody can compute a right checksum, so states are not trusted. Changes every byte in several
+ * ways; a state that is accepted must still compute. Adds to *verdicts. */
 static inline void state_survives(struct kolo_metric *metric, void (*compute)(void *), void *arg,
                                   struct state_verdicts *verdicts)
 {

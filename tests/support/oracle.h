@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The naive opinion on every collective: each element of each rank is a small whole number known
-// from (rank, index, seed), so the right result of any operator, type and order of operands is
-// exact, and is computed here one rank after the other.
+// A naive reference for every collective. Each element of each rank is a small integer that follows
+// from (rank, index, seed). So the result of any operator and type is exact in any order of
+// operands, and is computed here one rank after the other.
 #ifndef KOLO_TESTS_ORACLE_H
 #define KOLO_TESTS_ORACLE_H
 
@@ -17,12 +17,12 @@ struct oracle {
     unsigned seed;
 };
 
-/** Elements offset, offset + 1, ... of what @p rank holds. */
+/** Writes elements offset, offset + 1, ... of @p rank's contribution. */
 void oracle_fill(const struct oracle *oracle, int rank, size_t offset, void *data, size_t count);
-/** Are these elements the ones of @p rank? *at_out: the first that is not. */
+/** Checks that these are the elements of @p rank. *at_out is the first one that is not. */
 bool oracle_is_of(const struct oracle *oracle, int rank, size_t offset, const void *data,
                   size_t count, size_t *at_out);
-/** Are these elements the reduction over all ranks, bit for bit? */
+/** Checks that these are the reduction over all ranks, bit for bit. */
 bool oracle_is_reduced(const struct oracle *oracle, size_t offset, const void *data, size_t count,
                        size_t *at_out);
 

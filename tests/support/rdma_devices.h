@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of links, as .init and .fini of a suite: over devices in memory, or, where
-// KOLO_TEST_RDMA names two ports ("rxe0,rxe1"), over these, with even ranks on the one and odd
-// ranks on the other.
+// The .init and .fini of test suites for links over RDMA. They use devices in memory, or the two
+// ports that KOLO_TEST_RDMA names ("rxe0,rxe1"): even ranks the first, odd ranks the second.
 #ifndef KOLO_TESTS_SUPPORT_RDMA_DEVICES_H
 #define KOLO_TESTS_SUPPORT_RDMA_DEVICES_H
 

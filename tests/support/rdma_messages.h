@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of links by RDMA between two ranks over devices in memory: memory that may be written
-// in place, bytes that follow from a number, and a link that is up on both sides.
+// For tests of RDMA links between two ranks over devices in memory: memory that peers may write
+// directly, bytes that follow from a number, and a link that is up on both sides.
 #ifndef KOLO_TESTS_SUPPORT_RDMA_MESSAGES_H
 #define KOLO_TESTS_SUPPORT_RDMA_MESSAGES_H
 
@@ -31,7 +31,7 @@ static inline size_t first_wrong(const uint8_t *memory, size_t bytes, unsigned s
     return bytes;
 }
 
-/** A link that is up on both sides. */
+/** Brings up a link on both sides. NULL: it failed. */
 static inline struct kolo_link *come_up(struct suite_rank *rank, struct kolo_desc *desc)
 {
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);
@@ -45,7 +45,8 @@ static inline struct kolo_link *come_up(struct suite_rank *rank, struct kolo_des
     return suite_settle(rank, works, 2) && suite_meet(rank, 0) ? link : NULL;
 }
 
-/** Waits until the peer's offers are here: they lie before a message that was sent after them. */
+/** Exchanges a message in each direction, so that the peer's offers are here: they were sent before
+ * that message. */
 static inline bool exchange_bytes(struct suite_rank *rank, struct kolo_link *link, uint32_t channel)
 {
     struct kolo_desc desc = {{8}};
@@ -56,14 +57,14 @@ static inline bool exchange_bytes(struct suite_rank *rank, struct kolo_link *lin
     return suite_settle(rank, works, 2) && works[0].status == KOLO_OK && works[1].status == KOLO_OK;
 }
 
-/** The pages that a device is told of, reached another way, so that they are there whatever becomes
- * of the first. */
+/** Memory offered to a device, and a second mapping of its pages, which remains whatever happens to
+ * the first. */
 struct offered {
     uint8_t *memory, *map, *pages;
     size_t bytes, map_bytes;
 };
 
-/** Memory of so many bytes, all 5, before it is offered. */
+/** Allocates @p bytes bytes, each of value 5, to be offered. */
 static inline bool prepare_offer(struct suite_rank *rank, size_t bytes, struct offered *offered_out)
 {
     struct kolo_span span;
@@ -80,7 +81,7 @@ static inline bool prepare_offer(struct suite_rank *rank, size_t bytes, struct o
     return true;
 }
 
-/** A device writes late: is it seen where the program has its memory? */
+/** Writes to the pages as a late device would. True: the program's memory has not changed. */
 static inline bool is_cut_off(struct offered *offered)
 {
     size_t same = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of links with several rails over devices in memory.
+// For tests of RDMA links with several rails over devices in memory.
 #ifndef KOLO_TESTS_SUPPORT_RDMA_RAILS_H
 #define KOLO_TESTS_SUPPORT_RDMA_RAILS_H
 
@@ -17,7 +17,7 @@ static inline int rails_going(const struct rdma_link *link)
     return count;
 }
 
-/** Has every rail gone so far as it will, and do as many go as are expected? */
+/** True once every rail has come up or failed, and as many are up as expected. */
 static inline bool are_rails_up(struct suite_rank *rank, void *context)
 {
     const struct rdma_link *link = context;
@@ -29,7 +29,7 @@ static inline bool are_rails_up(struct suite_rank *rank, void *context)
     return rails_going(link) == rails_expected;
 }
 
-/** Does the first alone go, and is all else over? */
+/** True once only the first rail is up and all others are over. */
 static inline bool has_rails_left(struct suite_rank *rank, void *context)
 {
     const struct rdma_link *link = context;
@@ -43,7 +43,7 @@ static inline bool is_link_down(struct suite_rank *rank, void *context)
     return rank->heard[1 - rank->rank].down > 0;
 }
 
-/** A link on which so many rails go, on both sides; NULL: it does not come to that. */
+/** A link with @p expected rails that are up on both sides; NULL if there are fewer or more. */
 static inline struct rdma_link *rails_up(struct suite_rank *rank, int expected)
 {
     struct kolo_desc desc;
@@ -54,7 +54,8 @@ static inline struct rdma_link *rails_up(struct suite_rank *rank, int expected)
                                                                         : NULL;
 }
 
-/** A long message each way in memory of kolo_alloc, between short ones. True: they came whole. */
+/** Sends a long message in memory of kolo_alloc each way, between short ones. True: all arrived
+ * whole. */
 static inline bool exchange_long(struct suite_rank *rank, struct kolo_link *link, unsigned round)
 {
     struct kolo_desc desc = {{9}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a world of two over shm, driven by hand: two of them in one thread, or one in each of
+// One rank of a world of two over shm, driven step by step: both in one thread, or one in each of
 // two processes that exchange struct kolo_peer over a socket pair.
 #ifndef KOLO_TESTS_SHM_SIDE_H
 #define KOLO_TESTS_SHM_SIDE_H
@@ -16,26 +16,27 @@ struct shm_side {
     struct kolo_link *link;
     int rank;
     int downs, lefts;     /* events so far */
-    kolo_status down_why; /* of the last one */
+    kolo_status down_why; /* of the last down event */
     char down_text[KOLO_DETAIL_MAX];
 };
 
-/** Opens rank @p rank's endpoint. False: the detail says why. Settings may be changed before. */
+/** Initialises side @p rank with default settings, which may then be changed; shm_side_open() opens
+ * its endpoint. False: the detail says why. */
 void shm_side_init(struct shm_side *side, int rank);
 bool shm_side_open(struct shm_side *side);
-/** Meets the other side: makes the link. */
+/** Connects to the other side: creates the link. */
 bool shm_side_meet(struct shm_side *side, const struct kolo_peer *other);
 void shm_side_close(struct shm_side *side);
 
-/** Both sides in this thread, met; with @p dials false for side 1, only 0 dials. */
+/** Opens and connects both sides in this thread. Without @p both_dial only side 0 dials. */
 bool shm_pair_open(struct shm_side sides[2], bool both_dial);
 void shm_pair_close(struct shm_side sides[2]);
 
 /** Drives @p sides (one or two) until *@p flag is not KOLO_AGAIN; false after 10 s. */
 bool shm_drive(struct shm_side *sides, int count, const kolo_status *flag);
-/** Drives them until both links are up (or down). */
+/** Drives the sides until the links of all are up (or down). */
 bool shm_drive_up(struct shm_side *sides, int count);
-/** Drives them so many rounds. */
+/** Drives the sides for @p rounds rounds. */
 void shm_drive_rounds(struct shm_side *sides, int count, int rounds);
 
 void shm_send(struct shm_side *side, uint32_t channel, const void *src, size_t bytes,
@@ -43,14 +44,15 @@ void shm_send(struct shm_side *side, uint32_t channel, const void *src, size_t b
 void shm_recv(struct shm_side *side, uint32_t channel, void *dst, size_t bytes,
               struct kolo_work *work);
 
-/** Opens a pair, with default settings for a side that is zero, and brings both links up, or fails
- * the test. */
+/** Opens a pair and brings both links up, or fails the test. A side that is zero gets default
+ * settings. */
 void shm_pair_up(struct shm_side sides[2], bool both_dial);
-/** @p bytes bytes from side @p from to the other, compared, or fails the test. */
+/** Sends @p bytes bytes from side @p from to the other and compares them; fails the test if they
+ * differ. */
 void shm_transfer(struct shm_side sides[2], int from, uint8_t *src, uint8_t *dst, size_t bytes);
 
 int shm_count_fds(void);
-/** Mappings of memfds. */
+/** The number of mappings of memfds in this process. */
 int shm_count_maps(void);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store server under a poller, and ranks that speak its messages byte by byte: for tests that
-// must say what no client of ours would.
+// A store server under a poller, and ranks that send its messages byte by byte: for tests of
+// messages that kolo's own client never sends.
 #ifndef KOLO_TESTS_STORE_RAW_H
 #define KOLO_TESTS_STORE_RAW_H
 
@@ -12,10 +12,10 @@ struct raw_server {
     int joined, came, left, lost, aborted, notices;
     int last_rank;
     kolo_status why;
-    char text[KOLO_STORE_TEXT_MAX];   /* of aborted */
-    char notice[KOLO_STORE_TEXT_MAX]; /* the last one */
+    char text[KOLO_STORE_TEXT_MAX];   /* why aborted */
+    char notice[KOLO_STORE_TEXT_MAX]; /* the last notice */
 };
-/** A server of @p size ranks; timeouts: start 60 s, stall warning 30 s, grace 500 ms. */
+/** A server for @p size ranks. Start timeout 60 s, stall warning 30 s, grace period 500 ms. */
 kolo_status raw_server_open(struct raw_server *raw, int size);
 void raw_server_close(struct raw_server *raw);
 /** Dispatches and expires until nothing is ready. */
@@ -24,7 +24,7 @@ void raw_server_pump(struct raw_server *raw);
 struct raw_rank {
     struct kolo_stream stream;
     bool is_closed; /* by the server */
-    uint8_t type;   /* of the message that raw_rank_next found */
+    uint8_t type;   /* of the message that raw_rank_next() returned */
     struct kolo_reader body;
     uint32_t scope; /* of FAILED */
     /* of FAILED, LEFT and ANSWER */
@@ -40,10 +40,10 @@ kolo_status raw_rank_open(struct raw_server *raw, struct raw_rank *rank);
 void raw_rank_close(struct raw_rank *rank);
 /** Sends raw bytes; false if the socket does not take them all. */
 bool raw_rank_send(struct raw_rank *rank, const void *data, size_t bytes);
-/** The next message; false: none is there, or (is_closed) none will come. */
+/** Reads the next message. False: there is none, or (is_closed) none will come. */
 bool raw_rank_next(struct raw_rank *rank);
 
-/* Each writes one message. */
+/* Each of these sends one message. */
 void raw_join(struct raw_rank *rank, int number, uint32_t size, uint32_t timeout_ms,
               const char *host, size_t peer_bytes);
 void raw_set(struct raw_rank *rank, uint32_t id, const char *key, const void *value, size_t bytes);
@@ -51,19 +51,19 @@ void raw_get(struct raw_rank *rank, uint32_t id, bool wait, const char *key);
 void raw_add(struct raw_rank *rank, uint32_t id, const char *key, int64_t amount);
 void raw_stalled(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,
                  const char *words);
-/** @p members: for whom it waits, a bit each, of a world of at most 7 ranks. */
+/** @p members: the ranks that it waits for, one bit each, in a world of at most 7 ranks. */
 void raw_stalled_for(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,
                      const char *words, const uint8_t *members);
 void raw_resumed(struct raw_rank *rank, uint32_t channel, uint32_t sequence);
-/** @p members: a bit each, of a world of at most 7 ranks. */
+/** @p members: one bit per rank, in a world of at most 7 ranks. */
 void raw_shrink(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,
                 uint8_t members);
-/** The same of a rank that cannot reach the ranks @p lost any more. */
+/** Like raw_shrink(), from a rank that cannot reach the ranks @p lost any more. */
 void raw_shrink_without(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,
                         uint8_t members, uint8_t lost);
 void raw_finalized(struct raw_rank *rank, uint32_t number, uint8_t members);
 void raw_abort(struct raw_rank *rank, uint32_t scope, int32_t why, const char *text);
-/** CANCEL, LEAVE: a type and at most one number. */
+/** CANCEL or LEAVE: a type and at most one number. */
 void raw_plain(struct raw_rank *rank, enum kolo_store_type type, bool has_number, uint32_t number);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames that no honest peer sends, fed by hand to a link of an inproc world of two.
+// Feeds frames that no honest peer sends to a link of an inproc world of two ranks.
 #ifndef KOLO_TESTS_TRANSPORT_FRAMES_H
 #define KOLO_TESTS_TRANSPORT_FRAMES_H
 
@@ -8,7 +8,7 @@
 #include "tests/support/transport_suite.h"
 #include "transport/core.h"
 
-/* Rank 0's link to rank 1. */
+/* Opens the world; returns rank 0's link to rank 1. */
 static inline struct kolo_link *open_link(struct suite_world **world_out, const char *credit)
 {
     *world_out = suite_open("inproc", 2, "CREDIT_BYTES", credit);
@@ -30,7 +30,7 @@ static inline struct kolo_header control_of(uint8_t type, uint32_t bytes)
     return header;
 }
 
-/* A whole frame with zeros as payload. */
+/* Feeds a whole frame with a payload of zeros. */
 static inline kolo_status feed(struct kolo_link *link, const struct kolo_header *header)
 {
     uint8_t zeros[4096] = {0};

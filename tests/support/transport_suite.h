@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every transport must do, as one list of tests. A transport's test file is:
+// The conformance suite: what every transport must do. A transport's test file is:
 //
 //     #include "tests/support/transport_suite.h"
 //     KOLO_TRANSPORT_SUITE(tcp, tcp)
 //
-// Each case opens a world of ranks as threads of the test, joined by that transport alone, and lets
-// every rank run one function; a rank that fails says so in its error, and the test asserts on the
-// main thread. All waits are bounded.
+// Each case opens a world whose ranks are threads of the test, joined by that transport only, and
+// runs one function on every rank. A rank that fails records why in its error, and the main thread
+// asserts that none did. All waits are bounded.
 #ifndef KOLO_TESTS_TRANSPORT_SUITE_H
 #define KOLO_TESTS_TRANSPORT_SUITE_H
 
@@ -42,11 +42,11 @@
 
 enum { SUITE_RANKS_MAX = 8, SUITE_POINTS = 8 };
 
-/** What the events said of one peer. */
+/** The events received about one peer. */
 struct suite_heard {
     int early, left, down, aborted, finalized, mismatch, recalled, returned;
-    uint64_t loan;    /* of recalled and returned, the last */
-    uint32_t subject; /* of aborted, finalized */
+    uint64_t loan;    /* of the last recalled or returned event */
+    uint32_t subject; /* of the last aborted or finalized event */
     uint32_t sequence;
     kolo_status why;
     char text[1200];
@@ -74,20 +74,21 @@ struct suite_world {
     atomic_bool failed;
 };
 
-/** KOLO_NET of the worlds to come; a suite's .init may change it. */
+/** KOLO_NET of the worlds opened after this; a suite's .init may change it. */
 extern const char *suite_net;
-/** KOLO_RDMA_DEVICE of even ranks, and of odd ones; NULL: as it is by default. */
+/** KOLO_RDMA_DEVICE of even ranks and of odd ranks; NULL: the default. */
 extern const char *suite_devices[2];
 
-/** Opens the endpoints, with @p setting (may be NULL) set to @p value. Asserts. */
+/** Opens the endpoints, with @p setting (may be NULL) set to @p value. Asserts success. */
 struct suite_world *suite_open(const char *transport, int size, const char *setting,
                                const char *value);
-/** Runs @p run on a thread for each rank and asserts that none failed. */
+/** Runs @p run on each rank, each in a thread of its own, and asserts that none failed. */
 void suite_run(struct suite_world *world, void (*run)(struct suite_rank *rank));
-/** Closes the endpoints that are open, each on its own thread, and frees all. Asserts. */
+/** Closes the endpoints that are open, each on its own thread, and frees everything. Asserts
+ * success. */
 void suite_close(struct suite_world *world);
 
-/** Inside run: notes the failure and leaves the function. */
+/** Inside run: records the failure and returns from the function. */
 #define SUITE_CHECK(rank, condition, ...)                                                          \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -97,17 +98,18 @@ void suite_close(struct suite_world *world);
     } while (0)
 void suite_fail(struct suite_rank *rank, const char *condition, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/** The link to @p peer; notes a failure and gives NULL. */
+/** The link to @p peer. On failure records it and returns NULL. */
 struct kolo_link *suite_link(struct suite_rank *rank, int peer);
-/** Makes progress until all works are settled: false after a minute, or when another rank failed.
- */
+/** Makes progress until all works are settled. False after a minute, or when another rank has
+ * failed. */
 bool suite_settle(struct suite_rank *rank, struct kolo_work *works, size_t count);
 /** Makes progress until @p is_true(rank, context). */
 bool suite_until(struct suite_rank *rank, bool (*is_true)(struct suite_rank *rank, void *context),
                  void *context);
-/** Makes progress until all ranks have come to meeting point @p point (each is used once a run). */
+/** Makes progress until all ranks have reached meeting point @p point. Each point is used once a
+ * run. */
 bool suite_meet(struct suite_rank *rank, int point);
-/** Ends the endpoint as a crash would: no goodbye. */
+/** Ends the endpoint without a goodbye, as a crash would. */
 void suite_crash(struct suite_rank *rank);
 
 #define SUITE_DECLARE(suite, name) void suite_##name(const char *transport);

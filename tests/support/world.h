@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// N ranks as threads over a chosen transport, for tests of the runtime and above. Assertions belong
-// into the main thread: a rank says what is wrong by its status and detail, and world_run keeps
-// those of every rank.
+// Runs N ranks as threads over a chosen transport, for tests of the runtime and above. Only the
+// main thread may assert: a rank reports what is wrong by its status and detail, which world_run()
+// keeps for every rank.
 #ifndef KOLO_TESTS_WORLD_H
 #define KOLO_TESTS_WORLD_H
 
@@ -22,28 +22,30 @@ struct world_result {
 struct world {
     int size;
     const char *transport;                        /* "inproc", ...; NULL: auto */
-    const char *settings[WORLD_SETTINGS_MAX + 1]; /* more "NAME=value" */
+    const char *settings[WORLD_SETTINGS_MAX + 1]; /* further settings, "NAME=value" */
     struct world_result results[WORLD_RANKS_MAX]; /* what each rank's body returned */
 };
 
-/** Runs @p body on every rank; each result is kept. Returns what kolo_run_threads does. */
+/** Runs @p body on every rank and keeps each result. Returns the status of kolo_run_threads(). */
 kolo_status world_run(struct world *world,
                       kolo_status (*body)(struct kolo_comm *comm, void *argument), void *argument);
 
-/** The cause when several ranks failed: the first that is not the consequence of another's end. */
+/** The cause if several ranks failed: the first failure that is not a consequence of another
+ * rank's. */
 const struct world_result *world_cause(const struct world *world);
 
-/** Transports that this build has, for loops: world_transports[i], NULL at the end. */
+/** The transports of this build, for loops: world_transports[i], NULL at the end. */
 extern const char *const world_transports[];
 
-/** For tests with a parameter: one transport. Copied into the test's process, so no pointers. */
+/** The parameter of parameterised tests: one transport. It is copied into the test's process, so it
+ * has no pointers. */
 struct world_param {
     char name[16];
 };
 enum { WORLD_PARAMS = 3 };
 extern struct world_param world_params[WORLD_PARAMS];
 
-/** For tests (with Criterion): @p body ends with KOLO_OK on every rank. */
+/** For tests (with Criterion): asserts that @p body returns KOLO_OK on every rank. */
 #define WORLD_MUST_RUN(world, body, argument)                                                      \
     do {                                                                                           \
         const kolo_status ran_ = world_run(world, body, argument);                                 \
@@ -53,7 +55,7 @@ extern struct world_param world_params[WORLD_PARAMS];
                   kolo_status_name(ran_), world_cause(world)->text);                               \
     } while (0)
 
-/** For bodies: hands on what @p call returns, unless KOLO_OK. */
+/** For bodies: returns the status of @p call, unless it is KOLO_OK. */
 #define WORLD_TRY(call)                                                                            \
     do {                                                                                           \
         const kolo_status tried_ = (call);                                                         \
@@ -61,14 +63,15 @@ extern struct world_param world_params[WORLD_PARAMS];
             return tried_;                                                                         \
     } while (0)
 
-/** For bodies: ERR_INTERNAL with a text, unless @p condition. */
+/** For bodies: returns ERR_INTERNAL with a text, unless @p condition. */
 #define WORLD_EXPECT(condition, ...)                                                               \
     do {                                                                                           \
         if (!(condition))                                                                          \
             return kolo_fail(KOLO_ERR_INTERNAL, __VA_ARGS__);                                      \
     } while (0)
 
-/** For bodies: @p call is refused with ERR_INVALID and a detail that has @p words in it. */
+/** For bodies: checks that @p call is refused with ERR_INVALID and a detail that contains @p
+ * words. */
 #define WORLD_INVALID(call, words)                                                                 \
     WORLD_EXPECT((call) == KOLO_ERR_INVALID && strstr(kolo_error_detail(), words) != NULL,         \
                  "line %d: %s", __LINE__, kolo_error_detail())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzzers share. Each defines LLVMFuzzerTestOneInput(); libFuzzer calls it (KOLO_FUZZ), or
-// fuzz_main.c, which replays a corpus and changes it by seeds.
+// Shared by the fuzzers. Each defines LLVMFuzzerTestOneInput(), which is called by libFuzzer
+// (KOLO_FUZZ) or by fuzz_main.c, which replays a corpus and mutates it from seeds.
 #ifndef KOLO_TESTS_FUZZ_H
 #define KOLO_TESTS_FUZZ_H
 
@@ -22,8 +22,8 @@ static inline void fuzz_check(bool ok, const char *what)
     abort();
 }
 
-/* Bytes from outside end well, are refused or do not fit; a failure says why in one line.
- * @param is_expected  any other status is, here */
+/* Checks the outcome for bytes from outside: success, a refusal, or no room; a failure has a
+ * detail of one line. @param is_expected  whether any other status is allowed here */
 static inline void fuzz_check_status(kolo_status status, bool is_expected)
 {
     bool is_fine = status == KOLO_OK || status == KOLO_ERR_DATA || status == KOLO_ERR_NO_MEMORY;

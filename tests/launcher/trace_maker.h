@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timelines as ranks would have left them, for tests of what is made of them.
+// Builds timelines as ranks leave them, for tests of the code that merges them.
 #ifndef KOLO_TESTS_TRACE_MAKER_H
 #define KOLO_TESTS_TRACE_MAKER_H
 
@@ -64,7 +64,7 @@ static inline void maker_add(struct maker *maker, const struct kolo_timeline_rec
     maker_record(maker, number)->mark = (uint32_t)(number + 1);
 }
 
-/** An allreduce of the world. */
+/** Adds an allreduce of the world. */
 static inline void maker_call(struct maker *maker, uint32_t sequence, int64_t begin_ns,
                               int64_t end_ns)
 {
@@ -82,13 +82,13 @@ static inline void maker_call(struct maker *maker, uint32_t sequence, int64_t be
     maker_add(maker, &call);
 }
 
-/** The last one of @p maker has ended with @p status. */
+/** The last call of @p maker has ended with @p status. */
 static inline void maker_fail(struct maker *maker, kolo_status status)
 {
     maker_record(maker, maker_head(maker)->written - 1)->status = (int8_t)status;
 }
 
-/** A message of the world; @p shape KOLO_SHAPE_SEND or _RECV. */
+/** Adds a message of the world; @p shape is KOLO_SHAPE_SEND or _RECV. */
 static inline void maker_message(struct maker *maker, enum kolo_timeline_shape shape, int peer,
                                  uint32_t sequence, int64_t begin_ns, int64_t end_ns)
 {
@@ -103,7 +103,7 @@ static inline void maker_message(struct maker *maker, enum kolo_timeline_shape s
     maker_add(maker, &call);
 }
 
-/** Hands it over. */
+/** Passes the timeline to @p trace. */
 static inline kolo_status maker_give(struct maker *maker, struct kolo_trace *trace)
 {
     return kolo_trace_add(trace, maker->rank, maker->data,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second opinion on float16: the compiler's own type, where it has one on this target.
+// A second implementation of float16: the compiler's own type, if it has one for this target.
 #ifndef KOLO_TESTS_FLOAT16_OPINION_H
 #define KOLO_TESTS_FLOAT16_OPINION_H
 

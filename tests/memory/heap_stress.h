@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that allocate, find and free on one heap, for the Criterion test and for the plain stress
-// program. A thread knows its own spans only; what it holds must be found, edge to edge, whatever
-// the others do.
+// Threads that allocate, find and free on one heap, for the Criterion test and the plain stress
+// program. A thread knows only its own spans; it must find each of them from its first to its last
+// byte, whatever the other threads do.
 #ifndef KOLO_TESTS_HEAP_STRESS_H
 #define KOLO_TESTS_HEAP_STRESS_H
 
@@ -72,14 +72,14 @@ static inline void *stress_thread(void *argument)
             atomic_fetch_add(&thread->stress->failures, 1);
             break;
         }
-    for (int i = 0; i < STRESS_HELD / 2; i++) /* the rest is left to the heap */
+    for (int i = 0; i < STRESS_HELD / 2; i++) /* the heap frees the rest */
         if (thread->held[i] && kolo_heap_free(thread->stress->heap, thread->held[i], stress_gone,
                                               thread->stress) != KOLO_OK)
             atomic_fetch_add(&thread->stress->failures, 1);
     return NULL;
 }
 
-/** How many things went wrong. */
+/** Returns how many checks failed. */
 static inline int heap_stress_run(void)
 {
     static struct heap_stress stress;

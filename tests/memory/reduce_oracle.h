@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The naive oracle of the reduction kernels and the checks against it, for the Criterion test and
-// for the plain stress program (which also runs under emulators and ThreadSanitizer). One element
-// at a time, and 16-bit floats by searching the table of their values: shares no idea with the
-// kernels.
+// for the plain stress program (which also runs under emulators and ThreadSanitizer). It computes
+// one element at a time, and converts 16-bit floats by searching the table of their values, so it
+// has no method in common with the kernels.
 #ifndef KOLO_TESTS_REDUCE_ORACLE_H
 #define KOLO_TESTS_REDUCE_ORACLE_H
 
@@ -34,7 +34,7 @@ union oracle_element {
     double f64;
 };
 
-/** The value of sign, exponent and mantissa, from their definition. */
+/** The value of a sign, an exponent and a mantissa, by definition. */
 static inline double oracle_short_value(uint16_t bits, int mantissa_bits)
 {
     const int exponent_bits = 15 - mantissa_bits;
@@ -51,8 +51,8 @@ static inline double oracle_short_value(uint16_t bits, int mantissa_bits)
     return bits & 0x8000 ? -value : value;
 }
 
-/** The nearest 16-bit float, the even one of two, by bisection over their values. Infinity stands
- * where the next finite value would. */
+/** The nearest 16-bit float (of two, the even one), by bisection over their values. Infinity has
+ * the value that the next finite number would have. */
 static inline uint16_t oracle_short_from(double value, int mantissa_bits)
 {
     const uint16_t infinity = (uint16_t)(((1 << (15 - mantissa_bits)) - 1) << mantissa_bits);
@@ -79,7 +79,7 @@ static inline uint16_t oracle_short_from(double value, int mantissa_bits)
 
 enum { ORACLE_HALF_MANTISSA = 10, ORACLE_BRAIN_MANTISSA = 7 };
 
-/** Bit and logical operators are for integers. */
+/** Bitwise and logical operators are defined for integers only. */
 static inline bool oracle_is_defined(kolo_dtype dtype, kolo_redop op)
 {
     const bool is_float = dtype == KOLO_FLOAT16 || dtype == KOLO_BFLOAT16 ||
@@ -195,7 +195,7 @@ static inline union oracle_element oracle_combine(kolo_dtype dtype, kolo_redop o
     return r;
 }
 
-/** Integers by the division of 128 bits, which has room for every dividend and divisor. */
+/** Integers are divided in 128 bits, which every dividend and divisor fits into. */
 static inline union oracle_element oracle_divide(kolo_dtype dtype, union oracle_element x,
                                                  size_t divisor)
 {
@@ -252,8 +252,8 @@ static inline uint64_t oracle_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/** Of floats: zeros, subnormals, the edge of normals, ones, the largest, infinities, NaNs of both
- * kinds, a value that rounds to a tie; each with both signs. */
+/** Special values of floats: zeros, subnormals, the smallest normals, ones, the largest,
+ * infinities, NaNs of both kinds, and a value that rounds to a tie; each with both signs. */
 static inline void oracle_float_specials(uint64_t specials[ORACLE_SPECIALS], int mantissa_bits,
                                          int bits)
 {
@@ -298,8 +298,8 @@ static inline void oracle_specials(kolo_dtype dtype, uint64_t specials[ORACLE_SP
         oracle_integer_specials(specials, bits);
 }
 
-/** Element @p i of the two operands; past the pairs of specials, half of the floats are of a middle
- * exponent, so that sums neither vanish nor drown. */
+/** Element @p i of the two operands. After the pairs of special values, half of the floats have an
+ * exponent of middle size, so that sums neither vanish nor absorb the smaller operand. */
 static inline void oracle_operands(kolo_dtype dtype, size_t i, const uint64_t *specials,
                                    uint64_t *state, uint64_t *a_out, uint64_t *b_out)
 {
@@ -326,11 +326,11 @@ static inline void oracle_operands(kolo_dtype dtype, size_t i, const uint64_t *s
     *b_out = q.bits64;
 }
 
-/** The operands and the oracle's results of one type and operator, packed. */
+/** The operands and the oracle's results for one type and operator, packed. */
 struct oracle_data {
     kolo_dtype dtype;
     kolo_redop op;
-    size_t size; /* of an element */
+    size_t size; /* of an element, in bytes */
     uint8_t a[8 * ORACLE_COUNT_MAX], b[8 * ORACLE_COUNT_MAX], expected[8 * ORACLE_COUNT_MAX];
 };
 
@@ -357,7 +357,7 @@ static inline struct oracle_data *oracle_data_create(kolo_dtype dtype, kolo_redo
 
 enum { ORACLE_GUARD = 64, ORACLE_GUARD_BYTE = 0xa5 };
 
-/** @p bytes bytes at @p shift from an aligned address; the allocation ends at their end, for
+/** @p bytes bytes at @p shift from an aligned address. The allocation ends right behind them, for
  * AddressSanitizer, or after a guard. */
 struct oracle_buffer {
     uint8_t *memory, *at;
@@ -391,8 +391,8 @@ static inline bool oracle_guard_holds(const struct oracle_buffer *buffer)
 
 enum oracle_alias { ORACLE_APART, ORACLE_OUT_IS_A, ORACLE_OUT_IS_B, ORACLE_ALIASES };
 
-/** One call of a kernel: @p count elements from element @p first of the data, all three buffers
- * @p shift bytes off. @p swapped: op(b, a), which must be the same. */
+/** Checks one call of a kernel: @p count elements from element @p first of the data, with all three
+ * buffers @p shift bytes off alignment. @p swapped: computes op(b, a), which must be the same. */
 static inline bool oracle_check_call(kolo_reduce_fn kernel, const struct oracle_data *data,
                                      size_t first, size_t count, size_t shift,
                                      enum oracle_alias alias, bool swapped,
@@ -432,7 +432,7 @@ static inline bool oracle_check_call(kolo_reduce_fn kernel, const struct oracle_
     return good;
 }
 
-/** All counts, misalignments and aliases of one kernel. */
+/** Checks one kernel with all counts, misalignments and aliases. */
 static inline bool oracle_check_kernel(const char *variant, const struct oracle_data *data,
                                        struct oracle_failure *why)
 {
@@ -460,7 +460,7 @@ static inline bool oracle_check_kernel(const char *variant, const struct oracle_
     return good;
 }
 
-/** kolo_divide of one variant and type, over the first operands of the data. */
+/** Checks kolo_divide of one variant and type, with the first operands of the data. */
 static inline bool oracle_check_divide(const char *variant, const struct oracle_data *data,
                                        size_t divisor, struct oracle_failure *why)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's kernels for CUDA's devices, compiled for this processor: the same text, run thread
-// by thread.
+// The library's CUDA kernels, compiled for the host from the same source and run one thread after
+// the other.
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +19,8 @@ static _Thread_local uint64_t thread_number, thread_count;
 #define packet_get(address) packet_part(address)
 #define packet_put(address, x) packet_whole(address, x)
 
-/* An opinion of its own on what the device has instructions for: by way of double, in which scaling
- * by a power of two is exact and a float16 an integer. */
+/* An independent implementation of what devices have instructions for. It goes through double, in
+ * which scaling by a power of two is exact and a float16 is an integer. */
 static float float16_decode(uint16_t bits)
 {
     const int exponent = bits >> 10 & 31, mantissa = bits & 0x3ff;

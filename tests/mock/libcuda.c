@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libcuda.so.1 that plays two devices: what kolo calls of the real one, and hooks for tests
-// (tests/support/mock_cuda.h). A device's memory is a memfd, mapped where the mock writes it and
-// once more, without any access, at the address that the program is given: a host that touches it
-// dies. Stricter than the real one where a mistake would be silent there: memory is copied in its
-// own context alone, what was written on a stream is not there before the context was waited for,
-// and nothing is copied that is not within one allocation. Streams are tests/mock/streams.c, and
-// kernels, the library's own ones for the host's compiler, tests/mock/kernels.c.
+// A libcuda.so.1 with two simulated devices: the functions of the driver that kolo calls, and hooks
+// for tests (tests/support/mock_cuda.h). The memory of a device is a memfd that is mapped twice:
+// where the mock accesses it, and, without any access, at the address that the program gets. So a
+// host that touches device memory crashes.
+//
+// The mock is stricter than the real driver where a mistake would go unnoticed there. Memory is
+// copied only in its own context, what was written on a stream is not there before the context was
+// waited for, and a copy must stay within one allocation. Streams are in tests/mock/streams.c, and
+// kernels (the library's, built by the host's compiler) in tests/mock/kernels.c.
 //
 // MOCK_CUDA_FAIL=FUNCTION=RESULT makes every call of one function fail.
 #include <fcntl.h>
@@ -22,7 +24,7 @@
 
 enum { FUNCTIONS_MAX = 64, STACK_MAX = 16, CONTEXTS = 2 * MOCK_DEVICES };
 
-/* 2 * device: its primary context; and 1: another. */
+/* 2 * device is the primary context of a device, 2 * device + 1 another one. */
 static struct context contexts[CONTEXTS];
 static struct allocation allocations[ALLOCATIONS_MAX + 1]; /* the last one stays empty */
 static int allocation_count;
@@ -51,13 +53,13 @@ static struct function *function_of(const char *name)
     abort();
 }
 
-/* ---- what streams.c shares ---- */
+/* ---- shared with streams.c ---- */
 
 pthread_mutex_t mock_lock = PTHREAD_MUTEX_INITIALIZER;
 int mock_lost;
 _Thread_local bool mock_is_called;
 
-/** What a device that is lost returns from then on. */
+/** Whether a device with this error is lost, so that all later calls return it. */
 static bool is_lost_with(int result)
 {
     return (result >= KOLO_CUDA_ILLEGAL_ADDRESS && result <= KOLO_CUDA_LAUNCH_FAILED) ||
@@ -68,7 +70,7 @@ int mock_enter(const char *name)
 {
     const char *always = getenv("MOCK_CUDA_FAIL");
     size_t length = strlen(name);
-    if (mock_is_called) { /* the real one refuses, or waits for itself */
+    if (mock_is_called) { /* the real driver refuses the call, or deadlocks */
         fprintf(stderr, "mock: %s is called by a function that a stream called\n", name);
         abort();
     }
@@ -117,7 +119,7 @@ uint8_t *mock_place(uint64_t address, size_t bytes)
 {
     struct allocation *a = mock_allocation(address);
     if (!a)
-        return (uint8_t *)(uintptr_t)address; /* the host's */
+        return (uint8_t *)(uintptr_t)address; /* memory of the host */
     if (!mock_within(a, address, bytes))
         return NULL;
     return a->alias + (address - (uint64_t)(uintptr_t)a->memory);
@@ -136,7 +138,7 @@ bool mock_reaches(const struct context *context, uint64_t address)
     return (context->reaches & a->context->bit) != 0;
 }
 
-/* Its memory and its alias are its own, unless they are one: then the program's. */
+/* Unmaps its memory and its alias, unless they are the same: then the memory is the program's. */
 static void take_out(struct allocation *a)
 {
     if (a->memory != a->alias) {
@@ -148,7 +150,7 @@ static void take_out(struct allocation *a)
     allocations[allocation_count] = (struct allocation){.bytes = 0};
 }
 
-/* The real one would wait, without a bound. */
+/* The real driver would wait, for an unlimited time. */
 void mock_take_out_unused(struct allocation *a)
 {
     if (mock_streams_use(a) || mock_is_mapped_elsewhere(a)) {
@@ -200,7 +202,7 @@ int cuDeviceGetCount(int *count_out)
     return KOLO_CUDA_SUCCESS;
 }
 
-/* A device's handle is not its number. */
+/* The handle of a device is deliberately not its number. */
 int cuDeviceGet(int *device_out, int ordinal)
 {
     ENTER();
@@ -272,7 +274,7 @@ int cuCtxPopCurrent(void **context_out)
 {
     if (depth == 0)
         return KOLO_CUDA_INVALID_CONTEXT;
-    *context_out = stack[--depth]; /* also from a device that is lost */
+    *context_out = stack[--depth]; /* works with a lost device too */
     ENTER();
     return KOLO_CUDA_SUCCESS;
 }
@@ -366,7 +368,7 @@ int cuDeviceGetAttribute(int *value_out, int attribute, int device)
     return KOLO_CUDA_SUCCESS;
 }
 
-/* Whole pages around one allocation. */
+/* The range must consist of whole pages, from the start of one allocation. */
 int cuMemGetHandleForAddressRange(void *handle_out, uint64_t at, size_t bytes, int type,
                                   unsigned long long flags)
 {
@@ -387,7 +389,7 @@ int cuMemGetHandleForAddressRange(void *handle_out, uint64_t at, size_t bytes, i
 
 static struct allocation *make(enum mock_kind kind, int device, size_t bytes);
 
-/** In the current context. */
+/** Allocates in the current context. */
 static int allocate(enum mock_kind kind, size_t bytes, struct allocation **out)
 {
     if (!mock_top() || bytes == 0)
@@ -444,7 +446,7 @@ int cuMemsetD8(uint64_t memory, unsigned char value, size_t bytes)
 
 static bool locks_slowly;
 
-/** Held: lock, which it gives up meanwhile. */
+/** Held: lock; released while waiting. */
 static void lock_slowly(void)
 {
     if (locks_slowly && mock_top())
@@ -526,8 +528,8 @@ static uint8_t *map(size_t bytes, int protection, int flags, int fd)
     return memory;
 }
 
-/** Addresses of new memory. Pages that were locked there, and which the driver would not unlock,
- * are no longer the program's. */
+/** Maps addresses for new memory. Pages that were locked there, and that the driver refused to
+ * unlock, no longer belong to the program. */
 static uint8_t *map_new(size_t bytes, int protection, int fd)
 {
     uint8_t *memory = map(bytes, protection, MAP_SHARED, fd);
@@ -622,13 +624,14 @@ static void write_later(void *memory, const void *from, size_t bytes)
 static void fail(const char *function, int nth, int result)
 {
     LOCKED();
-    mock_streams_forget(); /* a device that is well again does nothing of what came before */
+    mock_streams_forget(); /* a device that works again does no earlier work */
     failing = function;
     failing_in = nth;
     failing_with = result;
     for (int i = allocation_count - 1; mock_lost && i >= 0; i--)
         if (allocations[i].memory == allocations[i].alias)
-            take_out(&allocations[i]); /* pages that nobody could unlock may be another's now */
+            /* pages that nobody could unlock may now belong to another allocation */
+            take_out(&allocations[i]);
     mock_lost = 0;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libcuda.so.1 that knows every pointer for a device's, and lacks what it takes to copy from
-// there.
+// A libcuda.so.1 that takes every pointer for device memory, but lacks the functions to copy from
+// it.
 #include "memory/cuda_driver.h"
 
 #pragma GCC visibility push(default)

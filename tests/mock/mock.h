@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the tests' libcuda.so.1 share. One lock guards all of it; what a stream does it
-// does without the lock, so that a sanitizer sees who touches memory meanwhile.
+// What the files of the tests' libcuda.so.1 share. One lock guards everything. A stream does its
+// work without the lock, so that a sanitizer sees who accesses memory at the same time.
 #ifndef KOLO_TESTS_MOCK_MOCK_H
 #define KOLO_TESTS_MOCK_MOCK_H
 
@@ -17,8 +17,8 @@
 enum { ALLOCATIONS_MAX = 4096, MOCK_MEMORY = 1 << 30 };
 
 struct context {
-    int device, uses;      /* 0: there is none */
-    unsigned bit, reaches; /* its own, and those of others whose memory it reaches, too */
+    int device, uses;      /* uses 0: the context does not exist */
+    unsigned bit, reaches; /* its own bit; the bits of other contexts whose memory it reaches */
 };
 
 struct allocation {
@@ -26,33 +26,33 @@ struct allocation {
     struct context *context; /* NULL: none */
     int device;
     size_t bytes;
-    int fd;            /* of its memory; -1: none */
-    bool is_asked_for; /* by cuMemAlloc */
+    int fd;            /* memfd with its memory; -1: none */
+    bool is_asked_for; /* allocated by cuMemAlloc */
     unsigned long long id;
     uint8_t *memory;  /* the program's address */
-    uint8_t *alias;   /* the same, for the mock */
+    uint8_t *alias;   /* the same memory where the mock accesses it */
     uint8_t *pending; /* what a stream will have written; NULL: nothing */
-    int opens;        /* how often another process's was mapped; 0: it is this process's */
-    int owner;        /* that process, and */
-    unsigned long long owner_id; /* the id there */
+    int opens;        /* if it is another process's memory, how often it is mapped; else 0 */
+    int owner;        /* that process */
+    unsigned long long owner_id; /* its id there */
 };
 
 extern pthread_mutex_t mock_lock;
-extern int mock_lost; /* what every call returns from here on; 0: all is well */
-/* This thread runs a function of the host's for a stream, which may not call the driver. */
+extern int mock_lost; /* what every call returns from now on; 0: no device is lost */
+/* This thread runs a host function for a stream, which must not call the driver. */
 extern _Thread_local bool mock_is_called;
 
-/** Counts a call; what it is to return, or 0 to go on. */
+/** Counts a call. Returns its failure, or 0 to go on. */
 int mock_enter(const char *name);
 struct context *mock_top(void);
-/** The primary context of a device, once more in use. */
+/** The primary context of a device; its count of uses increases. */
 struct context *mock_primary(int device);
-/** NULL: it is none of the driver's. */
+/** NULL: it is not memory of the driver. */
 struct allocation *mock_allocation(uint64_t address);
 bool mock_within(const struct allocation *a, uint64_t address, size_t bytes);
-/** What is written later is written. Held: lock. */
+/** Performs writes that were deferred by write_later. Held: lock. */
 void mock_write_pending(const struct context *context);
-/** Where the mock reads and writes it; NULL: it leaves its allocation. */
+/** Where the mock accesses that memory; NULL if the range leaves its allocation. */
 uint8_t *mock_place(uint64_t address, size_t bytes);
 
 static inline void mock_unlock(pthread_mutex_t **lock)
@@ -60,11 +60,11 @@ static inline void mock_unlock(pthread_mutex_t **lock)
     (void)pthread_mutex_unlock(*lock);
 }
 
-/** Until the end of the block. */
+/** Holds the lock until the end of the block. */
 #define LOCKED()                                                                                   \
     __attribute__((cleanup(mock_unlock), unused)) pthread_mutex_t *locked_ = &mock_lock;           \
     (void)pthread_mutex_lock(locked_)
-/** The same, and the call's return if it is to fail. */
+/** The same; also returns from the function if the call is to fail. */
 #define ENTER()                                                                                    \
     LOCKED();                                                                                      \
     do {                                                                                           \
@@ -73,7 +73,7 @@ static inline void mock_unlock(pthread_mutex_t **lock)
             return entered;                                                                        \
     } while (0)
 
-// What cuda.h calls by another name than the symbol.
+// cuda.h maps these names to other symbols.
 #define cuDeviceGetUuid cuDeviceGetUuid_v2
 #define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
 #define cuCtxPushCurrent cuCtxPushCurrent_v2
@@ -92,42 +92,42 @@ static inline void mock_unlock(pthread_mutex_t **lock)
     int name parameters __attribute__((visibility("default")));
 KOLO_CUDA_FUNCTIONS(DECLARE)
 KOLO_CUDA_LATER_FUNCTIONS(DECLARE)
-/* The library never calls it, programs do. */
+/* Called by programs, never by the library. */
 DECLARE(, , cuMemAllocManaged, (uint64_t * memory_out, size_t bytes, unsigned flags))
 #undef DECLARE
 
-/** All; behind the last one of no bytes. */
+/** All allocations; after the last one comes one of 0 bytes. */
 struct allocation *mock_allocations(void);
-/** A new one of what is in @p fd. */
+/** Adds an allocation for the memory in @p fd. */
 struct allocation *mock_add(enum mock_kind kind, int device, size_t bytes, int fd);
 /** Ends the process if a stream still has to use it. */
 void mock_take_out_unused(struct allocation *a);
-/** Do kernels of @p context reach what is at @p address? */
+/** Whether kernels of @p context reach the memory at @p address. */
 bool mock_reaches(const struct context *context, uint64_t address);
 
 /* ---- peers.c ---- */
 
-/** The file of an allocation. */
+/** Creates the file of an allocation. */
 int mock_file_create(unsigned long long id);
 bool mock_is_ipc_capable(const struct allocation *a);
 bool mock_is_mapped_elsewhere(const struct allocation *a);
 
 /* ---- streams.c ---- */
 
-/** Until all streams of @p context have nothing left, or the device is lost. Held: lock. */
+/** Waits until all streams of @p context are idle, or the device is lost. Held: lock. */
 void mock_streams_wait(const struct context *context);
-/** Spoils captures of streams of @p context (NULL: of all), if @p is_global those alone whose mode
- * is that. False: there is none. Held: lock. */
+/** Invalidates captures on streams of @p context (NULL: of all), with @p is_global only captures in
+ * global mode. False: there is none. Held: lock. */
 bool mock_streams_spoil(const struct context *context, bool is_global);
-/** Does a capture of some thread's forbid the call? Held: lock. */
+/** Whether a capture, of any thread, forbids the call. Held: lock. */
 bool mock_is_refused(const char *name);
-/** The device is lost, once nothing is being copied. Held: lock, which it gives up meanwhile. */
+/** Loses the device, once nothing is being copied. Held: lock; released while waiting. */
 void mock_lose(int result);
-/** They do nothing more, and close. Held: lock. */
+/** Ends and closes all streams, which do no more work. Held: lock. */
 void mock_streams_end(void);
-/** Of a device that is lost: until all streams have dropped what they were given. Held: lock. */
+/** For a lost device: waits until all streams have dropped their work. Held: lock. */
 void mock_streams_forget(void);
-/** Is a copy or a kernel of the library's that touches it still to be done? Held: lock. */
+/** Whether a copy, or a kernel of the library, that accesses it is still to be done. Held: lock. */
 bool mock_streams_use(const struct allocation *a);
 void *mock_stream(int device);
 void mock_write_on(void *stream, void *memory, const void *from, size_t bytes);
@@ -145,9 +145,9 @@ void mock_fail_async(int nth, int result);
 
 /* ---- threads.c ---- */
 
-/** A thread that is waited for when the process ends. Held: lock. */
+/** Starts a thread that is joined when the process ends. Held: lock. */
 void mock_thread_start(void *(*run)(void *argument), void *argument);
-/** The last of the calling one, before it gives the lock up. Held: lock. */
+/** The last call of such a thread, before it releases the lock. Held: lock. */
 void mock_thread_over(void);
 
 /* ---- kernels.c ---- */
@@ -155,14 +155,14 @@ void mock_thread_over(void);
 struct mock_kernel {
     const char *name;
     void (*run)(void);
-    const struct mock_program_kernel *program; /* NULL: it is the library's */
+    const struct mock_program_kernel *program; /* NULL: a kernel of the library */
     bool is_loaded;
 };
 /** NULL: there is none of that name. */
 struct mock_kernel *mock_kernel_named(const char *name);
-/** All of the library's, until one without a name. */
+/** All kernels of the library; after the last one comes one without a name. */
 struct mock_kernel *mock_kernels(void);
-/** Runs it thread by thread. */
+/** Runs it, one thread after the other. */
 void mock_kernel_run(const struct mock_kernel *kernel, const struct kolo_cuda_job *given,
                      uint64_t threads);
 
@@ -175,10 +175,10 @@ struct mock_launch {
 };
 /** NULL: there is none of that name. */
 struct mock_kernel *mock_program_kernel_named(const char *name);
-/** False: it has too many parameters. */
+/** Copies the parameters of a launch. False: the kernel has too many. */
 bool mock_program_take(struct mock_launch *launch, const struct mock_program_kernel *kernel,
                        unsigned blocks, unsigned block_threads, void **parameters);
-/** False: an address is none of the driver's. Held: lock. */
+/** Translates addresses to the mock's. False: one is not the driver's. Held: lock. */
 bool mock_program_resolve(struct mock_launch *launch);
 void mock_program_run(const struct mock_launch *launch);
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tests' driver between processes: memory of one that another maps, and contexts of one process
-// that reach each other's memory. A handle names the memfd of its allocation in its owner's
-// process, where another opens it. Stricter than the real one, which leaves undefined what happens:
-// an owner that frees what another process has mapped ends (who maps it holds a shared lock of the
-// file); or which lends more than it is asked to: an owner of memory from cuMemAlloc that lends a
-// part of a block ends.
+// The tests' driver across processes: memory that another process maps, and contexts of one process
+// that access each other's memory. A handle names the memfd of an allocation in its owner's
+// process; the other process opens it there.
+//
+// The mock is stricter than the real driver, which leaves two cases undefined. An owner that frees
+// memory while another process has it mapped is ended (a mapping holds a shared lock on the file).
+// An owner is also ended if it exports memory of cuMemAlloc that fills only a part of its block,
+// because that exports the rest of the block too.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +49,7 @@ bool mock_is_mapped_elsewhere(const struct allocation *a)
     return a->fd >= 0 && a->owner == 0 && flock(a->fd, LOCK_EX | LOCK_NB) != 0;
 }
 
-/** The allocation's file, locked for a mapping; -1: it is not there any more. */
+/** Opens the file of the allocation, locked for a mapping; -1: it no longer exists. */
 static int open_file(const struct handle *handle)
 {
     char path[64], name[NAME_BYTES], found[sizeof name + 32] = "", wanted[sizeof found];
@@ -86,7 +88,7 @@ int cuIpcGetMemHandle(struct kolo_cuda_handle *handle_out, uint64_t memory)
     return KOLO_CUDA_SUCCESS;
 }
 
-/** What this context has of it already; NULL: nothing. */
+/** This context's existing mapping of it; NULL: none. */
 static struct allocation *find_opened(const struct handle *handle)
 {
     struct allocation *a = mock_allocations();

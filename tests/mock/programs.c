@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that are not the library's. Owns those of the one library that MOCK_CUDA_KERNELS names. A
-// parameter is copied when the kernel is launched, and an address becomes the mock's when it runs:
-// one that leads into no allocation ends the device, as a real one would.
+// Kernels of a program, from the one library that MOCK_CUDA_KERNELS names. A parameter is copied
+// when the kernel is launched; addresses are translated to the mock's when it runs. An address
+// outside of every allocation fails the device, as on a real one.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events, modules and launches of the tests' libcuda.so.1. A stream is a queue and a
-// thread that does one thing of it after the other, each as late as mock_delays says: who takes a
-// copy for made before it waited for it reads what was there before. After a failure
-// (mock_fail_async, or a kernel out of bounds) the device is lost: nothing more is done, also no
-// function of the host's.
+// Streams, events, modules and launches of the tests' libcuda.so.1. A stream is a queue with a
+// thread that does one operation after the other, each as late as mock_delays says. So code that
+// uses the destination of a copy before it waited for the copy reads the old contents. After a
+// failure (mock_fail_async, or a kernel out of bounds) the device is lost: nothing more is done,
+// and no host function is called.
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -14,12 +14,13 @@ enum {
     GREATEST_PRIORITY = -5,
     STREAMS_MAX = 2048,
     POLL_NS = 100000
-}; /* those of a lost device are never destroyed */
+}; /* streams of a lost device are never destroyed, so there are many */
 
 struct event {
     const struct context *context;
-    uint64_t parts;       /* streams of its context that it still waits for */
-    uint64_t given, done; /* how often it was recorded in a stream, and how often that came there */
+    uint64_t parts; /* number of streams of its context that it still waits for */
+    /* how often it was recorded in a stream, and how often the stream has reached it */
+    uint64_t given, done;
     bool is_destroyed;
     struct event *next;
 };
@@ -29,14 +30,15 @@ enum what { COPY, KERNEL, RECORD_PART, RECORD, AWAIT_EVENT, AWAIT_VALUE, CALL };
 struct op {
     struct op *next;
     enum what what;
-    uint64_t number;            /* of all that streams were given */
-    uint64_t into, from, count; /* of a copy; what is waited for; the threads */
-    uint64_t answer;            /* where the count is written once that is there; 0: nowhere */
+    uint64_t number;            /* number in the order in which all streams got their operations */
+    uint64_t into, from, count; /* of a copy; the value that is waited for; the number of threads */
+    /* where the count is written once the operation is done; 0: nowhere */
+    uint64_t answer;
     struct event *event;
     void (*call)(void *context);
     void *context;
     const struct mock_kernel *kernel;
-    void *owned; /* freed afterwards */
+    void *owned; /* freed after the operation */
     struct kolo_cuda_job job;
     struct mock_launch launch;
 };
@@ -44,12 +46,12 @@ struct op {
 struct stream {
     struct context *context;
     int priority;
-    struct op *first, *last; /* the first is what it does now */
+    struct op *first, *last; /* the first one is being done */
     int length;
-    uint64_t given, done; /* how many */
+    uint64_t given, done; /* number of operations submitted and done */
     bool is_closing;
     enum mock_capture capture;
-    bool is_spoilt; /* its capture */
+    bool is_spoilt; /* its capture is invalid */
 };
 
 struct module {
@@ -58,21 +60,23 @@ struct module {
 
 static struct stream *streams[STREAMS_MAX];
 static struct stream *defaults[2 * MOCK_DEVICES];
-static struct event *events; /* kept, so that one who uses a destroyed one is noticed */
+static struct event *events; /* kept after they are destroyed, so that later uses are noticed */
 static struct module the_module;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static uint64_t seed;
 static int most_us, async_in, async_with;
 static bool is_held, is_muted, is_one_queue;
 static uint64_t numbers;
-static int copies_left = -1; /* to the host, before one from it; -1: any number */
-static int copying;          /* streams that do something now */
-static int waiting;          /* what all streams have not ended, of closed ones too */
-static int longest;          /* what a stream takes before who gives it more waits; 0: any number */
-static int blocked;          /* threads that wait for that, or for all streams */
+/* copies to the host that may be done before one from the host; -1: any number */
+static int copies_left = -1;
+static int copying; /* streams that are doing something now */
+/* operations of all streams that are not done, closed streams included */
+static int waiting;
+static int longest; /* queue length at which a thread that adds more waits; 0: none */
+static int blocked; /* threads that wait for room in a queue, or for all streams */
 static _Thread_local int capture_mode; /* CUstreamCaptureMode; 0: global */
 
-/** Once nothing is being copied: what failed does not write any more. Held: lock. */
+/** Waits until nothing is being copied, because a failed device no longer writes. Held: lock. */
 void mock_lose(int result)
 {
     while (copying > 0 && !mock_lost)
@@ -84,7 +88,7 @@ void mock_lose(int result)
 
 /* ---- what a stream does ---- */
 
-/** Held: lock, which it gives up meanwhile. */
+/** Held: lock; released while waiting. */
 static void wait_a_while(void)
 {
     struct timespec until;
@@ -103,7 +107,7 @@ static bool is_of_device(uint64_t address)
     return a && a->kind != MOCK_PINNED;
 }
 
-/** Does another stream, of the same queue, wait for the host since before? Held: lock. */
+/** Whether another stream of the same queue has waited for the host since before. Held: lock. */
 static bool is_behind(const struct stream *stream, const struct op *op)
 {
     for (int i = 0; is_one_queue && i < STREAMS_MAX; i++) {
@@ -146,13 +150,14 @@ static void dawdle(void)
         (void)nanosleep(&pause, NULL);
 }
 
-/** As mock_place, for a kernel of @p context, which must reach it; 0: it does not. Held: lock. */
+/** Like mock_place(), for a kernel of @p context, which must reach the memory; 0: it does not.
+ * Held: lock. */
 static uint64_t place_for(const struct context *context, uint64_t address, size_t bytes)
 {
     return mock_reaches(context, address) ? (uint64_t)(uintptr_t)mock_place(address, bytes) : 0;
 }
 
-/** Addresses of the program's become the mock's. Held: lock. */
+/** Translates the program's addresses to the mock's. Held: lock. */
 static bool resolve(const struct context *context, struct op *op)
 {
     bool good = true;
@@ -174,7 +179,7 @@ static bool resolve(const struct context *context, struct op *op)
     return good;
 }
 
-/** Of those that mock_pace counts. Held: lock. */
+/** Counts the copies that mock_pace() limits. Held: lock. */
 static void count_copy(const struct op *op)
 {
     if (!is_of_device(op->from) && is_of_device(op->into))
@@ -199,7 +204,7 @@ static void carry_out(struct op *op)
     }
 }
 
-/** Held: lock, which it gives up meanwhile. */
+/** Does the first operation of the queue. Held: lock; released meanwhile. */
 static void do_first(struct stream *stream)
 {
     struct op *op = stream->first;
@@ -222,7 +227,9 @@ static void do_first(struct stream *stream)
             op->event->parts--;
         if (op->what == RECORD)
             op->event->done++;
-        if (op->answer) /* whose page goes as soon as it is seen, but not before the lock is free */
+        /* the program frees the page as soon as it sees the value, but not before the lock is
+         * free */
+        if (op->answer)
             __atomic_store_n((uint32_t *)(uintptr_t)op->answer, (uint32_t)op->count,
                              __ATOMIC_RELEASE);
     }
@@ -237,7 +244,7 @@ static void do_first(struct stream *stream)
     (void)pthread_cond_broadcast(&changed);
 }
 
-/** Who looks for work of all streams while the process ends must not find this one. Held: lock. */
+/** A scan of all streams for work while the process ends must not find this one. Held: lock. */
 static void take_out(const struct stream *stream)
 {
     for (int i = 0; i < STREAMS_MAX; i++)
@@ -282,7 +289,7 @@ static struct stream *make_stream(struct context *context, int priority)
     return stream;
 }
 
-/** A stream that is there; the default one of the current context for NULL. Held: lock. */
+/** The stream, which must exist; for NULL the default one of the current context. Held: lock. */
 static struct stream *find(void *handle)
 {
     if (!handle && mock_top()) {
@@ -299,8 +306,8 @@ static struct stream *find(void *handle)
     return NULL;
 }
 
-/** A real one's queue of launches ends somewhere. Held: lock, which it gives up meanwhile: what is
- * lost when it is had again may be gone. */
+/** A real queue of launches is limited too. Held: lock; released while waiting, so that afterwards
+ * the stream may be gone. */
 static void await_room(const struct stream *stream)
 {
     blocked++;
@@ -339,7 +346,8 @@ static int submit(void *handle, const struct op *what)
     return KOLO_CUDA_SUCCESS;
 }
 
-/** Has it done what it was given before, or gone? Another one at its place may make that late. */
+/** Whether it has done its earlier operations, or is gone. Another stream at its place in the table
+ * may delay the answer. */
 static bool has_done(int at, const struct stream *stream, uint64_t given)
 {
     return streams[at] != stream || streams[at]->done >= given;
@@ -370,8 +378,8 @@ bool mock_streams_spoil(const struct context *context, bool is_global)
     return spoils;
 }
 
-/** What may wait for a stream, or may not go into a graph: who has not said that its thread has
- * nothing to do with captures of others spoils them. Held: lock. */
+/** Calls that may wait for a stream, or cannot be part of a graph, invalidate captures of other
+ * threads, unless the calling thread has chosen relaxed mode. Held: lock. */
 bool mock_is_refused(const char *name)
 {
     static const char *const unsafe[] = {"cuCtxSynchronize",
@@ -413,7 +421,7 @@ void mock_streams_forget(void)
         (void)pthread_cond_wait(&changed, &mock_lock);
 }
 
-/** By the program's address or the mock's. */
+/** @p address may be the program's or the mock's. */
 static bool is_within(const struct allocation *a, uint64_t address)
 {
     return address - (uint64_t)(uintptr_t)a->memory < a->bytes ||
@@ -445,7 +453,8 @@ bool mock_streams_use(const struct allocation *a)
 
 /* ---- the driver ---- */
 
-/** Puts it first: destroyed ones are kept for ever, those in use are asked for again and again. */
+/** Moves the event to the front: destroyed ones are kept for ever, but those in use are looked up
+ * again and again. */
 static bool is_event(const void *event)
 {
     for (struct event **at = &events; *at; at = &(*at)->next)
@@ -544,12 +553,12 @@ int cuThreadExchangeStreamCaptureMode(int *mode)
     const int before = capture_mode;
     if (*mode < 0 || *mode > KOLO_CUDA_CAPTURE_MODE_RELAXED)
         return KOLO_CUDA_INVALID_VALUE;
-    capture_mode = *mode; /* also with a device that is lost */
+    capture_mode = *mode; /* works with a lost device too */
     *mode = before;
     return KOLO_CUDA_SUCCESS;
 }
 
-/** Of batches those that kolo makes: a wait, and a write of what it waits for. */
+/** Supports the batches that kolo makes: a wait, and a write to the location that it waits for. */
 int cuStreamBatchMemOp(void *stream, unsigned count, struct kolo_cuda_memory_op *operations,
                        unsigned flags)
 {
@@ -650,7 +659,7 @@ int cuMemcpyAsync(uint64_t into, uint64_t from, size_t bytes, void *stream)
     ENTER();
     const struct allocation *to = mock_allocation(into), *of = mock_allocation(from);
     if ((to && !mock_within(to, into, bytes)) || (of && !mock_within(of, from, bytes)) ||
-        (!to && !of)) /* what is not page-locked would make the call wait */
+        (!to && !of)) /* memory that is not page-locked would make the call wait */
         return KOLO_CUDA_INVALID_VALUE;
     return submit(stream, &(struct op){.what = COPY, .into = into, .from = from, .count = bytes});
 }
@@ -682,8 +691,8 @@ int cuModuleUnload(void *module)
     return KOLO_CUDA_SUCCESS;
 }
 
-/** A kernel is loaded late, and that waits for all streams of the context, as drivers may. Held:
- * lock, which it gives up meanwhile. */
+/** Kernels are loaded at their first use, which waits for all streams of the context, as it may in
+ * drivers. Held: lock; released while waiting. */
 static int load(struct mock_kernel *kernel)
 {
     if (!mock_top())

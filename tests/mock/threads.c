@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of streams. Owns their ids, and their end: none is left when the process ends, since
-// one that was just ending made LeakSanitizer, which stops and reads all threads then, die now and
-// then.
+// The threads of streams. Owns their ids and joins them: none is left when the process ends. A
+// thread that was just ending sometimes crashed LeakSanitizer, which stops and reads all threads at
+// the end of a process.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,9 +13,9 @@ static struct thread {
     pthread_t id;
     bool is_there, is_over;
 } threads[THREADS_MAX];
-static pid_t owner; /* a child that was forked has none of them */
+static pid_t owner; /* a forked child has none of the threads */
 
-/** One that is over has given up the lock before we could have it. Held: lock. */
+/** Joins a finished thread, which had released the lock before we could take it. Held: lock. */
 static void reap(void)
 {
     for (int i = 0; i < THREADS_MAX; i++)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forks are counted in the child, not in the parent, and once however often they are watched.
+// A fork is counted in the child and not in the parent, and only once, however often forks are
+// watched.
 #include <criterion/criterion.h>
 
 #include <sys/wait.h>

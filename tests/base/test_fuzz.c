@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random bytes into the parsers of base/, about a second each, the same bytes in every run. What is
-// asserted holds for every input: no access out of bounds (ASan), a refused input changes nothing,
-// an accepted one prints as text that means the same.
+// Random bytes for the parsers of base/, about a second each and the same in every run. For every
+// input: no access is out of bounds (ASan), a refused input changes nothing, and an accepted one
+// prints as text with the same meaning.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/numa.c on directories that look as those of /sys do.
+// base/numa.c on directories that look like those of /sys.
 #include <criterion/criterion.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grammar of each type by tables, on rows of the test's own that share real fields.
+// The grammar of each type of setting, by tables, on rows of this test that share real fields.
 #include "base/settings_table.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statuses and details. The values are ABI: a change here is a change of the library's version.
+// Statuses and details. The values are ABI: changing one here means a new version of the library's
+// ABI.
 #include "base/status.h"
 
 #include <criterion/criterion.h>

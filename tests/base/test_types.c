@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types and operators: the values are ABI and wire format.
+// Element types and operators. Their values are ABI and wire format.
 #include <kolo/types.h>
 
 #include <criterion/criterion.h>

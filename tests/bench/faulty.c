@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes kolobench's library wrong on purpose (the linker's --wrap): the check must see it. The
-// faults: an allreduce with a wrong bit on rank 1, a broadcast that gives the last rank what an
-// earlier call gave, an allgather with two blocks exchanged, a reduce_scatter that writes one
-// element too many, a gather that changes what was sent.
+// Breaks kolobench's library on purpose (with the linker's --wrap), to prove that kolobench's check
+// notices it. The faults: an allreduce with a wrong bit on rank 1, a broadcast that gives the last
+// rank the result of an earlier call, an allgather with two blocks exchanged, a reduce_scatter that
+// writes one element too many, and a gather that changes the send buffer.
 #include <string.h>
 
 #include <kolo/kolo.h>

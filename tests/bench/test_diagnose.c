@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of kolobench diagnose, on worlds whose slow part is known.
+// The verdicts of kolobench diagnose, on worlds whose slow part is known.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is solved for figures gives, put into the model, the times it was solved from.
+// Figures that are solved from times must give the same times again when the model uses them.
 #include <criterion/criterion.h>
 
 #include <math.h>

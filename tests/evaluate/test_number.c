@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against strtod(): numbers as Python writes them, by the million, and those that are hard to
-// round.
+// Compares the parser with strtod(): millions of numbers as Python writes them, and numbers that
+// are hard to round.
 #include <criterion/criterion.h>
 #include <stdint.h>
 #include <stdio.h>

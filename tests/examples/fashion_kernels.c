@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of examples/fashion_kernels.cu for the host's compiler, thread by thread, as the
-// tests' libcuda.so.1 takes a program's (tests/mock/program.h).
+// The kernels of examples/fashion_kernels.cu for the host's compiler, run one thread after the
+// other, in the form in which the tests' libcuda.so.1 takes a program's kernels
+// (tests/mock/program.h).
 #include "tests/mock/program.h"
 
 struct place {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank takes, as the kernel counts it (smaps_rollup, maps, fd, getrusage), held against
-// limits. PSS is used, where memory of several processes is divided among them: the sum over all
-// ranks is what the host gives. Not that of files: a library's pages are divided among all who use
-// it, so the share of one grows whenever another, of some other test, ends.
+// Measures what a rank uses, as the kernel counts it (smaps_rollup, maps, fd, getrusage), and
+// compares it with limits. Memory is PSS, which divides memory that several processes share among
+// them, so that the sum over all ranks is what the host provides. PSS of files is not counted: a
+// library's pages are divided among all processes that use it, so the share of one grows whenever
+// another process, of any other test, ends.
 //
-//   memory        each communicator takes at most 16 MiB of a rank beside the user's buffers, one
+//   memory        each communicator takes at most 16 MiB of a rank besides the user's buffers, one
 //                 of a single rank nothing
-//   start         begins, meets the others and ends: for measuring that
-//   wait          a rank that waits a second, or does nothing for one, uses next to no processor
+//   start         begins, connects to the others and ends: to measure that
+//   wait          a rank that waits for a second, or does nothing, uses almost no processor time
 //   wait-threads  the same for threads of one process, without kolorun
-//   alloc         kolo_alloc and kolo_free again and again, with collectives between: nothing stays
+//   alloc         repeated kolo_alloc and kolo_free, with collectives in between, leave nothing
 //   dup           the same for kolo_dup and kolo_finalize
 //   again         the same for worlds that begin and end in one process, without kolorun
 //

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// fuzz_main CORPUS [CASES [SEED]]: every file of the folder through LLVMFuzzerTestOneInput(), then
-// as many changed ones: bytes, numbers and words replaced, parts cut, doubled, swapped between
-// files, all packed now and then. A case that fails is said by its number; the seed makes it again.
+// fuzz_main CORPUS [CASES [SEED]]: passes every file of the folder to LLVMFuzzerTestOneInput(),
+// then CASES mutations: bytes, numbers and words are replaced, parts are cut, doubled or exchanged
+// between files, and sometimes everything is compressed. A failure is reported by the number of its
+// case; the seed reproduces it.
 #include <dirent.h>
 #include <signal.h>
 #include <stdint.h>

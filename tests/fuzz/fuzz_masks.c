@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Masks of any bytes, in libFuzzer's form. A line "HEIGHT WIDTH", then COCO's string; or "HEIGHT
-// WIDTH p" and a polygon's coordinates as doubles. Besides what a sanitizer sees: a failure says
-// why; a mask that is accepted has the same pixels when it is written and read again, drawn, or
-// merged with itself.
+// A fuzzer of masks, in libFuzzer's form. Inputs are a line "HEIGHT WIDTH" followed by COCO's
+// string, or "HEIGHT WIDTH p" followed by the coordinates of a polygon as doubles. Besides what a
+// sanitizer finds, it checks that a failure has a detail, and that an accepted mask has the same
+// pixels when it is written and read again, drawn, or merged with itself.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

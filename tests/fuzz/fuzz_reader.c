@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The readers of kolo-coco on any bytes, in libFuzzer's form. Besides what a sanitizer sees: a
-// failure has one line that says why; three ranks keep together what one keeps, and fail where it
-// fails; parts of a file that fit together hold what the whole does, which can be read then; what
-// is kept is finite.
+// A fuzzer of kolo-coco's readers, in libFuzzer's form. Besides what a sanitizer finds, it checks
+// that a failure has a detail of one line; that three ranks together keep what one rank keeps, and
+// fail if it fails; that parts of a file that fit together hold what the whole file does, which can
+// then be read; and that all values kept are finite.
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saved states of any bytes, in libFuzzer's form: the first byte chooses a metric, the rest is what
-// stands between the head and the checksum, which are made right, as by somebody who can. Besides
-// what a sanitizer sees: a state that is accepted is the same when it is saved and restored again,
-// can be merged, and computes.
+// A fuzzer of saved states, in libFuzzer's form. The first byte of an input chooses a metric, and
+// the rest is what stands between the head and the checksum; both of these are made valid, as
+// anybody can do. Besides what a sanitizer finds, it checks that an accepted state is the same when
+// it is saved and restored again, can be merged, and computes.
 #include <openssl/evp.h>
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Slurm's variables say of a job's hosts, as salloc, sbatch, srun --pty and srun set them.
-// (tests/cluster/slurm.sh has a Slurm.)
+// A job's hosts from Slurm's variables, as salloc, sbatch, srun --pty and srun set them.
+// (tests/cluster/slurm.sh runs a real Slurm.)
 #include <criterion/criterion.h>
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is bound where, on machines that hwloc makes up.
+// Which rank is bound to which cores, on synthetic machines of hwloc.
 #include <stdlib.h>
 
 #include <criterion/criterion.h>

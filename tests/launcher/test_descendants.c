@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who descends from whom, also where what was read is no tree, and with how many looks.
+// Which process descends from which, also if what was read is not a tree, and how many lookups that
+// takes.
 #include <criterion/criterion.h>
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of facts: what is written is read back, and what another host makes up is refused or cut.
+// Lines of facts: what is written is read back, and what another host invents is refused or
+// truncated.
 #include <criterion/criterion.h>
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of findings: one line for what is found of many hosts, the worst first.
+// The list of findings: one line for the same finding on several hosts, the worst first.
 #include <criterion/criterion.h>
 
 #include <string.h>

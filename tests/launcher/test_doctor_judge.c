@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From facts of hosts to findings: a host that has all draws none, and each fact that is wrong its
+// From facts of hosts to findings: a host without problems gets none, and each wrong fact gets its
 // own.
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network between hosts, judged from what each path did.
+// The network between hosts, judged from the measurements of each path.
 #include <criterion/criterion.h>
 
 #include <stdio.h>

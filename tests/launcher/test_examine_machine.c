@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cgroups allow, on hosts that a folder makes up.
+// What cgroups allow, on simulated hosts (folders).
 #include <criterion/criterion.h>
 
 #include <errno.h>

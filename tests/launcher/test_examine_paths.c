@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Examiners that try each other's places, and what is no examiner, all on one poller.
+// Examiners that try each other's places, and peers that are not examiners, all on one poller.
 #include <criterion/criterion.h>
 
 #include <arpa/inet.h>

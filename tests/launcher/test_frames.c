@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames between kolorun and its agents: whole, in pieces, and from a liar.
+// Frames between kolorun and its agents: whole, in pieces, and from a dishonest sender.
 #include <stdlib.h>
 #include <string.h>
 

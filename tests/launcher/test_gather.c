@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kolorun makes of what agents send as timelines.
+// What kolorun does with the timelines that agents send.
 #include <criterion/criterion.h>
 
 #include <jansson.h>

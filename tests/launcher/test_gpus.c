@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which devices each rank sees, on hosts that a folder makes up.
+// Which devices each rank sees, on simulated hosts (folders).
 #include <criterion/criterion.h>
 
 #include <errno.h>

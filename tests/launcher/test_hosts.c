@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host lists: grammar, slots, who gets which ranks.
+// Host lists: their grammar, slots, and which host gets which ranks.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line as a structure. What is printed about it: tests/launcher/cli.sh.
+// The command line parsed into a structure. tests/launcher/cli.sh tests what is printed about it.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent sends of a rank's timeline, whatever the rank has done to it.
+// What an agent sends of a rank's timeline, whatever the rank has done to the file.
 #include <criterion/criterion.h>
 
 #include <fcntl.h>

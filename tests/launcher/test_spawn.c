@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting processes, finding programs, and finding what came of processes (tree.c).
+// Starting processes, finding programs, and finding the processes that descend from others
+// (tree.c).
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>

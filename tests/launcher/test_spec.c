@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job as an agent is told it.
+// The description of a job that an agent receives.
 #include <string.h>
 
 #include <criterion/criterion.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose a process is that was left in the background: found, told, and not believed when it comes
-// over the wire. That one is of kolo tests/launcher/failure.sh has, with ranks.
+// Processes left in the background: which rank they belong to, how they are reported, and that such
+// a report from the wire is not trusted. That a process is one of kolo's own (is_of_kolo) is tested
+// with ranks, by tests/launcher/failure.sh.
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timelines of ranks put together: what is refused, and that whatever the bytes are JSON comes out.
+// Merging timelines of ranks: what is refused, and that the output is JSON whatever the input bytes
+// are.
 #include <criterion/criterion.h>
 
 #include <jansson.h>

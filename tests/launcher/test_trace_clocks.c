@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clocks that differ, aligned by the calls that hosts have in common.
+// Aligns clocks that differ, by the calls that hosts have in common.
 #include <criterion/criterion.h>
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same call on all ranks, and who came last to it.
+// Finds the same call on all ranks, and which rank came to it last.
 #include <criterion/criterion.h>
 
 #include "tests/launcher/trace_maker.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is blamed: by evidence, not by who reports first.
+// Which rank is blamed for a failure: by evidence, not by who reports first.
 #include <signal.h>
 #include <string.h>
 

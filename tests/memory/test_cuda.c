@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/cuda.c against the mock: what a pointer is, what a copy waits for, in which context, and
-// what is left behind when a call fails.
+// memory/cuda.c with the mock driver: the kind of a pointer, what a copy waits for and in which
+// context it runs, and what is left when a call fails.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>

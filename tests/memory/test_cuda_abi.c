@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What memory/cuda_driver.h states of the driver's ABI, against the toolkit's own header.
+// Compares the driver's ABI as memory/cuda_driver.h declares it with the toolkit's own header.
 #include <criterion/criterion.h>
 #include <cuda.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/cuda_alloc.c against the mock: on which device, in which context, how long, and what is
-// left behind when a call fails.
+// memory/cuda_alloc.c with the mock driver: on which device and in which context memory is
+// allocated, how long it lives, and what is left when a call fails.
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>

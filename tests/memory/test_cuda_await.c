@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/cuda_await.c against the mock, with a driver that has events of contexts and with one that
-// is older: late streams are waited for, one that does not end is given up at the deadline and not
-// before, and the thread's current context stays as it was.
+// memory/cuda_await.c with the mock driver, both one that has events of contexts and an older one.
+// Late streams are waited for, a wait for one that does not end is given up at the deadline and not
+// before, and the thread's current context is unchanged.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

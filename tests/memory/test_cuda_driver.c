@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/cuda_driver.c: the driver is found when it comes, and never brought. Each test has a
-// process of its own, whose LD_LIBRARY_PATH has the mock.
+// memory/cuda_driver.c finds the driver once the program has loaded it, and never loads it itself.
+// Each test has a process of its own, with the mock in its LD_LIBRARY_PATH.
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/cuda_fold.c and the kernels for devices: what nvcc compiles, compiled for this processor
-// and run thread by thread by the mock, against the kernels for processors, bit for bit: every type
-// and operator, numbers of inputs and outputs, lengths and alignments, specials and random bits.
+// memory/cuda_fold.c and the CUDA kernels: the source that nvcc compiles, compiled for the host and
+// run by the mock one thread after the other, against the host's kernels, bit for bit. Covers every
+// type and operator, numbers of inputs and outputs, lengths and alignments, special values and
+// random bits.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <string.h>

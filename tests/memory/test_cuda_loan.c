@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/cuda_loan.c against the mock, whose devices' memory other processes can map: what owners
-// in processes of their own lend is read, written and reduced where it is, in each type and
-// operator; what is mapped how long, also when its owner dies; and every refusal, after which
+// memory/cuda_loan.c with the mock driver, whose device memory other processes can map. Memory that
+// owners in other processes lend is read, written and reduced in place, for each type and operator.
+// Also tested: how long a mapping lives, even if its owner dies, and every refusal, after which
 // nothing is left.
 #include <criterion/criterion.h>
 #include <signal.h>

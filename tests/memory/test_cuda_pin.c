@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/cuda_pin.c and what memory/heap.c makes of it, against the mock: when pages are locked,
-// for how long, and that a refusal is a line in the log.
+// memory/cuda_pin.c, and memory/heap.c's use of it, with the mock driver: when pages are locked,
+// for how long, and that a refusal is logged in one line.
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/cuda_share.c against the mock: which allocation a pointer is of, the dma-buf of it, and
-// every refusal on the way, after which nothing is left open or current.
+// memory/cuda_share.c with the mock driver: which allocation a pointer belongs to, its dma-buf, and
+// every possible refusal, after which nothing is left open or current.
 #include <criterion/criterion.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/fold.c and the fold kernels: every variant that runs here, every type and operator,
-// against a naive fold of single elements; all shapes of a call by a seeded draw.
+// memory/fold.c and the fold kernels: every variant that runs on this machine, with every type and
+// operator, against a naive fold of single elements. The shapes of calls are drawn from a seed.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

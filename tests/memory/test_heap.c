@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/heap.c: what it finds, what it refuses, several threads, and failing allocations.
+// memory/heap.c: what it finds and refuses, use by several threads, and failing allocations.
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdlib.h>

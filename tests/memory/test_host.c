@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/host.c: memory that another process maps, and errors that say what to do. Children report
-// by their exit status.
+// memory/host.c: memory that another process maps, and errors that say what to do. Child processes
+// report by their exit status.
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/lane.c and memory/cuda_lane.c against the mock: what whoever looks asks of the driver, and
-// when whoever sleeps is woken, also by a mark whose event another has taken over, and where the
-// driver does not tell. What copies bring is tests/runtime/test_staging.c's.
+// memory/lane.c and memory/cuda_lane.c with the mock driver: which driver calls a check makes, and
+// when a sleeping thread is woken, also by a mark whose event another mark has taken over, and with
+// a driver that does not notify. tests/runtime/test_staging.c tests the data that copies move.
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/operator.c: folds by functions of the program's own against a loop over single elements:
-// elements of any size, wherever the vectors lie, outputs that are inputs.
+// memory/operator.c: folds by the program's own functions against a loop over single elements, for
+// elements of any size, at any alignment, and with outputs that are inputs.
 #include <criterion/criterion.h>
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/pin.c in a process without a device's driver; tests/memory/test_cuda_pin.c has one.
+// memory/pin.c in a process without a driver; tests/memory/test_cuda_pin.c has one.
 #include <criterion/criterion.h>
 
 #include "base/alloc.h"

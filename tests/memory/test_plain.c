@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/plain.c: the heap of brk, the main stack and what heaps of the library have are plain,
-// whatever else there is is not, nor what only begins or ends in them; the heap of brk also as far
-// as it grows later. What a heap has freed is none, also while others allocate and free.
+// memory/plain.c: the heap of brk, the main stack and memory of the library's heaps are plain; all
+// other memory is not, and neither are ranges that only begin or end in plain memory. The heap of
+// brk may also grow later. Memory that a heap has freed is not plain, also while other threads
+// allocate and free.
 #include <criterion/criterion.h>
 
 #include <pthread.h>

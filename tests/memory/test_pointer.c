@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/pointer.c in a process without a device's driver; tests/memory/test_cuda.c has one.
+// memory/pointer.c in a process without a driver; tests/memory/test_cuda.c has one.
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/reduce*.c: every variant that runs here, every type and operator, against the naive
-// oracle.
+// memory/reduce*.c: every variant that runs on this machine, with every type and operator, against
+// the naive oracle.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/shared_file.c: files that nobody can find, with all their pages. Children report by their
-// exit status.
+// memory/shared_file.c: files without a name, whose pages are all allocated. Child processes report
+// by their exit status.
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>

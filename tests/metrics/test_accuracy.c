@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Oracle: sort the classes of each sample by the tie rule, written out naively, and look where the
-// label is.
+// Oracle: a naive implementation that sorts the classes of each sample by the rule for ties, and
+// finds the position of the label.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Oracle: bins by their edges, one after the other. Confidences are multiples of 1/64, so that the
-// plain sums are exact.
+// Oracle: finds the bin of each sample by comparing with one edge after the other. Confidences are
+// multiples of 1/64, so that plain sums are exact.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases whose results are known by hand, what is refused, and the same bits whoever has the images.
-// That all entries are pycocotools' is for oracle/coco.py to show.
+// Cases whose results are known by hand, what is refused, and that the bits do not depend on which
+// rank has which images. oracle/coco.py compares all entries with pycocotools.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

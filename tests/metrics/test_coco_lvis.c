@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LVIS's rules on cases known by hand, and what is refused. That all entries are the lvis package's
-// is for oracle/rules.py to show.
+// LVIS's rules on cases known by hand, and what is refused. oracle/rules.py compares all entries
+// with the lvis package.
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of additions, on values where each order has another sum.
+// The order of additions, on values for which each order has a different sum.
 #include <criterion/criterion.h>
 
 #include "metrics/coco.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keypoints whose similarity is known by hand, and what is refused. That all entries are
-// pycocotools' is for oracle/rules.py to show.
+// Keypoints whose similarity is known by hand, and what is refused. oracle/rules.py compares all
+// entries with pycocotools.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// numpy.linspace's values, bit by bit, where a naive grid has others.
+// The values of numpy.linspace, bit by bit, including those where a naive grid differs.
 #include <criterion/criterion.h>
 #include <string.h>
 

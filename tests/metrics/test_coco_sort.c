@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Oracle: qsort by score and by where a record stood.
+// Oracle: qsort by score and original position.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>

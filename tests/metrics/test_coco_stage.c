@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics/coco_stage.c: a detection's state is the same bytes whether its arrays are the host's or
-// a device's, for each kind of object, rules and mode; what is not read is not looked at.
+// metrics/coco_stage.c: the state of a detection has the same bytes whether its arrays are in host
+// or in device memory, for each kind of object, set of rules and mode. Arrays that are not needed
+// are not read.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <math.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A detection is a metric like the others: merged, saved, restored and computed with others it has
-// the results that one set of updates has, and no bytes from outside do more than be refused.
+// A detection is a metric like the others: merged, saved, restored or computed together with
+// others, it has the results of a single set of updates. Bytes from outside are accepted or
+// refused, and do nothing else.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computing metrics together: the same bits at any number of ranks and any way of dealing out
-// samples, padding counted once, missing samples reported, several metrics in one compute, errors
-// that are everybody's.
+// Computing metrics together: the same bits for any number of ranks and distribution of samples,
+// padding counted once, missing samples reported, several metrics in one compute, and errors that
+// all ranks return.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

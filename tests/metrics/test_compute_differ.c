@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks whose lists of metrics are not alike, or of which one passes what cannot be: all hear of
-// it, with both sides named, and go on.
+// Ranks whose lists of metrics differ, or of which one passes an invalid list: all ranks get an
+// error that names both sides, and can go on.
 #include <criterion/criterion.h>
 
 #include <stdio.h>

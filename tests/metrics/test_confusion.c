@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Oracle: the matrix counted plainly, and each score by its definition from the list of samples.
+// Oracle: a matrix counted naively, and each score by its definition from the list of samples.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

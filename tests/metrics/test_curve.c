@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Oracle: every pair of a positive and a negative, and average precision by counting, for each
-// distinct score, who is at or above it.
+// Oracle: a loop over every pair of a positive and a negative; and, for average precision, for each
+// distinct score the number of samples with that score or a higher one.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two oracles: 128-bit integers for numbers of a narrow range of exponents (the compiler's
-// conversion to double rounds correctly), and sums printed by Python's math.fsum for wide ranges.
+// Two oracles: 128-bit integers for numbers with a narrow range of exponents (the compiler's
+// conversion to double rounds correctly), and sums that Python's math.fsum printed, for wide
+// ranges.
 #include <criterion/criterion.h>
 #include <float.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mask's runs, pixels, area and box against what they are by hand; what is refused; the same
-// memory again. That random ones are pycocotools' is for oracle/masks.py to show.
+// The runs, pixels, area and box of masks against values known by hand, what is refused, and reuse
+// of memory. oracle/masks.py compares random masks with pycocotools.
 #include <criterion/criterion.h>
 #include <string.h>
 

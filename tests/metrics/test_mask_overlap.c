@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Overlaps and merged masks, against pixels that are counted one by one.
+// Overlaps and merged masks, against pixels counted one by one.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

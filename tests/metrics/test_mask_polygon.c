@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Polygons by hand, and random ones against all points of their borders one after the other, as
-// pycocotools walks along them. (That it does is for oracle/masks.py to show.)
+// Polygons known by hand, and random ones against a walk over all points of their borders, as
+// pycocotools does it. (oracle/masks.py proves that it does.)
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// COCO's strings, and what is none: every file of corpus/masks (a line with the image's height and
-// width, then the string), and the same cut and with wrong characters. What is read is written as a
-// string of the same runs; all else is refused with its place. A sanitizer sees the rest.
+// COCO's strings, valid and invalid: every file of corpus/masks (a line with the height and width
+// of the image, then the string), and the same truncated and with wrong characters. A string that
+// is accepted is written back with the same runs; any other is refused, and the error names the
+// position. Sanitizers check the rest.
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a metric does on one rank, whatever its kind: which updates it refuses, and that a refused
-// one adds nothing.
+// What all kinds of metrics do on one rank: which updates they refuse, and that a refused update
+// adds nothing.
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Oracle: the four counts of each label, plainly.
+// Oracle: the four counts of each label, counted naively.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

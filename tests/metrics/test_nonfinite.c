@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every policy, of both kinds that have one: what is counted, who warns, what stands in.
+// Every policy for values that are not finite, of both kinds of metrics that have one: what is
+// counted, who warns, and which value is substituted.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Oracle: small integers, for which the textbook's formulas are exact in 64 bits; data moved far
-// from 0, where R2 must not change although everything but the last bits cancels; and values that
-// Python's fractions module worked out.
+// Oracle: small integers, for which the textbook's formulas are exact in 64 bits; data shifted far
+// from 0, for which R2 must not change although everything but the last bits cancels; and values
+// computed by Python's fractions module.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expected permutations were printed by torch 1.13: torch.randperm(n, generator=g) with
-// g.manual_seed(seed). The layout is checked against torch's rule written out naively.
+// The expected permutations were printed by torch 1.13: torch.randperm(n, generator=g) after
+// g.manual_seed(seed). The layout is compared with a naive implementation of torch's rule.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kind of metric with sample indices counts a sample once, and says how many updates were
-// duplicates and how many samples no rank had.
+// Every kind of metric with sample indices counts each sample once, and reports how many updates
+// were duplicates and how many samples no rank had.
 #include <criterion/criterion.h>
 
 #include <kolo/classification.h>

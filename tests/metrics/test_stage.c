@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics/stage.c: every metric's state is the same bytes whether its arrays are the host's or a
-// device's; what fails adds nothing. The mock's memory cannot be touched by the host.
+// metrics/stage.c: the state of every metric has the same bytes whether its arrays are in host or
+// in device memory, and an update that fails adds nothing. The host cannot touch the mock's device
+// memory.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merging, saving and restoring: what comes of them equals what one metric would have counted, and
-// no bytes from outside do more than be refused in clear words.
+// Merging, saving and restoring give what one metric would have counted. Bytes from outside are
+// accepted or refused with a clear text, and do nothing else.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PASCAL VOC's rules on cases known by hand; the same bits on any number of ranks with VOC's
-// results. More is compared with a plain reference by oracle/rules.py.
+// PASCAL VOC's rules on cases known by hand, and the same bits of VOC's results for any number of
+// ranks. oracle/rules.py compares more with a simple reference.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

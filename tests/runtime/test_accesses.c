@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/accesses.c: random calls of every kind, whose blocks have gaps or not, against a map that
-// holds for every byte who reads and who writes it; what lies in gaps; which two calls are named.
+// runtime/accesses.c: random calls of every kind, whose blocks may have gaps, against a map of who
+// reads and who writes each byte. Also tested: accesses within gaps, and which two calls are named.
 #include <criterion/criterion.h>
 
 #include <kolo/kolo.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank of how many another launcher's variables say that this is, and where its ranks meet.
-// (tests/launcher/others.sh starts real ones.)
+// What another launcher's variables say: which rank this is, of how many, and where the ranks meet.
+// (tests/launcher/others.sh starts real launchers.)
 #include <criterion/criterion.h>
 
 #include <stdlib.h>

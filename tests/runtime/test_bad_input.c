@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every public call refuses, with what words, and that nothing was written: overlapping
-// buffers, counts that overflow, NULL, what is no rank, type, operator, flag or size of options; a
-// plan or transport that there is not, or not for this size; colours that are none.
+// What every public call refuses, with which text, and that nothing was written: overlapping
+// buffers, counts that overflow, NULL, invalid ranks, types, operators, flags and sizes of options,
+// a plan or transport that does not exist or not for this size, and invalid colours.
 #include <criterion/criterion.h>
 
 #include <stdint.h>

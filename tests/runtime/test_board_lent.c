@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // runtime/board_lent.c, staging_lent.c and loans.c: every collective on memory of
-// kolo_alloc_device, by kernels that reach the memory of all ranks, against the same call with the
-// host's memory, bit for bit; that nothing of it passed the host; what goes by the host after all;
-// memory that is freed while others have it mapped; and what fails. Ranks are threads here, whose
-// memory is reached where it is; between processes tests/bench/device.sh has it.
+// kolo_alloc_device, by kernels that access the memory of all ranks, against the same call on host
+// memory, bit for bit. Also tested: that none of the data passes through the host, the cases that
+// do go through the host, memory that is freed while others have it mapped, and failures. Ranks are
+// threads here, so their memory is accessed directly; tests/bench/device.sh runs processes.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <dirent.h>

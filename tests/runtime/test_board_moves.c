@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective's moves, and their cut into shares, against a naive opinion of what it is: each
-// element of a result is written by exactly one piece, from the right contributions; and no piece
-// writes memory that another reads, wherever SEND and RECV share it.
+// The moves of every collective, and how they are divided into shares, against a naive definition:
+// each element of a result is written by exactly one piece, from the right contributions, and no
+// piece writes memory that another reads, however SEND and RECV overlap.
 #include <criterion/criterion.h>
 
 #include <stdio.h>

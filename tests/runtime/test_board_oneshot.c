@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long contributions to oneshots: both kinds of stores are tried, by all ranks at a time, and what
-// comes out is right by either; also where kinds of call of which one is not tried go in turn.
-// (test_route_board.c and test_collectives.c have all oneshots, short and long.)
+// Oneshots with long contributions: both kinds of stores are tried, by all ranks at the same time,
+// and the results are right with either, also when calls of a kind that is tried alternate with
+// calls of a kind that is not. (test_route_board.c and test_collectives.c cover all oneshots, short
+// and long.)
 #include <criterion/criterion.h>
 
 #include <string.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is not of kolo_alloc, pulled: every collective that copies, on 2 to 16 ranks; where
-// it must not be read, from the start or from one call to the next; and memory that its owner takes
-// back and uses for something else while others read it.
-// (tests/stress/stress_random.c draws it too.)
+// Memory that is not from kolo_alloc, pulled by other ranks: every collective that copies, on 2 to
+// 16 ranks; memory that must not be read, from the start or from one call to the next; and memory
+// that its owner takes back and reuses while others read it. (tests/stress/stress_random.c uses
+// such memory too.)
 #include <criterion/criterion.h>
 
 #include <pthread.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounds through the stages. That no slot is written while somebody may read it, and that somebody
-// can always go on: in every state that any order of steps can reach, for small numbers of members,
-// rounds and slots. And that tracks and rounds give each element once, from the right inputs, which
-// are there when they are read: along random orders of steps, for every collective.
+// Rounds through the stages. A model check: in every state that any order of steps can reach, for
+// small numbers of members, rounds and slots, no slot is written while another member may read it,
+// and some member can go on. A simulation: along random orders of steps, for every collective,
+// tracks and rounds produce each element once, from the right inputs, which are there when they are
+// read.
 #include <criterion/criterion.h>
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways that are found out by trying: whatever each rank would measure by itself, all take the same
-// one in each call, each that is open is tried, and every result is right; also where the ranks'
-// memory or settings differ, lengths change, or one must not read any more.
+// Ways that are chosen by trying them: whatever each rank would measure by itself, all take the
+// same way in each call, each allowed one is tried, and every result is right; also if the memory
+// or settings of ranks differ, lengths change, or memory can no longer be read.
 #include <criterion/criterion.h>
 
 #include <sched.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call as bytes and as words.
+// The description of a call, as bytes and as text.
 #include <criterion/criterion.h>
 
 #include <stdlib.h>

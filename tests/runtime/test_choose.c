@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of plans: what must follow from figures, from an order that is asked for, and from
-// settings; and that every rank comes to the same bits in deterministic mode.
+// The choice of plans: what must follow from the figures, from a requested order of operands, and
+// from settings; and that all ranks get the same bits in deterministic mode.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

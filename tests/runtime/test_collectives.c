@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective against the naive oracle: world sizes, counts, types, operators, in place and
-// not, misaligned, user memory and kolo_alloc memory, both plans, over every transport.
+// Every collective against the naive oracle: world sizes, counts, types, operators, in and out of
+// place, misaligned, in user memory and memory of kolo_alloc, with both plans, over every
+// transport.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Misuse of the public calls: each is ERR_INVALID with one line that names function and argument,
-// nothing is sent, and the communicator goes on working, also where a child of fork() is who calls.
-// Also kolo_alloc, and abort in a world of one.
+// Misuse of the public calls: each returns ERR_INVALID with one line that names the function and
+// the argument, nothing is sent, and the communicator still works afterwards, also if a child of
+// fork() makes the call. Also kolo_alloc, and abort in a world of one.
 #include <criterion/criterion.h>
 
 #include <stdint.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predictions against what can be counted by hand: what ranks share, what closes a plan, the sum.
+// Predicted times against values counted by hand: what ranks share, what closing a plan costs, the
+// sum.
 #include <criterion/criterion.h>
 
 #include <math.h>

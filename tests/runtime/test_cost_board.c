@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predictions for the ways over a board, against what can be counted by hand; and what the choice
-// makes of them.
+// Predicted times of the ways over a board against values counted by hand, and the choice that
+// follows from them.
 #include <criterion/criterion.h>
 
 #include <math.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in figures are complete, and each path has a word of its own.
+// The built-in figures are complete, and each path has a name of its own.
 #include <criterion/criterion.h>
 
 #include <math.h>

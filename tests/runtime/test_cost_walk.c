@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predictions against what can be counted by hand: one rank's steps.
+// Predicted times of one rank's steps against values counted by hand.
 #include <criterion/criterion.h>
 
 #include <math.h>

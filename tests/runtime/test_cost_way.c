@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predictions against what can be counted by hand: what is passed on before the last rank.
+// Predicted times against values counted by hand: data that is forwarded on its way to the last
+// rank.
 #include <criterion/criterion.h>
 
 #include <math.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CUDA device's failures come to, over every place where one can come up: an asynchronous
-// error which from then on every call of the driver returns, a device that is gone, memory that
-// runs out. One rank has its buffers on a device, the others on the host or on one too: all of them
-// must end with the same status and know the driver's call, the device and the rank, at once, and
-// finalize as ever.
+// Failures of a CUDA device, at every place where one can occur: an asynchronous error that every
+// later call of the driver returns, a device that is gone, memory that runs out. One rank has its
+// buffers on a device, the others on the host or on a device too. All ranks must end with the same
+// status, whose detail names the driver's call, the device and the rank, without a timeout, and
+// finalize as usual.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

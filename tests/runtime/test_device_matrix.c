@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every function that kolo takes of the driver, from the list of memory/cuda_driver.h, and each way
-// in which it can be had badly: it is not there, as in an older driver; it is refused each time, as
-// in a sandbox; memory runs out once; the device is lost there. With each of them every collective,
-// on every kind of memory, among 2 to 4 ranks, is right or ends with a status that names the call;
-// and where there is another way it is taken.
+// Every driver function that kolo uses, from the list in memory/cuda_driver.h, with each way in
+// which it can be unusable: it is missing, as in an older driver; it is refused each time, as in a
+// sandbox; memory runs out once; the device is lost in it. In each case every collective, on every
+// kind of memory, among 2 to 4 ranks, is right or ends with a status that names the call; and if
+// there is another way, it is taken.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>

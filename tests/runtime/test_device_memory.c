@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/device_memory.c: kolo_alloc_device and kolo_free of it, on the mock's devices.
+// runtime/device_memory.c: kolo_alloc_device and kolo_free on the mock's devices.
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a communicator fails: ranks that leave, and that abort. Every rank must end with the same
-// status and with words that name the culprit.
+// How a communicator fails when ranks leave or abort: every rank must end with the same status and
+// a text that names the culprit.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

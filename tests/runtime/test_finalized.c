@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // runtime/finalized.c: a member finalizes a communicator of kolo_dup while others still call on it,
-// over every transport, on boards and over links. Who waits for it hears so at once, though it
-// never looks at its links again; what it took part in and what it sent before is not disturbed.
+// over every transport, on boards and over links. A rank that waits for the member learns of it at
+// once, although that member never looks at its links again. Calls in which the member took part,
+// and messages that it sent before, are not disturbed.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

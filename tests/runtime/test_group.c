@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/group.c: calls that are started as one. Exchanges that would deadlock one by one, mixed
-// and fused collectives against their sums, over every transport; a call that is refused keeps all
-// others from starting; groups that repeat; what cannot be part of one.
+// runtime/group.c: calls that are started as one group. Exchanges that would deadlock one by one,
+// and mixed and fused collectives against their sums, over every transport; a refused call keeps
+// all others from starting; repeated groups; calls that cannot be in a group.
 #include <criterion/criterion.h>
 
 #include <kolo/metrics.h>

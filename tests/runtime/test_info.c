@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank knows of itself and of the others. Between processes: test_init.c.
+// What a rank knows of itself and of the others, as threads. test_init.c has processes.
 #include <criterion/criterion.h>
 
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolo_init in processes of their own, without a launcher: rendezvous by file and by address, wrong
-// configurations, a rank that is killed, one that exits without goodbye, one that never starts; and
-// kolo_finalize after a broadcast, when others do not come to it or have left already.
+// kolo_init in separate processes, without a launcher: rendezvous by file and by address, wrong
+// configurations, a rank that is killed, one that exits without a goodbye, one that never starts;
+// and kolo_finalize after a broadcast, when others do not come to it or have left already.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

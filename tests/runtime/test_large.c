@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts beyond 2^31. Every plan for vectors of 2^33 elements, without memory: slices lie in their
-// buffers, what one rank sends another receives, and results are covered; the shares of a board
-// make up the whole. Descriptions keep such counts. With TEST_SOAK=1 an allreduce, a broadcast and
-// a message of 2^31 + 3 bytes really run, over shared memory and TCP.
+// Counts beyond 2^31. Every plan is checked for vectors of 2^33 elements, without memory: slices
+// lie within their buffers, what one rank sends another receives, and results are covered; the
+// shares of a board make up the whole; descriptions keep such counts. With TEST_SOAK=1 an
+// allreduce, a broadcast and a message of 2^31 + 3 bytes really run, over shared memory and TCP.
 #include <criterion/criterion.h>
 
 #include <stdlib.h>

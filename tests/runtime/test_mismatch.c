@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that call different things: every rank must end with the same status and with words that
-// name what both called. Also broadcasts that are over on some ranks, which only later calls can
-// tell apart.
+// Ranks that call different things: every rank must end with the same status and a text that names
+// both calls. Also broadcasts that are over on some ranks, where only later calls reveal the
+// difference.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

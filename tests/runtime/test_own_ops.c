@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/own_ops.c: reductions by operators of the program's own, over every transport and plan,
-// against a fold in the order of ranks; ranks that pass different ones; refusals.
+// runtime/own_ops.c: reductions by operators of the program, over every transport and plan, against
+// a fold in rank order; ranks that pass different operators; and refusals.
 #include <criterion/criterion.h>
 
 #include <stdint.h>

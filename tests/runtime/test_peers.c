@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of ranks: the same bytes are one table, other bytes another; what is wrong with a table is
-// said, and leaves nothing behind.
+// Tables of ranks: equal bytes make one table, different bytes another; a wrong table is refused
+// with a text, and leaves nothing behind.
 #include <criterion/criterion.h>
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/persistent.c: requests that start again and again, of every kind of call, mixed with
-// calls that run once, over every transport; what is refused; what is left at the end.
+// runtime/persistent.c: requests of every kind of call that are started repeatedly, mixed with
+// calls that run once, over every transport; what is refused; and what is left at the end.
 #include <criterion/criterion.h>
 
 #include <string.h>

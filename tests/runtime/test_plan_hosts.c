@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host order and domains, by hand and against their definition for worlds dealt at random.
+// The order of hosts and domains, by hand and against their definition, for worlds whose ranks are
+// distributed at random.
 #include <criterion/criterion.h>
 
 #include "runtime/plan.h"

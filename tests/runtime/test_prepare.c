@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request keeps of its call, and what its ranks hold against each other of it. Persistent
-// requests, which are prepared and not started.
+// What a request keeps of its call, and which of it ranks compare. Persistent requests, which are
+// prepared but not started.
 #include <criterion/criterion.h>
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiles right and wrong, and where that of this host is looked for.
+// Valid and invalid profiles, and where the profile of this host is looked for.
 #include <criterion/criterion.h>
 
 #include <limits.h>

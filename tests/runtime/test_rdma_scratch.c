@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/comm.c: what scratch is made of. Ranks that are alone on their hosts, over devices in
-// memory: what a plan sends out of its scratch the device reads there, as it reads the program's
-// kolo_alloc memory.
+// runtime/comm.c: the memory that scratch is made of. Each rank is alone on its host, over devices
+// in memory: the device reads what a plan sends from its scratch in place, as it reads memory of
+// kolo_alloc.
 #include <stdatomic.h>
 #include <unistd.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls on a device's buffers over RDMA, on devices in memory, and the mock's.
-// runtime/staging_direct.c: those that nothing is computed in, on memory of kolo_alloc_device,
-// against the same calls with the host's memory, by every plan; what fails on the way; what still
-// goes through the host. runtime/request.c: a call that fails while its receives are offered to a
-// peer's RDMA device, and copies of what has come are still on their way.
+// Calls on device buffers over RDMA, with RDMA devices in memory and the mock's CUDA devices.
+// runtime/staging_direct.c: calls that compute nothing, on memory of kolo_alloc_device, against the
+// same calls on host memory, by every plan; failures on the way; and what still goes through the
+// host. runtime/request.c: a call that fails while its receives are offered to a peer's RDMA
+// device, and while copies of data that has arrived are still in progress.
 #include <errno.h>
 #include <stdlib.h>
 

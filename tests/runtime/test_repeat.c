@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short calls again and again, whose plan and description are kept: results with other buffers, in
-// place and not, of lengths, types, operators and roots in turn; what is not kept; two threads in
+// Repeated short calls, whose plan and description are kept: results with other buffers, in and out
+// of place, with alternating lengths, types, operators and roots; what is not kept; two threads in
 // one call; and that a call which differs, or never comes, is noticed as in a first call.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

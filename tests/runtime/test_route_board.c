@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives over a board: memory of every kind on every rank, the three ways give the same bits,
-// forced plans, calls that are broken off, after which nobody touches the buffers any more, and
-// broadcasts with ranks that are calls ahead of others.
-// (test_collectives.c and test_mismatch.c run everything they have over boards too.)
+// Collectives over a board: every kind of memory on every rank, the three ways giving the same
+// bits, forced plans, calls that are broken off, after which no rank accesses the buffers any more,
+// and broadcasts in which some ranks are several calls ahead. (test_collectives.c and
+// test_mismatch.c also run all their cases over boards.)
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

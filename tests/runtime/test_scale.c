@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // runtime/scale.c: reductions with factors against the arithmetic of single elements, over every
-// plan, in place and not; factors that are refused; options of an older program.
+// plan, in and out of place; factors that are refused; and options of an older program.
 #include <criterion/criterion.h>
 
 #include <math.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolo_shrink among threads: ranks that leave in the middle, once and again, also while others
-// shrink; of a part; without a loss; a member that does not come; wrong calls. Ranks that are
-// killed: tests/launcher/shrink.sh.
+// kolo_shrink among threads: ranks that leave in the middle, once and repeatedly, also while others
+// shrink; shrinking a part of the world; without a loss; a member that does not come; and wrong
+// calls. tests/launcher/shrink.sh kills ranks.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

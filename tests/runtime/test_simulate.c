@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every plan for every world size, and plans broken on purpose that the simulator must object to.
+// The simulator runs every plan for every world size, and must reject plans that are broken on
+// purpose.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdlib.h>

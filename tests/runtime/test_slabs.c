@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that stands in for buffers of devices: taken, given back, kept and freed; no device is
-// needed for that. That it is locked, and outlives late copies, test_staging.c sees on the mock's.
+// Host memory that stands in for device buffers is taken, given back, kept and freed; this needs no
+// device. test_staging.c, with the mock's devices, tests that it is page-locked and outlives late
+// copies.
 #include <criterion/criterion.h>
 
 #include "base/alloc.h"

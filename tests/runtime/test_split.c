@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolo_split and kolo_dup: who is in which communicator with which rank, all kinds of calls on
-// them, nested, side by side and from several threads; wrong calls; that what fails one
-// communicator leaves the others alone; that numbers, channels and memory come back.
+// kolo_split and kolo_dup: which process is in which communicator with which rank; all kinds of
+// calls on them, nested, side by side and from several threads; wrong calls; that a failure of one
+// communicator leaves the others alone; and that numbers, channels and memory are reused.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

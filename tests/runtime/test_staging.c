@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/staging.c: every collective with buffers that are a device's, on one side or both, in
-// place and mixed between ranks, against the same call with the host's memory, bit for bit, the
-// bytes between blocks included. The devices are the mock's, whose streams are late: what is sent
-// was written by a stream that nobody has waited for.
+// runtime/staging.c: every collective with buffers on devices, on one side or both, in place and
+// mixed between ranks, against the same call on host memory, bit for bit, including the bytes
+// between blocks. The devices are the mock's, whose streams are late: what is sent was written by a
+// stream that nobody has waited for.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <dlfcn.h>

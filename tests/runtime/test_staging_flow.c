@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/staging_flow.c: calls over links whose devices' buffers are copied in segments beside the
-// plan, by every plan, against the same call with the host's memory, bit for bit. The mock's
-// streams are late, and what stands in for the buffers still has what the call before left there: a
-// step that does not wait for a segment, and a segment that goes back too early, give another
-// result.
+// runtime/staging_flow.c: calls over links whose device buffers are copied in segments while the
+// plan runs, by every plan, against the same call on host memory, bit for bit. The mock's streams
+// are late, and the host memory that stands in for the buffers still has the data of the previous
+// call. So a step that does not wait for a segment, or a segment that is copied back too early,
+// gives a wrong result.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the headers list: each call of a table ends with the status that it provokes, and the text
-// above the function's declaration has it, or that of the function whose statuses it says it has.
-// So a status that a call begins to return, or that a header forgets, is noticed here.
+// The statuses that the headers list. A table of calls provokes each status; the comment above the
+// function's declaration, or above the function that it refers to, must list it. So this test fails
+// if a call begins to return a status that its header does not list.
 #include <criterion/criterion.h>
 
 #include <kolo/classification.h>

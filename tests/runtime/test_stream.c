@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/stream.c and the gates below it: collectives that follow a stream of the program's, on
-// the mock's streams, which are late. What a stream is given before a call is there for it, what it
-// is given afterwards sees the result, and the thread that called waits for neither.
+// runtime/stream.c and the gates below it: collectives in the order of a stream of the program, on
+// the mock's streams, which are late. A call sees what the stream was given before it, what the
+// stream is given afterwards sees the result, and the calling thread waits for neither.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <pthread.h>

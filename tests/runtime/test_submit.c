@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asynchronous calls: waits out of order, many outstanding, progress without the caller, deadlines
-// of waits, several threads of one rank, finalize with requests outstanding.
+// Asynchronous calls: waits out of order, many outstanding requests, progress without the caller,
+// deadlines of waits, several threads of one rank, and finalize with outstanding requests.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

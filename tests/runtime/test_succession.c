@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which broadcast is expected after which: what was so twice in a row, and nothing else.
+// Which broadcast is expected after which: one that followed it twice in a row, and nothing else.
 #include <criterion/criterion.h>
 
 #include "runtime/succession.h"

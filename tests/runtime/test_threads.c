@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolo_run_threads: results, many ranks, and torture: whichever allocation fails, every rank ends
-// with a status, and nothing hangs or leaks (ASan).
+// kolo_run_threads: results, many ranks, and failing allocations: whichever one fails, every rank
+// ends with a status, and nothing hangs or leaks (ASan).
 #include <criterion/criterion.h>
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ring of records: what is kept, what makes room, what a rank that was killed leaves, and what
-// is refused of the memory and files that KOLO_TIMELINE leads to.
+// The ring of records: what is kept, what is dropped to make room, what a killed rank leaves, and
+// what is refused of the memory and files that KOLO_TIMELINE names.
 #include <criterion/criterion.h>
 
 #include <fcntl.h>

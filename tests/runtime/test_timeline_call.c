@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is kept of calls: those of ranks that are threads, over a board and over links, read back
-// from the files of all ranks.
+// What timelines record of calls: calls of ranks that are threads, over a board and over links, are
+// read back from the files of all ranks.
 #include <criterion/criterion.h>
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading what nobody vouches for: cut, torn and random bytes.
+// Reading files that cannot be trusted: truncated, torn and random bytes.
 #include <criterion/criterion.h>
 
 #include <string.h>

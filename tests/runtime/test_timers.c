@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that never come, or late: the deadline ends the call on every rank with the same words, and
-// warnings before it name who is waited for.
+// Ranks that come late or never: the deadline ends the call on every rank with the same text, and
+// warnings before that name the ranks that are waited for.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/trials.c: what is found out, and how often it is asked.
+// runtime/trials.c: what the trials find out, and how often they are repeated.
 #include <criterion/criterion.h>
 
 #include <string.h>

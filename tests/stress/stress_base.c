@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What base/ shares between threads, from several threads at once: log level, sink and rank, the
-// allocation counters, the clock's hook; and each thread's own detail.
+// What base/ shares between threads, used by several threads at once: log level, sink and rank, the
+// allocation counters, the clock's hook; and the detail, of which each thread has its own.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads over shm and over inproc, with boards of all and of some, spans that come and
-// go, and messages between all pairs in between. Nobody spins: a wake that is lost ends in a
-// deadline. Made for ThreadSanitizer, hence a plain program.
+// Ranks as threads over shm and over inproc, with boards of all ranks and of some, spans that come
+// and go, and messages between all pairs in between. No rank spins, so a lost wake-up ends in a
+// deadline. A program without Criterion, for ThreadSanitizer.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of several communicators at once, for ThreadSanitizer, over boards and links: each
-// rank has a thread for each of four communicators, with memory of every kind, long and short
-// vectors, waits and requests, and memory that is freed as soon as a call is over. One communicator
-// is aborted in the middle, and each thread finalizes its own while the others are at work. A plain
-// program.
+// Collectives on several communicators at once, over boards and links. Each rank has a thread for
+// each of four communicators, with every kind of memory, long and short vectors, blocking calls and
+// requests, and memory that is freed as soon as a call is over. One communicator is aborted in the
+// middle, and each thread finalizes its own while the others are at work. A program without
+// Criterion, for ThreadSanitizer.
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many threads in one engine, for ThreadSanitizer: every rank runs collectives on one thread,
-// messages on a second, keys on a third, with asynchronous requests that the progress thread
-// carries; then, in the last world, one rank aborts in the middle. A plain program.
+// Many threads in one engine. Every rank runs collectives on one thread, messages on a second and
+// keys on a third, with asynchronous requests that the progress thread runs; in the last world one
+// rank aborts in the middle. A program without Criterion, for ThreadSanitizer.
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>

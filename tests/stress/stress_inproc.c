@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads over inproc, with all that can happen at once: rings of messages in both
-// directions, sleeping, taking back while the other side reads, closing while others dial. Made for
-// ThreadSanitizer, hence a plain program. The last world has a thousand ranks.
+// Ranks as threads over inproc, with everything that can happen at the same time: rings of messages
+// in both directions, sleeping, withdrawing a message while the other side reads it, closing while
+// others dial. The last world has a thousand ranks. A program without Criterion, for
+// ThreadSanitizer.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

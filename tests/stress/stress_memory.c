@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/ from several threads: one heap, and kernels whose first choice all threads race for. A
-// plain program, for ThreadSanitizer and for emulators of other processors.
+// memory/ used by several threads: one heap, and kernels whose first selection all threads race
+// for. A program without Criterion, for ThreadSanitizer and for emulators of other processors.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

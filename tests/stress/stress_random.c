@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random calls on several communicators that overlap, and what each rank must have afterwards, byte
-// by byte: results, inputs, the gaps between slices, and what lies around the buffers.
+// Random calls on several communicators that overlap. Afterwards every byte on each rank is
+// checked: results, inputs, the gaps between slices, and the memory around the buffers.
 //
-// What a call is follows from the seed, the communicator and the call's number, so all its ranks
-// agree; how a rank makes it (blocking, by a request, persistent, in place, in memory of kolo's,
-// how that lies) is its own choice. One thread calls on all communicators in turn, or each has a
-// thread. The reference folds from left to right in rank order, one element at a time. A plain
-// program:
+// A call follows from the seed, the communicator and the call's number, so all its ranks agree. How
+// a rank makes it (blocking, by a request, persistent, in place, in memory of kolo_alloc, the
+// alignment) is its own choice. One thread calls on all communicators in turn, or each has a
+// thread. The reference folds from left to right in rank order, one element at a time. A program
+// without Criterion:
 //
 //     stress-random [SEED [WORLDS]]                   ranks as threads, settings by the seed
 //     kolorun -np 4 stress-random [SEED]              one world, settings from the environment

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two threads over one shm ring, random record lengths, sleeping on eventfds as ranks do: every
-// byte is compared, nobody sleeps through a record or a wake. Plain main, for ThreadSanitizer.
+// Two threads over one shm ring, with random record lengths, that sleep on eventfds as ranks do.
+// Every byte is compared, and neither may sleep through a record or a wake-up. A program without
+// Criterion, for ThreadSanitizer.
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>

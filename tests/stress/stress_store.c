@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// 64 ranks in threads of one process meet at a store on a thread of its own, ask and answer each
-// other through it, and one of them vanishes without a goodbye: all others hear which. A plain
-// program, for ThreadSanitizer.
+// 64 ranks as threads of one process join a store that runs on a thread of its own, and exchange
+// keys through it. Then one of them vanishes without a goodbye, and all others learn which one. A
+// program without Criterion, for ThreadSanitizer.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many threads whose calls follow streams, for ThreadSanitizer: on every rank three make the same
-// calls on one stream of one communicator, a fourth on buffers of a device on a stream and a
-// communicator of its own, which are lent where there is a board, and freed while others have them
-// mapped, and a fifth takes and frees memory that is locked for devices meanwhile.
-// The streams are the mock's, whose queues are full at times. In the last worlds a rank aborts in
-// the middle: all streams go on. A plain program.
+// Many threads whose calls follow streams. On every rank, three threads make the same calls on one
+// stream of one communicator. A fourth uses device buffers with a stream and a communicator of its
+// own; the buffers are lent if there is a board, and freed while others have them mapped. Meanwhile
+// a fifth allocates and frees memory that is locked for devices. The streams are the mock's, whose
+// queues are sometimes full. In the last worlds a rank aborts in the middle: all streams go on. A
+// program without Criterion, for ThreadSanitizer.
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>

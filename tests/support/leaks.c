@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leaks count in the processes of the tests, not in Criterion's runner, which leaks a little of its
-// own now and then. LeakSanitizer asks at each process's end. And a check of the reduction kernels
-// that fails, which is SIGILL (cmake/KoloBackends.cmake), is said with its line.
+// Makes leaks count in the processes of the tests only, not in Criterion's runner, which itself
+// leaks a little now and then: LeakSanitizer calls __lsan_is_turned_off() at the end of each
+// process. Also makes AddressSanitizer report the line of a failed check in the reduction kernels,
+// which is a SIGILL (cmake/KoloBackends.cmake).
 #include <stdlib.h>
 
 int __lsan_is_turned_off(void) __attribute__((visibility("default")));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance cases of transport_suite.h.
+// The cases of the conformance suite, transport_suite.h.
 #include "tests/support/transport_suite.h"
 
 #include <stdio.h>

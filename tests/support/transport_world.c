@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Worlds of ranks as threads, for the conformance suite. The cases are in transport_suite.c.
+// Worlds whose ranks are threads, for the conformance suite. Its cases are in transport_suite.c.
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// transport/at_once.c over shared memory: messages with and without works in any mixture arrive
-// whole and in order, with the credit that works would have; what would pass another, or is not
-// there, is refused and nothing has happened.
+// transport/at_once.c over shared memory: messages with and without works, in any mixture, arrive
+// whole and in order, with the same credit as with works. A message that would overtake another, or
+// that is not there yet, is refused without any effect.
 #include "tests/support/shm_side.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boards over ranks that are threads, by shm and by inproc. What only shm has (messages, spans of
-// other processes) is in test_shm_board.c.
+// Boards of ranks that are threads, over shm and inproc. test_shm_board.c tests what only shm has
+// (messages, spans of other processes).
 #include "tests/support/transport_suite.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Genuine peers, strangers and the system's moods at kolo_conn_dial and kolo_listener. Both sides
-// live on one poller here; strangers are raw sockets.
+// kolo_conn_dial and kolo_listener with genuine peers, strangers and failing system calls. Both
+// sides are on one poller; strangers are raw sockets.
 #include <criterion/criterion.h>
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timers of a poller under a false clock: each fires once when it is due, whatever those that fire
-// do to the others, and the list is gone with the last of them.
+// Timers of a poller with a simulated clock: each fires once when it is due, whatever other timers'
+// callbacks do to the list, and the list is freed with the last of them.
 #include <criterion/criterion.h>
 
 #include "base/clock.h"

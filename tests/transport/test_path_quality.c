@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of several paths is the best, and what a live connection shows.
+// Which of several paths is best, and what a live connection reports.
 #include <criterion/criterion.h>
 #include <netinet/in.h>
 #include <string.h>

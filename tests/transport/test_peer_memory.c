@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a child, read as that of a peer: whole, from one that is another one by now, beyond
-// what it has, from one that is gone.
+// Reading a child's memory as that of a peer: all of it, from a process that has been replaced by
+// another, beyond what it has, and from a process that is gone.
 #include "transport/peer_memory.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The addresses of this machine: which are offered, in which order, and what KOLO_NET makes of
-// them.
+// The addresses of this machine: which are offered, in which order, and the effect of KOLO_NET.
 #include <criterion/criterion.h>
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// KOLO_PORTS: what is a range, every port of it is tried once, and listeners keep to it.
+// KOLO_PORTS: which ranges are valid, that every port of a range is tried once, and that listeners
+// stay within it.
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rdma transport over devices in memory: what becomes of a link when something of RDMA cannot
-// be had at its start (it goes by TCP, or ends, as the settings say) or breaks later.
+// The rdma transport over devices in memory: what happens to a link when RDMA is not available at
+// its start (it uses TCP, or ends, according to the settings) or breaks later.
 #include "tests/support/await.h"
 #include "tests/support/transport_suite.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which port a rank takes: by name, else by network, rate and nearness; of made-up devices and
-// folders for their bridges and nodes.
+// Which port a rank uses: by name, else by network, rate and distance, with simulated devices and
+// folders that describe their bridges and NUMA nodes.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completions over the fault-injecting device: requests end in order, each once, whatever the
-// device says; every status has its words, and nothing undefined is read (under ASan the fake's
-// garbage would lead nowhere good).
+// Completions over the devices with injected faults: requests end in order, each once, whatever the
+// device reports; every status has its text; and undefined fields are not read (under ASan the
+// fake's garbage would crash the test).
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices that are absent, refused, down, of another kind, or pulled out: what is said, and that
+// Devices that are absent, refused, down, of another kind, or unplugged: the error texts, and that
 // nothing stays open.
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// transport/rdma_register.c, memory of devices: registered once by its dma-buf, found by its
-// address, gone with its allocation, never taken for what has its address later; and each refusal,
-// which is asked for once. The mock's devices, and fake verbs'.
+// transport/rdma_register.c, memory of CUDA devices: it is registered once by its dma-buf and found
+// by its address, the registration ends with its allocation, and it is never confused with later
+// memory at the same address. Each refusal occurs, and is not asked for again. Uses the mock's
+// devices and fake_verbs.
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>

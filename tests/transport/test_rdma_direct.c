@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of messages that nobody copies: an offer fits one message and no other, what was not
-// offered cannot be written, and a registration stays as long as somebody may use it.
+// The tables of messages that are written directly, without a copy: an offer fits exactly one
+// message, memory that was not offered cannot be written, and a registration lives as long as it
+// may be used.
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warnings of pairs that go on by TCP: one for each cause, with a count and an example; and when
-// RDMA is tried no more.
+// Warnings about pairs that fall back to TCP: one for each cause, with a count and an example; and
+// when RDMA is no longer tried.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

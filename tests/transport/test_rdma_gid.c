@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which addresses of two ports join them: against a plain search over all pairs, from both sides.
+// Which addresses of two ports reach each other: compared with a plain search over all pairs, from
+// both sides.
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hello: what is packed comes back, and every other block of bytes is refused with the field
-// that is wrong.
+// The hello: what is packed is unpacked again, and any other bytes are refused with the name of the
+// field that is wrong.
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rdma transport and a peer that knows the secret and not how to behave: one that says nothing,
-// forges or cuts off what both settle, or settles everything and then sends what nobody sends. Over
+// The rdma transport with a peer that knows the secret but does not behave: it says nothing, forges
+// or cuts off the negotiation, or completes it and then sends what no honest peer sends. Over
 // devices in memory, or over those of KOLO_TEST_RDMA.
 #include "tests/support/transport_suite.h"
 

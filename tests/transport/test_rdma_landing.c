@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages out of a device's memory and into it, between two ranks over devices in memory: where
-// they land, that the host never touches them (the mock's memory has no access), and what becomes
-// of those that are given up.
+// Messages from and to device memory, between two ranks over RDMA devices in memory: where they
+// arrive, that the host never touches them (it has no access to the mock's memory), and what
+// happens to abandoned ones.
 #include "tests/support/transport_suite.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rails of known speed, played event by event: what each gets, and how long all takes, against what
-// is best.
+// Simulates rails of known speed, event by event: how much each gets, and how long everything takes
+// compared with the optimum.
 #include <criterion/criterion.h>
 
 #include "transport/rdma_pace.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Queue pairs between two devices: every message arrives once, in order and whole, and no receiver
-// is ever not ready. Suite rdma_queue runs over devices in memory, and, where KOLO_TEST_RDMA names
-// two ports ("rxe0,rxe1"), over real ones (tests/vm/rdma.sh); suite rdma_queue_faults over those in
-// memory only.
+// is ever not ready. Suite rdma_queue runs over devices in memory, and, if KOLO_TEST_RDMA names two
+// ports ("rxe0,rxe1"), over those (tests/vm/rdma.sh); suite rdma_queue_faults only over devices in
+// memory.
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>

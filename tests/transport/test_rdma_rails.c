@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rails over devices in memory: how ports are paired, how rails come up or do not, and that a link
-// goes on with whole messages when one ends, wherever it stands. How messages are spread over them:
-// test_rdma_stripe.c.
+// Rails over devices in memory: how ports are paired, how rails come up or fail to, and that a link
+// continues with whole messages when one ends, whatever it was doing. test_rdma_stripe.c tests how
+// messages are spread over rails.
 #include "tests/support/transport_suite.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registrations: memory of kolo_alloc once, other memory for each request, nothing kept of what is
-// freed, and the reason in words where it cannot be had.
+// Registrations: memory of kolo_alloc is registered once, other memory for each request, nothing is
+// kept of freed memory, and a failure has its reason in the text.
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>

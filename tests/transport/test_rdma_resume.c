@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links whose queue pair breaks while the peer lives, over devices in memory: they come back, and
-// every message arrives once and whole, wherever the break was, before or after what it hit had
-// arrived, and whatever fails on the way back; or they end with the error that they broke with.
+// Links whose queue pair breaks while the peer lives, over devices in memory. Either they come
+// back, and every message arrives once and whole, wherever the break was, whether or not the
+// interrupted request had arrived, and whatever fails during recovery; or they end with the error
+// that broke them.
 #include "tests/support/transport_suite.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Long messages over several rails between devices in memory: whole and in order with short ones
-// whatever order the rails bring them in, each rail with a share by its speed, and nothing that is
-// over before all of it is there.
+// Long messages over several rails between devices in memory: whole, and in order with short ones,
+// in whatever order the rails deliver them; each rail gets a share according to its speed; and no
+// message completes before all of it has arrived.
 #include "tests/support/transport_suite.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of libibverbs: what is said where it cannot be had, and that it can be replaced. Real
-// ones: tests/vm/rdma.sh.
+// The table of libibverbs: the error text if it cannot be loaded, and that it can be replaced.
+// tests/vm/rdma.sh uses the real library.
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages that nobody copies, between two ranks over devices in memory: which are written, that
-// they come whole and in order with the others, what becomes of those that are given up, and every
-// way in which a write fails.
+// Messages that are written directly, without a copy, between two ranks over devices in memory:
+// which messages are written, that they arrive whole and in order with the others, what happens to
+// abandoned ones, and every way in which a write can fail.
 #include "tests/support/transport_suite.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only boards over shm have: messages of a hostile peer, segments before their board, spans of
-// another process.
+// What only boards over shm have: messages of a hostile peer, segments that arrive before their
+// board, and spans of another process.
 #include "tests/support/shm_side.h"
 
 #include <criterion/criterion.h>

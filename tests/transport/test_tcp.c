@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TCP links between endpoints of this thread, and between an endpoint and a raw peer that knows the
-// secret but not how to behave.
+// secret but does not behave.
 #include <criterion/criterion.h>
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suite over IPv6; everything else of TCP is in test_tcp.c.
+// The conformance suite over IPv6. test_tcp.c has all other tests of TCP.
 #include "tests/support/transport_suite.h"
 
 static void use_ipv6(void)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// base/alloc.c: what each function allocates, and that the one that a test chooses fails.
 #include "base/alloc.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// base/clock.c: the clock and its replacement, and deadlines, up to those that saturate.
 #include "base/clock.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// base/log.c: levels, the format of a line, and sinks.
 #include "base/log.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// base/settings.c: where values come from (defaults, the environment), and which are refused.
 #include "base/settings.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// base/settings_nearest.c: the setting that a misspelt name means.
 #include "base/settings_table.h"
 
 #include <criterion/criterion.h>

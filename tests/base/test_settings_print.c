@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// base/settings_print.c: values, help, Markdown and the man page as text. No secret is printed.
 #include "base/settings.h"
 
 #include <criterion/criterion.h>

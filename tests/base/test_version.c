@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The version of the library is that of its headers.
 #include <kolo/version.h>
 
 #include <criterion/criterion.h>

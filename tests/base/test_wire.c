@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// base/wire.c: what is written is read, and bytes that are truncated or lie are refused.
 #include "base/wire.h"
 
 #include <criterion/criterion.h>

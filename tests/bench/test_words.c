@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// bench/words.c: arguments such as lists of sizes, times and names, and order statistics.
 #include <criterion/criterion.h>
 #include <string.h>
 

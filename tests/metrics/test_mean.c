@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// metrics/mean.c: exact means for any distribution of samples, batches, and the fast variant.
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>

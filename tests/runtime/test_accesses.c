@@ -18,7 +18,7 @@ static uint32_t below(unsigned *seed, uint32_t limit)
     return (uint32_t)rand_r(seed) % limit;
 }
 
-/** Who reads and who writes each byte: bits of calls. */
+/** For each byte, the calls that read it and those that write it, one bit per call. */
 struct map {
     uint32_t reads[PLACES], writes[PLACES];
 };
@@ -29,7 +29,7 @@ static void mark(uint32_t *map, const void *from, size_t bytes, uint32_t call)
         map[(const uint8_t *)from - memory + i] |= 1U << call;
 }
 
-/** Whether two calls meet, by the map; and whether these two do. */
+/** Whether any two calls conflict according to the map, and whether these two do. */
 static bool meet(const struct map *map, uint32_t first, uint32_t second)
 {
     for (size_t i = 0; i < PLACES; i++) {
@@ -49,7 +49,7 @@ static bool any_meet(const struct map *map, uint32_t calls)
     return false;
 }
 
-/** Blocks in ascending order with gaps of up to 2 bytes. The extent. */
+/** Draws blocks in ascending order with gaps of up to 2 bytes. Returns their extent. */
 static size_t random_blocks(unsigned *seed, size_t *counts, size_t *displs)
 {
     size_t at = 0;
@@ -88,8 +88,8 @@ static void add_exchange(unsigned *seed, struct kolo_accesses *accesses, struct 
     }
 }
 
-/** A scatterv's root reads blocks, all ranks of an allgatherv write them; the other side is whole.
- */
+/** The root of a scatterv reads blocks, and all ranks of an allgatherv write blocks; the other
+ * buffer of such a call has no gaps. */
 static void add_one_sided(unsigned *seed, struct kolo_accesses *accesses, struct map *map,
                           bool scatters)
 {

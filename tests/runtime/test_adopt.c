@@ -10,7 +10,7 @@
 
 #define SECRET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
-/** Sets NAME=value pairs, the last one NULL, and adopts. Each test has a process of its own. */
+/** Sets pairs NAME=value, the last one NULL, and adopts. Each test has a process of its own. */
 static kolo_status adopt(struct kolo_settings *settings, const char *const variables[])
 {
     static const char *const others[] = {
@@ -66,7 +66,8 @@ Test(adopt, each_launcher_says_who_this_is)
     expect(&settings, 7, 8, "tcp://gpu07:");
 }
 
-/* srun --mpi=pmi2 sets PMI_RANK too, and still knows the hosts; Hydra's proxies may be a step. */
+/* srun --mpi=pmi2 also sets PMI_RANK, and the hosts are still known; Hydra's proxies may be a
+ * step. */
 Test(adopt, srun_with_pmi_and_pmi_in_a_step)
 {
     struct kolo_settings settings;
@@ -80,7 +81,8 @@ Test(adopt, srun_with_pmi_and_pmi_in_a_step)
     expect(&settings, 3, 4, "tcp://127.0.0.1:");
 }
 
-/* Of ranks dealt out by SLURM_HOSTFILE the list of hosts does not say where the first is. */
+/* If SLURM_HOSTFILE distributes the ranks, the list of hosts does not say where the first rank
+ * is. */
 Test(adopt, an_arbitrary_distribution_has_no_first_host)
 {
     struct kolo_settings settings;
@@ -133,7 +135,7 @@ Test(adopt, all_ranks_of_a_job_meet_at_one_port_and_jobs_at_different_ones)
     cr_assert(strcmp(other.rendezvous, "tcp://127.0.0.1:40000") == 0, "%s", other.rendezvous);
 }
 
-/* A secret that stands in .bashrc: steps of one job that run side by side do not meet. */
+/* With a secret from .bashrc, steps of one job that run at the same time do not meet. */
 Test(adopt, runs_under_one_secret_meet_at_different_ports)
 {
     static const char *const runs[][4] = {

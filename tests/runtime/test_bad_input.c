@@ -12,7 +12,7 @@
 
 enum { ROOM = 64, RANKS = 2, CANARY = 0x5a };
 
-/** send and recv lie apart; every byte of both is CANARY. */
+/** send and recv are disjoint; every byte of both is CANARY. */
 struct canaries {
     uint8_t send[ROOM], recv[ROOM];
 };
@@ -26,7 +26,7 @@ static bool is_untouched(const struct canaries *canaries)
     return true;
 }
 
-/** Arguments of one call; what a call has not it does not look at. */
+/** The arguments of one call; it does not read those that it does not have. */
 struct arguments {
     struct kolo_comm *comm;
     const void *send;
@@ -110,7 +110,8 @@ static kolo_status call_recv(const struct arguments *a)
     return kolo_recv(a->comm, a->recv, a->count, a->dtype, a->root, a->opts, NULL);
 }
 
-/** What a call has: C count, V counts, S send, R recv, O operator, T root, P peer, D displs. */
+/** The arguments that a call has: C count, V counts, S send, R recv, O operator, T root, P peer, D
+ * displs. */
 static const struct row {
     const char *name, *has;
     kolo_status (*call)(const struct arguments *arguments);
@@ -253,7 +254,7 @@ static kolo_status wrong_options(const struct row *row, struct trial *trial)
     opts = (struct kolo_opts){.size = sizeof opts, .flags = 1u << 31};
     REFUSED(opts, &opts, "flags");
     opts = (struct kolo_opts){.size = sizeof opts, .flags = KOLO_PERSISTENT};
-    REFUSED(opts, &opts, "is for calls with a request_out"); /* some have none */
+    REFUSED(opts, &opts, "is for calls with a request_out"); /* some calls have none */
     if (has(row, "O"))
         return KOLO_OK;
     opts = (struct kolo_opts){.size = sizeof opts, .prescale = 2};
@@ -287,7 +288,7 @@ static kolo_status every_call(struct kolo_comm *comm, void *argument)
         WORLD_TRY(wrong_buffers(row, &trial));
         WORLD_TRY(wrong_options(row, &trial));
     }
-    return kolo_barrier(comm, NULL, NULL); /* nothing is out of step */
+    return kolo_barrier(comm, NULL, NULL); /* afterwards all ranks are in step */
 }
 
 Test(bad_input, every_call, .timeout = 60)
@@ -298,7 +299,8 @@ Test(bad_input, every_call, .timeout = 60)
     }
 }
 
-/** A plan that cannot do this size: nothing is written, also where the input is scaled in place. */
+/** A plan that does not support this size: nothing is written, also if the input is scaled in
+ * place. */
 static kolo_status plan_for_another_size(struct kolo_comm *comm, void *argument)
 {
     enum { MANY = 1 << 20 };
@@ -324,7 +326,7 @@ Test(bad_input, a_plan_that_is_not_for_this_size, .timeout = 60)
     WORLD_MUST_RUN(&world, plan_for_another_size, NULL);
 }
 
-/** The setting is named as it was given, also where another plan stands for it. */
+/** The error names the setting as it was given, also if another plan replaces the one it names. */
 static kolo_status plan_for_other_ranks(struct kolo_comm *comm, void *argument)
 {
     (void)argument;

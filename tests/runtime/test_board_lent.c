@@ -43,7 +43,7 @@ static int copies(void)
     return mock->calls("cuMemcpyAsync");
 }
 
-/** What one rank has: the host's buffers and the device's. */
+/** The buffers of one rank, on the host and on the device. */
 struct side {
     uint8_t send[BYTES], recv[BYTES], got[BYTES];
     void *device_send, *device_recv, *stream;
@@ -72,7 +72,7 @@ static kolo_status side_free(struct kolo_comm *comm, struct side *side)
 
 /* ---- the collectives, as the test calls them ---- */
 
-/** All that go by the board. */
+/** Every collective that can use the board. */
 static struct any_call call_of(enum any_collective which, kolo_dtype dtype, kolo_redop op,
                                const struct kolo_opts *opts)
 {
@@ -85,7 +85,7 @@ static struct any_call call_of(enum any_collective which, kolo_dtype dtype, kolo
                              .opts = opts};
 }
 
-/** Small numbers that differ by rank, element and salt; sums of floats are rounded. */
+/** Small numbers that differ by rank, element and salt; sums of floats need rounding. */
 static void fill(uint8_t *buffer, kolo_dtype dtype, int rank, int salt)
 {
     const size_t size = kolo_dtype_bytes(dtype);
@@ -99,14 +99,14 @@ static void fill(uint8_t *buffer, kolo_dtype dtype, int rank, int salt)
         else if (dtype == KOLO_FLOAT64)
             memcpy(&bits, &d, sizeof d);
         else if (dtype == KOLO_FLOAT16)
-            bits = 0x3c00 + n; /* 1 and a little */
+            bits = 0x3c00 + n; /* a little more than 1 */
         else if (dtype == KOLO_BFLOAT16)
             bits = 0x3f80 + n % 64;
         memcpy(buffer + i * size, &bits, size);
     }
 }
 
-/** The call with the host's memory and with the device's, whose input a late stream writes. */
+/** Makes the call with host memory and with device memory, whose input a late stream writes. */
 static kolo_status compare(struct kolo_comm *comm, struct side *side, const struct any_call *how,
                            bool in_place)
 {
@@ -147,7 +147,7 @@ static kolo_status all_calls(struct kolo_comm *comm, void *argument)
     return side_free(comm, side);
 }
 
-struct setup { /* no pointers: the test is another process */
+struct setup { /* no pointers, because the test runs in another process */
     int size;
     char transport[8];
 };
@@ -159,14 +159,14 @@ ParameterizedTestParameters(board_lent, all_collectives)
     return cr_make_param_array(struct setup, setups, sizeof setups / sizeof *setups);
 }
 
-/** By two flags whatever the length; what a oneshot shows is on the host. */
+/** Uses twoshots for every length, because a oneshot shows its data on the host. */
 static struct world twoshot(int size, const char *transport, const char *setting)
 {
     return (struct world){
         .size = size, .transport = transport, .settings = {"KOLO_PLAN=twoshot", setting, NULL}};
 }
 
-/** Runs @p body, which leaves nothing allocated. */
+/** Runs @p body, and asserts that it leaves nothing allocated. */
 static void run_clean(struct world world,
                       kolo_status (*body)(struct kolo_comm *comm, void *argument), unsigned seed)
 {
@@ -233,7 +233,7 @@ Test(board_lent, a_plan_over_links_is_carried_out_as_it_was)
 
 enum mixture { SEND_OF_HOST, ALL_OF_HOST, OWN_ALLOCATION, SCALED_ON_ALL, MIXTURES };
 
-/** The last rank brings something else, or all ask for what kernels do not do. */
+/** The last rank passes another kind of memory, or all ask for something that kernels cannot do. */
 static kolo_status mixed_call(struct kolo_comm *comm, struct side *side, enum mixture mixture)
 {
     const struct kolo_opts half = {.size = sizeof half, .prescale = 0.5};
@@ -304,7 +304,7 @@ Test(board_lent, what_is_scaled_goes_by_the_host, .timeout = 100)
     check_mixture("inproc", SCALED_ON_ALL);
 }
 
-/** Long buffers have addresses alone until they are needed. */
+/** Long buffers are only reserved addresses until they are needed. */
 enum { LONG_COUNT = 700000 };
 
 static kolo_status long_call(struct kolo_comm *comm, void *argument)
@@ -363,8 +363,8 @@ Test(board_lent, long_buffers_over_links_have_slabs, .timeout = 100)
     check_long(false, "KOLO_PLAN=ring", false);
 }
 
-/** One rank's device does not reach another's: all take the call to the host, with inputs as they
- * were. */
+/** If the device of one rank cannot access another's memory, all ranks make the call through the
+ * host, with their inputs unchanged. */
 Test(board_lent, where_one_rank_cannot_map_all_go_by_the_host, .timeout = 100)
 {
     struct world world = twoshot(4, "inproc", NULL);
@@ -431,8 +431,8 @@ static kolo_status held_streams(struct kolo_comm *comm, void *argument)
     return side_free(comm, side);
 }
 
-/** A driver may load a kernel when it is launched first, and waits then for all streams: for those,
- * too, that wait for the call whose kernel it is. */
+/** A driver may load a kernel at its first launch, and then waits for all streams, including those
+ * that wait for the call whose kernel it is. */
 Test(board_lent, kernels_are_loaded_before_a_stream_waits_for_them, .timeout = 100)
 {
     struct world world = twoshot(3, "shm", NULL);
@@ -441,8 +441,8 @@ Test(board_lent, kernels_are_loaded_before_a_stream_waits_for_them, .timeout = 1
     cr_assert(launches() > 0 && copies() == 0);
 }
 
-/** A device takes many streams by a few queues: a stream that waits for a call is in none with what
- * the call does. */
+/** A device serves many streams with few queues. A stream that waits for a call must not be in a
+ * queue with the work of that call. */
 Test(board_lent, a_stream_that_waits_holds_up_no_lane, .timeout = 100)
 {
     struct world world = twoshot(2, "shm", NULL);
@@ -472,7 +472,7 @@ static kolo_status again_and_again(struct kolo_comm *comm, void *argument)
         WORLD_EXPECT(memcmp(side->recv, side->got, COUNT * 4) == 0, "start %d", i);
     }
     WORLD_TRY(kolo_request_free(&request));
-    for (int i = 0; i < 2; i++) /* one behind the other */
+    for (int i = 0; i < 2; i++) /* one after the other */
         WORLD_TRY(kolo_allreduce(comm, side->device_recv, side->device_recv, COUNT, KOLO_INT32,
                                  KOLO_SUM, NULL, &two[i]));
     for (int i = 0; i < 2; i++)
@@ -498,14 +498,14 @@ Test(board_lent, requests_repeat_and_queue, .timeout = 100)
 
 enum { LIVES = 40 };
 
-/** Are there fewer allocations than @p bound, once ranks that lag behind have returned what they
- * had mapped? */
+/** Whether there are fewer allocations than @p bound, once ranks that are behind have unmapped what
+ * they had mapped. */
 static bool has_come_back(int bound)
 {
     return AWAIT(mock->allocated() < bound);
 }
 
-/** Each life's memory is freed while the others have it mapped, and all of it comes back. */
+/** In each life, memory is freed while the others have it mapped; all of it is reclaimed. */
 static kolo_status many_lives(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
@@ -525,8 +525,8 @@ Test(board_lent, memory_is_freed_once_all_have_returned_it, .timeout = 200)
     run_clean(twoshot(4, "shm", NULL), many_lives, 13);
 }
 
-/** Rank 0 frees what rank 1 has mapped, and finds no room for more: rank 1 lets go of it only
- * then. */
+/** Rank 0 frees memory that rank 1 has mapped, and has no room for more; only then rank 1 unmaps
+ * it. */
 static kolo_status no_room(struct kolo_comm *comm, void *argument)
 {
     struct side *side;
@@ -573,7 +573,8 @@ static int threads(void)
 
 enum { CALLS = 50 };
 
-/** The device is at work for as long as rank 0 likes, and what it has freed stays there. */
+/** The device is busy for as long as rank 0 wants, and memory that it freed meanwhile stays
+ * allocated. */
 static kolo_status busy_device(struct kolo_comm *comm, void *argument)
 {
     struct side *side;
@@ -605,7 +606,7 @@ Test(board_lent, calls_beside_a_busy_device_leave_no_threads, .timeout = 100)
     run_clean(twoshot(2, "inproc", NULL), busy_device, 23);
 }
 
-/** A rank leaves while another still has its memory, and goes on with others. */
+/** A rank leaves while another still has its memory mapped, and goes on in another communicator. */
 static kolo_status part_of_world(struct kolo_comm *comm, void *argument)
 {
     struct kolo_comm *part = NULL;
@@ -639,9 +640,9 @@ static kolo_status failing(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/** A device that fails under a kernel ends the communicator, in words, on all ranks. They are
- * threads of one process: whoever calls the driver after the failed launch hears of it there, and
- * may have said so first. */
+/** A device that fails in a kernel ends the communicator on all ranks, with a text. The ranks are
+ * threads of one process, so any of them that calls the driver after the failed launch gets the
+ * error there, and may be the first to report it. */
 Test(board_lent, a_kernel_that_fails_is_named, .timeout = 100)
 {
     struct world world = twoshot(3, "shm", "KOLO_EXIT_TIMEOUT=2s");
@@ -669,7 +670,7 @@ Test(board_lent, a_device_that_is_lost_under_a_kernel_ends_all, .timeout = 100)
         cr_assert_neq(world.results[rank].status, KOLO_OK, "rank %d", rank);
 }
 
-/** Kernels that never end: the deadline does. */
+/** Kernels that never end are ended by the deadline. */
 static kolo_status held_up(struct kolo_comm *comm, void *argument)
 {
     const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 200};
@@ -694,7 +695,7 @@ Test(board_lent, kernels_that_do_not_end_hold_nobody_up, .timeout = 100)
     mock->hold(0);
 }
 
-/** A rank that never calls is named, and the others have their memory back. */
+/** A rank that never calls is named, and the others get their memory back. */
 static kolo_status one_is_missing(struct kolo_comm *comm, void *argument)
 {
     const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 300};

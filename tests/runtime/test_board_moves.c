@@ -29,8 +29,8 @@ static const char *say(const struct play *play)
     return text;
 }
 
-/** What element @p at of @p member's RECV shall be: from whom (KOLO_EVERY: the fold), where. False:
- * it stays as it was. */
+/** What element @p at of @p member's RECV must be: from which rank (KOLO_EVERY: the fold), and from
+ * which element. False: it must be unchanged. */
 static bool expected(const struct play *play, int member, size_t at, int *from, size_t *where)
 {
     const struct kolo_plan_args *args = &play->args;
@@ -76,7 +76,7 @@ static bool expected(const struct play *play, int member, size_t at, int *from, 
     return false;
 }
 
-/* One byte per element of RECV of all members: how often it was written. */
+/* One byte per element of RECV of each member: how often it was written. */
 static unsigned char written[64][ELEMENTS_MAX];
 
 static void note(const struct play *play, const struct kolo_move *move, int member)
@@ -94,7 +94,7 @@ static void note(const struct play *play, const struct kolo_move *move, int memb
     }
 }
 
-/** What is said of a member without its moves is what its moves say. */
+/** The totals that are computed without the moves of a member equal those of its moves. */
 static void prove_sums(const struct play *play, int member)
 {
     size_t sends = 0, receives = 0, send, recv, first;
@@ -149,7 +149,7 @@ static void prove(const struct play *play)
     }
 }
 
-/** Where SEND of a rank lies if the call is in place, in elements relative to RECV. */
+/** For a call in place, where SEND of a rank begins, in elements relative to RECV. */
 static ptrdiff_t send_in_recv(const struct play *play, int member)
 {
     ptrdiff_t offset = (ptrdiff_t)kolo_plan_block_offset(&play->args, member);
@@ -171,12 +171,12 @@ static ptrdiff_t send_in_recv(const struct play *play, int member)
     return 0;
 }
 
-/** In place on every rank: whoever writes an element is the only one to read it, and reads it at
- * that very place. */
+/** In place on every rank: only the part that writes an element reads it, at the same position. */
 static void prove_in_place(const struct play *play)
 {
-    static int reader[ELEMENTS_MAX * 2]; /* of one member's memory, from its RECV - ELEMENTS_MAX:
-                                            the part that reads it, -1 none, -2 several */
+    /* for one member's memory, from its RECV - ELEMENTS_MAX: the part that reads it, -1 none, -2
+     * several */
+    static int reader[ELEMENTS_MAX * 2];
     int size = play->args.size;
     for (int member = 0; member < size; member++) {
         ptrdiff_t base = ELEMENTS_MAX + send_in_recv(play, member);
@@ -220,7 +220,7 @@ static void prove_size(int size)
         for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
             for (int variant = 0; variant < 4; variant++) {
                 if (size > 12 && ((int)i + variant + c) % 6 != size % 6)
-                    continue; /* a part of them each */
+                    continue; /* one part for each */
                 int root = (int)((i * 5 + (size_t)variant) % (size_t)size);
                 bool by_blocks = c == KOLO_COLLECTIVE_ALLGATHER || c == KOLO_COLLECTIVE_GATHER ||
                                  c == KOLO_COLLECTIVE_REDUCE_SCATTER;
@@ -250,7 +250,7 @@ Test(board_moves, every_collective_for_1_to_64, .timeout = 120)
         prove_size(size);
 }
 
-/* Equal blocks stay whole, so that who has a block in its cache moves it. */
+/* Equal blocks are not divided, so that the rank that has a block in its cache moves it. */
 Test(board_moves, equal_blocks_are_not_cut)
 {
     struct kolo_plan_args args = {.size = 5, .count = 7};
@@ -263,7 +263,7 @@ Test(board_moves, equal_blocks_are_not_cut)
     }
 }
 
-/* Shares differ by less than two alignments, at any length. */
+/* Shares differ by less than two alignments, for any length. */
 Test(board_moves, shares_are_equal)
 {
     struct kolo_plan_args args = {.size = 3, .count = (size_t)3 << 31};

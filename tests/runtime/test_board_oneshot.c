@@ -12,7 +12,7 @@
 
 enum { RANKS = 3, CALLS = 200, HALF = KOLO_TRIALS_TIMES_EVEN, COUNT = 4099, LENGTH = 1 };
 
-/** The trials of the calls below, after each of them; and by which stores it went. */
+/** The trials of the calls below after each of them, and which stores each call used. */
 static struct kolo_trials trials[RANKS][CALLS];
 static enum kolo_store_how how[RANKS][CALLS];
 
@@ -41,7 +41,7 @@ static kolo_status sum_once(struct kolo_comm *comm, int call)
     return KOLO_OK;
 }
 
-/** A broadcast is not tried: it goes by what was found last. */
+/** A broadcast is not tried: it uses the stores that were found best last. */
 static kolo_status broadcast_once(struct kolo_comm *comm, int call)
 {
     static _Thread_local int32_t data[COUNT];
@@ -68,7 +68,7 @@ static kolo_status sum_and_broadcast(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
-/** After each call all ranks have taken each way as often, and know of as many uses. */
+/** After each call all ranks have taken each way equally often, and have counted as many uses. */
 static void expect_step(void)
 {
     for (int rank = 1; rank < RANKS; rank++)
@@ -99,7 +99,7 @@ Test(board_oneshot, long_contributions_go_up_by_both_kinds_of_stores, .timeout =
     expect_step();
 }
 
-/** The last rank gets nothing, so it has nothing to name or put, and is over with the others. */
+/** The last rank gets nothing, so it has nothing to announce or store, and ends with the others. */
 static kolo_status scatter_to_some(struct kolo_comm *comm, int call)
 {
     static _Thread_local int32_t send[2 * 64], recv[64];
@@ -112,8 +112,8 @@ static kolo_status scatter_to_some(struct kolo_comm *comm, int call)
     return KOLO_OK;
 }
 
-/** Of one rank's memory the others see all: nobody is told of such a call, and all take the same
- * step. */
+/** The other ranks can see all memory of one rank: no rank is told of such a call, and all take the
+ * same step. */
 static kolo_status some_are_seen(struct kolo_comm *comm, void *argument)
 {
     static _Thread_local int32_t plain[2 * COUNT];
@@ -143,7 +143,7 @@ Test(board_oneshot, all_keep_step_where_some_memory_is_seen, .timeout = 60)
 {
     struct world world = {
         .size = RANKS, .transport = "shm", .settings = {"KOLO_TIMEOUT=60", "KOLO_PLAN=twoshot"}};
-    bool is_shown = false; /* so long ones are where cores are few */
+    bool is_shown = false; /* long ones are not shown either if there are few cores */
     WORLD_MUST_RUN(&world, some_are_seen, &is_shown);
     cr_assert_eq(trials[0][39].told[0] + trials[0][39].taken[0] + trials[0][39].taken[1], 0);
     cr_assert_eq(trials[0][CALLS - 1].pause + trials[0][CALLS - 1].told[0] > 0, is_shown);

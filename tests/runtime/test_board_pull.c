@@ -19,7 +19,8 @@
 #include "tests/support/refuse.h"
 #include "tests/support/world.h"
 
-enum { RANKS_MAX = 16, WHATS = 5, LAST = WHATS - 1 /* alltoall, always pulled if long enough */ };
+/* alltoall, which is always pulled if it is long enough */
+enum { RANKS_MAX = 16, WHATS = 5, LAST = WHATS - 1 };
 
 static void run(int size, const char *setting,
                 kolo_status (*body)(struct kolo_comm *comm, void *argument), void *argument)
@@ -27,14 +28,14 @@ static void run(int size, const char *setting,
     struct world world = {.size = size,
                           .transport = "shm",
                           .settings = {"KOLO_TIMEOUT=60", "KOLO_PLAN=twoshot",
-                                       "KOLO_CMA_BYTES=64KiB", /* nothing is tried */
+                                       "KOLO_CMA_BYTES=64KiB", /* without trials */
                                        setting}};
     kolo_status status = world_run(&world, body, argument);
     cr_assert(status == KOLO_OK, "%d ranks, %s: %s: %s", size, setting, kolo_status_name(status),
               world_cause(&world)->text);
 }
 
-/** Whether the latest collective of @p comm, which is over, was pulled. */
+/** Whether the last completed collective of @p comm was pulled. */
 static bool has_pulled(struct kolo_comm *comm)
 {
     return comm->hub->is_pulled;
@@ -47,7 +48,7 @@ static int32_t told(int call, int from, int to, size_t index)
     return (int32_t)((uint32_t)(call * 64 + from * 8 + to) * 2654435761u + (uint32_t)index);
 }
 
-/** The blocks that rank @p from sends: one for all, or one for each. */
+/** Fills the blocks that rank @p from sends: one for all ranks, or one for each. */
 static void fill(int32_t *send, int call, int from, int blocks, size_t count)
 {
     for (int to = 0; to < blocks; to++)
@@ -90,7 +91,7 @@ static kolo_status start(struct kolo_comm *comm, int what, int root, int32_t *se
     }
 }
 
-/** One call of each collective that copies, checked. */
+/** Makes and checks one call of each collective that copies. */
 static kolo_status call_each(struct kolo_comm *comm, int call, int32_t *send, int32_t *recv,
                              size_t count)
 {
@@ -110,15 +111,15 @@ static kolo_status call_each(struct kolo_comm *comm, int call, int32_t *send, in
     return status;
 }
 
-/** Whether an alltoall of blocks of @p count elements is pulled: longer than what is shown, and all
- * in the caches. */
+/** Whether an alltoall of blocks of @p count elements is pulled: the blocks are longer than those
+ * that are shown, and all fit into the caches. */
 static bool is_to_be_pulled(int ranks, size_t count)
 {
     size_t each = (size_t)ranks * count * sizeof(int32_t);
     return each > KOLO_BOARD_ONESHOT_BYTES && 2 * each * (size_t)ranks < (24 << 20);
 }
 
-/** Memory of the process, or, every other rank's of some calls, of kolo_alloc. */
+/** Uses memory of the process, or in some calls memory of kolo_alloc on every other rank. */
 static kolo_status each_size(struct kolo_comm *comm, void *argument)
 {
     static const size_t totals[] = {300, 40003, 300007, 190003};
@@ -145,7 +146,7 @@ static kolo_status each_size(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/** Whether this process may read its own memory so at all. */
+/** Finds out whether this process may read its own memory with process_vm_readv. */
 static kolo_status find_out(struct kolo_comm *comm, void *argument)
 {
     kolo_status status = kolo_barrier(comm, NULL, NULL);
@@ -212,7 +213,7 @@ struct refusal {
     bool from_start, cannot;
 };
 
-/** Rank 1 alone is refused; all go by the stages, also for the call in which it happens. */
+/** Only rank 1 is refused; all use the stages, from the call in which it happens. */
 static kolo_status refused(struct kolo_comm *comm, void *argument)
 {
     enum { COUNT = 70001, CALLS = 3 };
@@ -252,7 +253,7 @@ Test(board_pull, one_that_must_not_read_any_more_goes_by_the_stages_with_all, .t
 
 /* ---- taken back ---- */
 
-/* PAIR: for two, whose longer scatters are not pulled. */
+/* PAIR is for two ranks, whose longer scatters are not pulled. */
 enum { LONG = 300000, PAIR = 200000, TAKERS = 3, STRIDE = 509, NEVER_SENT = -1 };
 
 struct killer {
@@ -260,19 +261,19 @@ struct killer {
     long after_us;
 };
 
-/** Fails this rank's communicator and tells nobody. */
+/** Fails this rank's communicator without telling the others. */
 static void *fail_quietly(void *argument)
 {
     const struct killer *killer = argument;
     struct timespec pause = {.tv_nsec = killer->after_us * 1000};
-    nanosleep(&pause, NULL); /* no synchronisation: any moment is a good one */
+    nanosleep(&pause, NULL); /* no synchronisation: any moment will do */
     kolo_comm_enter(killer->comm);
     kolo_comm_fail(killer->comm, KOLO_ERR_ABORTED, "broken off", false);
     kolo_comm_leave(killer->comm);
     return NULL;
 }
 
-/** Calls until one fails; what a call gave that did not fail is right. */
+/** Calls until one fails; every call that succeeded must have the right result. */
 static kolo_status pull_until_failed(struct kolo_comm *comm, int32_t *send, int32_t *recv)
 {
     kolo_status status = KOLO_OK;
@@ -287,7 +288,7 @@ static kolo_status pull_until_failed(struct kolo_comm *comm, int32_t *send, int3
     return status;
 }
 
-/** Rank 1 uses its memory for something else as soon as its call has failed. */
+/** Rank 1 reuses its memory as soon as its call has failed. */
 static kolo_status broken_off(struct kolo_comm *comm, void *argument)
 {
     struct killer killer = {comm, *(const long *)argument};
@@ -317,14 +318,14 @@ Test(board_pull, memory_taken_back_is_not_taken_for_what_was_sent, .timeout = 12
     }
 }
 
-/** Rank 0 has entered and is held up before it reads; rank 1, which waits for it alone, takes its
- * memory back and uses it for something else. */
+/** Rank 0 has entered the call and is delayed before it reads. Rank 1, which waits only for rank 0,
+ * takes its memory back and reuses it. */
 struct hold {
     struct kolo_comm *comm; /* of rank 1 */
     atomic_bool is_held, is_taken;
 };
 
-/** Fails rank 1's call when it has nothing left to do but to wait for rank 0. */
+/** Fails rank 1's call when all that it has left to do is to wait for rank 0. */
 static void *take_back(void *argument)
 {
     struct hold *hold = argument;
@@ -360,10 +361,10 @@ static kolo_status read_late(struct kolo_comm *comm, int32_t *recv, struct hold 
 {
     struct kolo_request *request;
     kolo_status status =
-        kolo_scatter(comm, NULL, recv, PAIR, KOLO_INT32, 1, NULL, &request); /* enters */
+        kolo_scatter(comm, NULL, recv, PAIR, KOLO_INT32, 1, NULL, &request); /* enters the call */
     if (status != KOLO_OK)
         return status;
-    kolo_comm_enter(comm); /* nobody can look on for this rank */
+    kolo_comm_enter(comm); /* no other thread can make progress for this rank */
     atomic_store(&hold->is_held, true);
     (void)AWAIT(atomic_load(&hold->is_taken));
     kolo_comm_leave(comm);

@@ -25,7 +25,7 @@ static size_t *part_of(struct kolo_progress *progress, enum kolo_part part)
                                    : &progress->staged;
 }
 
-/** Whether @p member may begin the next round of @p part, or is in it. */
+/** Whether @p member may begin the next round of @p part, or is already in it. */
 static bool is_enabled(const struct team *team, int member, enum kolo_part part)
 {
     struct kolo_need need;
@@ -54,14 +54,14 @@ static bool is_over(const struct team *team)
 
 struct world {
     struct team team;
-    size_t slots; /* that there are; the rules are told team.members[].slots */
+    size_t slots; /* slots that exist; the rules get team.members[].slots */
     bool copies_in[MEMBERS_MAX], copies_out[MEMBERS_MAX];
     unsigned char *seen;
     size_t states;
 };
 
-/** Round @p round of slots of which @p writer has written @p written rounds is there, and will not
- * be written over meanwhile. */
+/** Whether round @p round is readable in slots of which @p writer has written @p written rounds,
+ * and is not about to be overwritten. */
 static bool is_safe(const struct world *world, int writer, enum kolo_part part, size_t written,
                     size_t round)
 {
@@ -127,7 +127,7 @@ static const char *explore(struct world *world)
     return wrong;
 }
 
-/** @p roles: a bit for each member that copies in, then one for each that copies out. */
+/** @p roles has a bit for each member that copies in, then one for each that copies out. */
 static const char *explore_all(int size, size_t count, size_t slots, size_t told, unsigned roles,
                                size_t *states_out)
 {
@@ -165,7 +165,7 @@ Test(board_tracks, no_slot_is_written_while_it_may_be_read, .timeout = 100)
     cr_assert(states > 10000, "%zu states", states);
 }
 
-/** Rules that believe in a slot more than there is must be found out. */
+/** Rules that assume one slot more than there is must be found to be wrong. */
 Test(board_tracks, finds_a_slot_too_few)
 {
     size_t states = 0;
@@ -179,7 +179,7 @@ Test(board_tracks, finds_a_slot_too_few)
 
 enum { ELEMENTS_MAX = 512, SLOTS_MAX = 3, CHUNK_MAX = 16, NOTHING = -2 };
 
-/** Element `at` of the SEND of `from`; KOLO_EVERY: of all, folded. */
+/** Element `at` of the SEND of rank `from`; KOLO_EVERY: the fold over all ranks. */
 struct value {
     int from;
     size_t at;
@@ -193,10 +193,10 @@ struct staging {
     enum kolo_collective collective;
     struct kolo_plan_args args;
     size_t align, chunk, slots;
-    bool is_wrong; /* something was read that is not what it should be, or written twice */
+    bool is_wrong; /* a wrong value was read, or an element was written twice */
 };
 
-/** The part of @p track that is let through in @p round; false: none. */
+/** The part of @p track that may proceed in @p round; false: none. */
 static bool chunk_of(const struct staging *staging, const struct kolo_track *track, size_t round,
                      struct kolo_move *move_out)
 {
@@ -285,7 +285,8 @@ static struct team gather_team(const struct staging *staging)
     return team;
 }
 
-/** Runs it, whoever is drawn going on; false: stuck, or something was wrong. */
+/** Runs it, with a member drawn at random for each step. False: it is stuck, or something was
+ * wrong. */
 static bool run(struct staging *staging, unsigned seed)
 {
     struct team team = gather_team(staging);
@@ -303,7 +304,7 @@ static bool run(struct staging *staging, unsigned seed)
     return is_over(&team) && !staging->is_wrong;
 }
 
-/** RECV of all is what the moves say, which test_board_moves.c proves, and nothing else. */
+/** RECV of all members is exactly what the moves say, which test_board_moves.c proves right. */
 static bool is_right(const struct staging *staging)
 {
     size_t moves = kolo_moves_count(staging->collective, &staging->args);

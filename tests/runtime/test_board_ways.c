@@ -13,10 +13,10 @@
 #include "tests/support/world.h"
 
 enum { RANKS = 3, CALLS = 400, PULLED = 1, STREAMED = 2, CELLS_STREAMED = 4, WAYS = 8 };
-enum what { ALLTOALL, SUMS, GATHERS, BROADCASTS, SCATTERS, GAPS /* scatterv */ };
+enum what { ALLTOALL, SUMS, GATHERS, BROADCASTS, SCATTERS, GAPS /* GAPS is a scatterv */ };
 enum memory { OF_PROCESS, OF_KOLO, MIXED };
 
-/** By which way each call went. */
+/** The way that each call took. */
 static int ways[RANKS][CALLS];
 
 static int way_of(const struct kolo_comm *comm)
@@ -26,7 +26,7 @@ static int way_of(const struct kolo_comm *comm)
            (hub->cell_how == KOLO_STORE_STREAM ? CELLS_STREAMED : 0);
 }
 
-/** Ranks are late, each in calls of its own: so what one would measure by itself differs. */
+/** Delays ranks, each in calls of its own, so that they would measure different times. */
 static void be_late(unsigned *seed)
 {
     *seed = *seed * 1103515245u + 12345u;
@@ -35,14 +35,14 @@ static void be_late(unsigned *seed)
 }
 
 struct calls {
-    enum what what, then; /* of every second call, if it is another one */
+    enum what what, then; /* then: for every second call, if it differs */
     enum memory memory;
     int calls;
     size_t count;   /* elements of a block, or of the vector */
-    size_t longest; /* every third call has so many; 0: they are all alike */
-    int refused_at; /* from that call on rank 1 must not read; 0: never */
-    bool is_set;    /* rank 1 was told by a setting to pull */
-    bool *cannot;   /* be refused */
+    size_t longest; /* count of every third call; 0: all calls have the same */
+    int refused_at; /* from this call on, rank 1 must not read others' memory; 0: never */
+    bool is_set;    /* a setting tells rank 1 to pull */
+    bool *cannot;   /* set if reading cannot be refused */
 };
 
 struct buffers {
@@ -69,7 +69,7 @@ static int32_t value(int call, int from, int to)
     return call * 10000 + from * 100 + to;
 }
 
-/** Blocks of a scatterv lie a block apart, the last first. */
+/** Blocks of a scatterv are one block apart, the last one first. */
 static size_t gap_at(int to, size_t count)
 {
     return (size_t)(RANKS - 1 - to) * 2 * count;
@@ -149,14 +149,14 @@ static kolo_status call_once(struct kolo_comm *comm, const struct calls *calls, 
     return kolo_alltoall(comm, at->send, at->recv, n, KOLO_INT32, NULL, NULL);
 }
 
-/** What the results of a broadcast are in. */
+/** Where the result of a broadcast is. */
 static const int32_t *result_of(const struct calls *calls, int call, int rank,
                                 const struct buffers *at)
 {
     return what_of(calls, call) == BROADCASTS && rank == root_of(call) ? at->send : at->recv;
 }
 
-/** Long calls, every 13th checked, and short ones between them. */
+/** Long calls, of which every 13th is checked, with short ones in between. */
 static kolo_status call_again_and_again(struct kolo_comm *comm, const struct calls *calls,
                                         const struct buffers *at)
 {
@@ -182,7 +182,7 @@ static kolo_status call_again_and_again(struct kolo_comm *comm, const struct cal
     return KOLO_OK;
 }
 
-/** Says in this rank's notes that a setting wants blocks of 64 KiB and more pulled. */
+/** Records in this rank's notes that a setting wants blocks of 64 KiB and more to be pulled. */
 static kolo_status set_pulls(struct kolo_comm *comm)
 {
     WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* opens the board */
@@ -216,7 +216,7 @@ static kolo_status run_calls(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/** Runs @p calls; how many went by each way comes in counts_out. */
+/** Runs @p calls; counts_out gets the number of calls that took each way. */
 static void run(const struct calls *calls, int counts_out[WAYS])
 {
     struct world world = {
@@ -248,7 +248,8 @@ static bool may_pull(void)
     return may;
 }
 
-/** The calls went through the stages by both kinds of stores, and were pulled if they may be. */
+/** Asserts that calls went through the stages with both kinds of stores, and were pulled if they
+ * may be. */
 static void expect_tried(const struct calls *calls, bool may)
 {
     int counts[WAYS];
@@ -265,14 +266,15 @@ Test(board_ways, memory_that_others_do_not_see_is_staged_and_pulled, .timeout = 
     expect_tried(&calls, may_pull());
 }
 
-/** One rank's is of kolo_alloc: what the others take from it they need not pull. */
+/** One rank's memory is from kolo_alloc: the others need not pull it. */
 Test(board_ways, memory_of_which_some_is_seen, .timeout = 120)
 {
     const struct calls calls = {.memory = MIXED, .calls = CALLS, .count = 20000};
     expect_tried(&calls, may_pull());
 }
 
-/** Lengths of several classes: one stands for another at first, and all find out by themselves. */
+/** Lengths of several classes: one class stands for another at first, until each has its own
+ * trials. */
 Test(board_ways, lengths_in_turn, .timeout = 120)
 {
     const struct calls calls = {.calls = CALLS, .count = 12000, .longest = 50000};
@@ -292,7 +294,8 @@ Test(board_ways, broadcasts_and_gathers_are_not_pulled, .timeout = 120)
     expect_tried(&calls, false);
 }
 
-/** A scatter and a scatterv are one collective here, and as long: the root's gaps do not count. */
+/** A scatter and a scatterv are the same collective here, of the same length: the root's gaps do
+ * not count. */
 Test(board_ways, scatters_with_and_without_gaps, .timeout = 120)
 {
     struct calls calls = {.what = SCATTERS, .then = GAPS, .calls = CALLS, .count = 60000};
@@ -303,7 +306,7 @@ Test(board_ways, scatters_with_and_without_gaps, .timeout = 120)
     cr_assert_eq(counts[0], calls.calls, "nothing is to be found out");
 }
 
-/** One rank must not read any more while all find out: from then on nobody pulls. */
+/** One rank is refused reading while the trials run: from then on no rank pulls. */
 Test(board_ways, one_that_must_not_read_any_more, .timeout = 120)
 {
     bool cannot = false;
@@ -322,7 +325,7 @@ Test(board_ways, one_that_must_not_read_any_more, .timeout = 120)
     }
 }
 
-/** What one rank's setting says all do: nothing is tried. */
+/** All ranks do what one rank's setting says, and nothing is tried. */
 Test(board_ways, one_is_told_by_a_setting, .timeout = 120)
 {
     const struct calls calls = {.calls = 60, .count = 20000, .is_set = true};
@@ -345,7 +348,7 @@ Test(board_ways, memory_that_all_see_is_stored_both_ways, .timeout = 120)
     cr_assert_eq(counts[0] + counts[STREAMED], calls.calls);
 }
 
-/** What a gather's root has is longer than what each of them has on average. */
+/** The buffer of a gather's root is longer than the average over ranks. */
 Test(board_ways, long_results_of_a_root_are_stored_both_ways, .timeout = 120)
 {
     const struct calls calls = {.what = GATHERS, .calls = 80, .count = 800000};

@@ -126,7 +126,7 @@ Test(call, differences_that_words_do_not_show)
     cr_assert(strcmp(kolo_call_difference(&mine, &theirs), "") == 0);
 }
 
-/** What is said of the broadcasts before it changes what travels, and nothing else. */
+/** Information about earlier broadcasts changes the message, and nothing else. */
 Test(call, speaks_of_broadcasts)
 {
     struct kolo_call call = {.kind = KOLO_CALL_BROADCAST, .count = 8, .sequence = 5}, theirs;
@@ -146,7 +146,7 @@ Test(call, speaks_of_broadcasts)
     cr_assert(strcmp(kolo_call_difference(&call, &theirs), "") == 0);
     kolo_call_unpack(&plain, &theirs);
     cr_assert(strstr(kolo_call_difference(&call, &theirs), "broadcasts") != NULL);
-    plain = kolo_call_message(&call, &other, 9); /* packed anew, of another length */
+    plain = kolo_call_message(&call, &other, 9); /* packed again, with another length */
     cr_assert(kolo_call_is_same(&plain, &other));
 }
 

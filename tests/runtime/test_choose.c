@@ -70,8 +70,8 @@ Test(choose, long_vectors_where_ranks_share_cores)
     }
 }
 
-/** What is kept for blocks of different lengths must be able to move them: a plan that cannot would
- * be asked for again at each call. */
+/** A plan that is kept for blocks of different lengths must support them; one that does not would
+ * be looked up again at each call. */
 Test(choose, lengths_of_their_own)
 {
     static const size_t counts[16] = {1, 2, 3}, displs[16] = {0, 1, 3};
@@ -110,7 +110,7 @@ Test(choose, two_levels_for_long_vectors_on_hosts_of_several_ranks)
     cr_assert(strcmp(kolo_choose(&question, &figures)->name, "twolevel") == 0);
     question.args.count = 64;
     cr_assert(strcmp(kolo_choose(&question, &figures)->name, "twolevel") != 0);
-    question.args.count = 64 << 17; /* of each rank */
+    question.args.count = 64 << 17; /* per rank */
     question.collective = KOLO_COLLECTIVE_ALLGATHER;
     cr_assert(strcmp(kolo_choose(&question, &figures)->name, "twolevel") == 0);
     question.collective = KOLO_COLLECTIVE_REDUCE_SCATTER;
@@ -121,8 +121,8 @@ Test(choose, two_levels_for_long_vectors_on_hosts_of_several_ranks)
     cr_assert(kolo_choose(&question, &figures)->is_ordered);
 }
 
-/** One rank of each host sends what is short, above all where ranks share processors; blocks only
- * if those of a host lie behind each other. */
+/** For short vectors one rank of each host sends, above all if ranks share processors; for blocks
+ * only if those of a host are contiguous. */
 Test(choose, leaders_for_short_vectors_on_hosts_of_several_ranks)
 {
     enum { RANKS_THERE = 8 };
@@ -153,8 +153,8 @@ Test(choose, leaders_for_short_vectors_on_hosts_of_several_ranks)
         }
 }
 
-/** Of plans that are expected to take as long that one which follows the hosts, since a tree by
- * ranks may go from host to host more often. */
+/** Of two plans with the same expected time, the one that follows the hosts is chosen, since a tree
+ * in rank order may go from host to host more often. */
 Test(choose, what_follows_the_hosts_where_two_are_as_good)
 {
     static const int of[] = {0, 0, 0, 1, 1, 1};
@@ -172,7 +172,8 @@ Test(choose, what_follows_the_hosts_where_two_are_as_good)
     cr_assert_str_eq(kolo_choose(&question, &figures)->name, "twolevel");
 }
 
-/** What @p bytes on 64 ranks of one host, or two, take, which are on two NUMA nodes of each. */
+/** The plan chosen for @p bytes on 64 ranks of one host or two, each of which has two NUMA
+ * nodes. */
 static const char *chosen_on_nodes(int nhosts, size_t bytes, bool has_board, double far_byte)
 {
     enum { RANKS_THERE = 64 };
@@ -251,8 +252,8 @@ Test(choose, explains_every_plan)
     }
 }
 
-/** Chosen is what is fastest of memory that all see; of other memory that may take longer than
- * another plan, and is not called the fastest then. */
+/** The plan chosen is the fastest for memory that all ranks see. For other memory another plan may
+ * be faster, and then the explanation does not call it the fastest. */
 Test(choose, explains_what_is_chosen_for_memory_that_others_do_not_see)
 {
     struct kolo_question question = question_of(2, 1 << 20);
@@ -283,7 +284,7 @@ Test(choose, explains_what_is_chosen_for_memory_that_others_do_not_see)
 
 enum { COUNT = 5000, RANKS = 5 };
 
-/** Values whose sum shows every change of order. */
+/** Values for which every order of addition gives another sum. */
 static float value_of(int rank, size_t i)
 {
     uint32_t x = (uint32_t)(rank + 1) * 2654435761u ^ (uint32_t)i * 40503u;
@@ -382,12 +383,12 @@ Test(choose, halves_are_accumulated_in_float32, .timeout = 60)
     WORLD_MUST_RUN(&world, sum_halves, NULL);
 }
 
-/* ---- what all ranks know alike ---- */
+/* ---- what all ranks must know alike ---- */
 
 enum { MACHINES = 4 };
 
-/** Chooses as if the ranks were on @p nhosts hosts that differ, the smallest one of 3 cores, and
- * bound in turn to NUMA nodes @p nodes - 1 to 0. */
+/** Chooses as if the ranks were on @p nhosts different hosts, the smallest of which has 3 cores,
+ * and bound in turn to NUMA nodes @p nodes - 1 to 0. */
 static kolo_status choose_there(struct kolo_comm *comm, int nhosts, int nodes)
 {
     static const int32_t cores[MACHINES] = {64, 16, 3, 32};
@@ -476,8 +477,8 @@ Test(choose, a_forced_plan_that_cannot_is_refused, .timeout = 60)
     WORLD_MUST_RUN(&world, expect_refusal, (void *)(uintptr_t) "not combine in the order of ranks");
 }
 
-/** Few elements, but long ones, and two whole vectors of 18 MB: a bound on the number of elements
- * lets both through. */
+/** Few but long elements, and two whole vectors of 18 MB: a bound on the number of elements would
+ * accept both. */
 static kolo_status expect_refusal_of_scratch(struct kolo_comm *comm, void *argument)
 {
     enum { ELEMENT = 4096, BLOCK = 1500 };
@@ -508,7 +509,7 @@ Test(choose, a_forced_plan_that_would_take_too_much_scratch_is_refused, .timeout
     }
 }
 
-/** The collectives of the program are refused, but not those by which kolo_split and kolo_dup
+/** The program's collectives are refused, but not those that kolo_split and kolo_dup use to
  * agree. */
 static kolo_status split_by_another_plan(struct kolo_comm *comm, void *argument)
 {

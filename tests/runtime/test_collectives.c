@@ -28,26 +28,26 @@ struct round {
 enum { MARGIN = 64, COUNTS_MAX = 16 };
 static const unsigned char guard_byte = 0xa5;
 
-/** What a rank needs for rounds: two areas with guards around what is used of them. */
+/** The memory of a rank for its rounds: two areas, with guards around the part that is used. */
 struct stage {
     struct kolo_comm *comm;
     unsigned char *areas[2];
     size_t bytes;
     unsigned seed;
-    size_t counts[COUNTS_MAX], displs[COUNTS_MAX]; /* of the calls on blocks of different lengths */
-    /* of alltoallv: what this rank sends to each, in any order, and gets from each */
+    size_t counts[COUNTS_MAX], displs[COUNTS_MAX]; /* for calls on blocks of different lengths */
+    /* for alltoallv: what this rank sends to and receives from each rank, in any order */
     size_t send_counts[COUNTS_MAX], send_displs[COUNTS_MAX];
     size_t recv_counts[COUNTS_MAX], recv_displs[COUNTS_MAX];
 };
 
-/** Where this rank's data are in a round, in elements. */
+/** The positions of this rank's data in a round, in elements. */
 struct layout {
     size_t send_count, recv_count;
-    size_t overlay; /* in place: where the smaller lies in the larger */
+    size_t overlay; /* in place: the position of the smaller buffer in the larger one */
     bool has_send, has_recv;
 };
 
-/** Where the last of @p n blocks ends. */
+/** The end of the last of @p n blocks. */
 static size_t extent_of(const size_t *counts, const size_t *displs, size_t n)
 {
     size_t extent = 0;
@@ -57,7 +57,7 @@ static size_t extent_of(const size_t *counts, const size_t *displs, size_t n)
     return extent;
 }
 
-/** Where this rank's block lies if they are packed. */
+/** The position of this rank's block if blocks are packed. */
 static size_t packed_offset(const size_t *counts, size_t rank)
 {
     size_t at = 0;
@@ -145,13 +145,13 @@ static void choose_blocks(struct stage *stage, size_t count)
     }
 }
 
-/** Elements that rank @p from sends to rank @p to: none, few, or @p count at most. */
+/** The number of elements that rank @p from sends to rank @p to: none, few, or at most @p count. */
 static size_t exchanged(int from, int to, size_t count)
 {
     return (size_t)(from * 7 + to * 3) * (count + 1) / 11 % (count + 1);
 }
 
-/** Where rank @p rank has them: the blocks of the last rank first, with gaps. */
+/** The positions of the blocks on rank @p rank: the last rank's first, with gaps. */
 static void choose_exchange(struct stage *stage, int rank, size_t count, size_t *send_displs)
 {
     size_t out = 2, in = 1;
@@ -254,7 +254,7 @@ static bool is_exchanged(const struct stage *stage, const struct round *round,
     return true;
 }
 
-/** What must be in @p recv. Gaps must still hold the guard byte (or, in place, be as they were). */
+/** Checks @p recv. Gaps must still hold the guard byte (or, in place, be unchanged). */
 static bool is_right(const struct stage *stage, const struct round *round,
                      const struct oracle *oracle, const unsigned char *recv, size_t *at_out)
 {
@@ -321,7 +321,8 @@ static bool has_lengths(enum kolo_call_kind kind)
            kind == KOLO_CALL_ALLTOALLV;
 }
 
-/** A plan was forced that cannot move blocks of different lengths: so it says, and that is all. */
+/** A forced plan that cannot move blocks of different lengths is an error, and nothing is
+ * written. */
 static kolo_status expect_untouched(const struct oracle *oracle, int rank,
                                     const struct layout *layout, bool in_place,
                                     const unsigned char *send, const unsigned char *recv,
@@ -539,14 +540,15 @@ static void run(const struct programme *programme)
 static const int sizes[] = {1, 2, 3, 4, 5, 7, 8, 16};
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
-/** What chooses plans; a plan that is forced is taken where it exists and fits. */
+/** Settings that choose plans; a forced plan is used if it exists and supports the call. */
 static const char *const plan_settings[] = {
     "KOLO_SMALL_BYTES=16KiB", "KOLO_SMALL_BYTES=0", "KOLO_PLAN=direct", "KOLO_PLAN=flat",
     "KOLO_PLAN=halving",      "KOLO_PLAN=doubling", "KOLO_PLAN=bruck",  "KOLO_PLAN=tree",
     "KOLO_PLAN=scattered",    "KOLO_PLAN=binary"};
 enum { PLAN_SETTINGS = sizeof(plan_settings) / sizeof(plan_settings[0]) };
 
-/** One size over one transport: all of them in one process would take as long as a hang may. */
+/** One size over one transport: a process that ran all of them would need as long as the timeout
+ * for a hang. */
 struct size_param {
     struct world_param world;
     int size_index;
@@ -560,13 +562,13 @@ static struct criterion_test_params all_sizes(void)
     return cr_make_param_array(struct size_param, all, WORLD_PARAMS * SIZES);
 }
 
-/** Every other plan, in turn from size to size, where the preset is slow (TEST_SHORT). */
+/** In a slow preset (TEST_SHORT), every other plan, alternating from size to size. */
 static bool is_wanted(const struct size_param *param, int variant)
 {
     return !test_is_short() || (param->size_index + variant) % 2 == 0;
 }
 
-/** All plans in one world. */
+/** Runs all plans in one world. */
 static void run_plans(const struct size_param *param, kolo_status (*play_all)(struct stage *),
                       size_t bytes)
 {
@@ -622,8 +624,8 @@ ParameterizedTest(struct world_param *param, collectives, long_vectors, .timeout
     }
 }
 
-/* A block of no elements lies nowhere: its displacement cannot make the buffers overlap, and may be
- * another one on each rank. That the rest is packed one may say or not. */
+/* A block of no elements has no position: its displacement cannot make the buffers overlap, and
+ * may differ between ranks. Ranks may or may not pass the displacements of packed blocks. */
 static kolo_status far_empty_block(struct kolo_comm *comm, void *arg)
 {
     const size_t counts[] = {4, 0};
@@ -648,7 +650,7 @@ Test(collectives, an_empty_block_may_lie_anywhere, .timeout = 60)
 
 /* ---- wrong lengths ---- */
 
-/** Rank 1 expects one element more from rank 0 than that sends. */
+/** Rank 1 expects one element more from rank 0 than rank 0 sends. */
 static kolo_status lengths_differ(struct kolo_comm *comm, void *arg)
 {
     (void)arg;
@@ -661,7 +663,7 @@ static kolo_status lengths_differ(struct kolo_comm *comm, void *arg)
     kolo_status status = kolo_alltoallv(comm, send, send_counts, NULL, recv, recv_counts, NULL,
                                         KOLO_FLOAT32, NULL, NULL);
     if (rank == 0 && status == KOLO_OK)
-        return KOLO_OK; /* it has what it wanted, and may be gone before rank 1 complains */
+        return KOLO_OK; /* this rank has all it wanted, and may be gone before rank 1 complains */
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "rank %d: %s (%s)", rank, kolo_status_name(status),
                  kolo_error_detail());
     WORLD_EXPECT(strstr(kolo_error_detail(), "alltoallv(count 2, float32)") != NULL &&
@@ -684,7 +686,7 @@ ParameterizedTest(struct world_param *param, collectives, alltoallv_of_other_len
     WORLD_EXPECT((call) == KOLO_ERR_INVALID, "line %d: not refused, or otherwise: %s", __LINE__,   \
                  kolo_error_detail())
 
-/** Nothing is sent, nothing is written, and the communicator lives on. */
+/** Nothing is sent or written, and the communicator still works. */
 static kolo_status wrong_arguments(struct kolo_comm *comm, void *arg)
 {
     (void)arg;

@@ -11,7 +11,7 @@
 
 #include "tests/support/world.h"
 
-/** @p status must be ERR_INVALID and the detail must name @p function and @p argument. */
+/** Checks that @p status is ERR_INVALID and that the detail names @p function and @p argument. */
 static kolo_status refused(kolo_status status, const char *function, const char *argument)
 {
     const char *detail = kolo_error_detail();
@@ -135,7 +135,7 @@ static kolo_status allocate(struct kolo_comm *comm, void *argument)
     WORLD_EXPECT(kolo_free(comm, memory[1]) == KOLO_ERR_INVALID, "freed twice");
     KOLO_TRY(kolo_free(comm, memory[0]));
 out:
-    return status; /* memory[2] is finalize's to release */
+    return status; /* kolo_finalize releases memory[2] */
 }
 
 Test(comm, memory, .timeout = 120)
@@ -165,14 +165,14 @@ Test(comm, abort_keeps_the_first_reason, .timeout = 120)
 
 /* ---- a child by fork ---- */
 
-/** What is the parent's, and a child has a copy of. */
+/** State of the parent, of which a child gets a copy. */
 struct inherited {
     struct kolo_comm *world, *part;
     struct kolo_request *pending, *again;
     void *memory;
 };
 
-/** As refused(); it also says whose child this is. */
+/** Like refused(); the detail must also say whose child this is. */
 static kolo_status refused_child(kolo_status status, const char *function)
 {
     return refused(status, function, "is a child, by fork, of rank ");
@@ -224,7 +224,7 @@ out:
     return status;
 }
 
-/** Makes a child that tries all there is, while its parent has a call under way. */
+/** Makes a child that tries every call while its parent has a call in progress. */
 static kolo_status try_in_child(struct inherited *own)
 {
     int ended = -1;

@@ -69,13 +69,13 @@ Test(cost, of_what_goes_from_numa_domain_to_numa_domain)
     kolo_topology_fill(&hosts, RANKS, of, NULL, memory);
     ns = kolo_plan_cost(plan, &args, 1, &layout, &figures);
     cr_assert(fabs(ns) < 1e-6, "nothing is far in one domain: %g", ns);
-    kolo_topology_fill(&hosts, RANKS, nodes, nodes, memory); /* each on a host of its own */
+    kolo_topology_fill(&hosts, RANKS, nodes, nodes, memory); /* each rank on a host of its own */
     ns = kolo_plan_cost(plan, &args, 1, &layout, &figures);
     cr_assert(fabs(ns) < 1e-6, "hosts are not domains: %g", ns);
 }
 
-/** Nothing runs beside an open broadcast; a note or a barrier costs half of itself, if it is
- * shorter. */
+/** Nothing runs at the same time as an open broadcast; a note or a barrier costs half of its own
+ * time, if that is shorter. */
 Test(cost, of_what_closes_a_broadcast)
 {
     static const struct {
@@ -95,7 +95,7 @@ Test(cost, of_what_closes_a_broadcast)
     }
 }
 
-/** What is lent to those that take it holds its root up as a note from them would. */
+/** Lending memory holds up the root as long as notes from the ranks that take it would. */
 Test(cost, of_an_open_broadcast_of_memory_that_is_lent)
 {
     struct kolo_figures figures = {0};
@@ -111,7 +111,7 @@ Test(cost, of_an_open_broadcast_of_memory_that_is_lent)
     cr_assert(fabs(is_sent - 1000) < 1e-6, "a socket takes it: %g", is_sent);
 }
 
-/** Of several hosts the way to the others is a socket's, whatever joins the ranks of one. */
+/** With several hosts, the way to the others is a socket, whatever joins the ranks of one host. */
 Test(cost, of_an_open_broadcast_to_another_host)
 {
     int hosts[] = {0, 1};
@@ -124,7 +124,7 @@ Test(cost, of_an_open_broadcast_to_another_host)
     cr_assert(fabs(ns - 1000) < 1e-6, "nobody lends: %g", ns);
 }
 
-/** What all ranks of a host send to one of another goes over the line of either. */
+/** What all ranks of one host send to a rank of another passes over the lines of both hosts. */
 Test(cost, of_a_line_that_the_ranks_of_a_host_share)
 {
     struct kolo_figures figures = {.wire_byte = 1};
@@ -136,7 +136,7 @@ Test(cost, of_a_line_that_the_ranks_of_a_host_share)
     cr_assert(fabs(tree - 1000) < 1e-6, "one: %g", tree);
 }
 
-/** What the cards of the hosts say goes before what is built in. */
+/** What a host's network cards report overrides the built-in figures. */
 Test(cost, of_a_line_whose_speed_is_known)
 {
     struct kolo_figures figures = {.wire_byte = 1};

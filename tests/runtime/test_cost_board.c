@@ -102,7 +102,7 @@ static bool is_pulled(enum kolo_collective collective, const struct kolo_plan_ar
     return kolo_board_is_pulled(kolo_plan_on_board(collective, false), args, 1, layout, figures);
 }
 
-/** Of blocks of a MiB on two ranks: as many are pulled as a rank does not have itself. */
+/** With blocks of 1 MiB on two ranks: a rank pulls all blocks but its own. */
 Test(cost_board, pulled_memory_takes_what_the_kernel_takes)
 {
     enum { BLOCK = 1 << 20, FROM = 64 << 10 };
@@ -120,7 +120,7 @@ Test(cost_board, pulled_memory_takes_what_the_kernel_takes)
     cr_assert(fabs(ns - BLOCK / 4 * 1.75) < 1e-6, "three blocks pulled, one copied: %g", ns);
     struct kolo_plan_args edge = {.size = 2, .count = FROM, .segment = 1};
     cr_assert(is_pulled(KOLO_COLLECTIVE_ALLTOALL, &edge, &layout, &figures));
-    figures.pull_byte = 1e3; /* what is pulled shows */
+    figures.pull_byte = 1e3; /* so that pulling is visible */
     const struct {
         enum kolo_collective collective;
         int size, cores;
@@ -129,7 +129,7 @@ Test(cost_board, pulled_memory_takes_what_the_kernel_takes)
     } cases[] = {
         {KOLO_COLLECTIVE_ALLTOALL, 2, 2, BLOCK / 4, true},
         {KOLO_COLLECTIVE_ALLTOALL, 2, 2, FROM - 1, false},
-        {KOLO_COLLECTIVE_ALLTOALL, 2, 2, 8 << 20, false}, /* more than caches hold */
+        {KOLO_COLLECTIVE_ALLTOALL, 2, 2, 8 << 20, false}, /* more than the caches hold */
         {KOLO_COLLECTIVE_ALLTOALL, 8, 2, BLOCK / 8, true},
         {KOLO_COLLECTIVE_ALLGATHER, 3, 2, BLOCK / 4, true},
         {KOLO_COLLECTIVE_ALLGATHER, 4, 2, BLOCK / 4, false},
@@ -151,13 +151,13 @@ Test(cost_board, pulled_memory_takes_what_the_kernel_takes)
     }
 }
 
-/** Where no setting says from which block on, what is expected to be faster is expected. */
+/** If no setting says from which length on blocks are pulled, the faster way is assumed. */
 Test(cost_board, memory_that_is_tried_is_taken_to_go_the_faster_way)
 {
     enum {
         BLOCK = 8 << 20,
         FROM = 8 << 10
-    }; /* more than caches hold, which a setting leaves out */
+    }; /* more than the caches hold, which a setting excludes */
     struct kolo_figures figures = {.pull_byte = 0.01, .share_byte = 1};
     struct kolo_layout layout = {.size = 2,
                                  .cores = 2,
@@ -221,7 +221,7 @@ Test(cost_board, memory_of_the_call_decides_nothing)
         }
 }
 
-/** What caches do not hold is copied as fast as memory is, by whomever. */
+/** Data that does not fit into the caches is copied at the speed of memory, whoever copies it. */
 Test(cost_board, long_memory_is_pulled_no_faster_than_memory_is)
 {
     enum { BLOCK = 8 << 20, SHORT = 1 << 20 };

@@ -17,7 +17,7 @@ Test(cost_figures, each_path_has_a_word_of_its_own)
     cr_assert(strcmp(kolo_path_text((enum kolo_path) - 1), "?") == 0);
 }
 
-/* A figure that is 0 makes what it is of free, and the plan that has most of it the best. */
+/* A figure of 0 would make something free, and the plan that uses most of it the best. */
 Test(cost_figures, nothing_is_free_but_crowds)
 {
     struct kolo_figures figures;

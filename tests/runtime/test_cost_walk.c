@@ -67,8 +67,8 @@ Test(cost_walk, of_vectors_that_no_cache_holds)
     cr_assert(fabs(ns / BYTES - 4) < 0.01, "which is slower by itself: %g", ns / BYTES);
 }
 
-/* Beside its own block, which it copies, a rank reads those of the others elsewhere when the
- * vectors of all ranks, blocks for each, are more than the caches hold. */
+/* Besides copying its own block, a rank reads the blocks of the others from memory if the vectors
+ * of all ranks, one block for each, are more than the caches hold. */
 Test(cost_walk, of_blocks_that_are_vectors_together)
 {
     enum { KIB = 1 << 10 };
@@ -76,13 +76,14 @@ Test(cost_walk, of_blocks_that_are_vectors_together)
         enum kolo_collective collective;
         int ranks;
         size_t block;
-        double blocks; /* copied, and read elsewhere, by the busiest rank */
+        double blocks; /* copied, and read from memory, by the busiest rank */
     } cases[] = {
         {KOLO_COLLECTIVE_ALLTOALL, 9, 256 * KIB, 1},   /* 81 blocks, 20 MiB */
         {KOLO_COLLECTIVE_ALLTOALL, 10, 256 * KIB, 10}, /* 100 blocks, 25 MiB */
         {KOLO_COLLECTIVE_ALLGATHER, 9, 256 * KIB, 1},
         {KOLO_COLLECTIVE_ALLGATHER, 10, 256 * KIB, 10},
-        {KOLO_COLLECTIVE_GATHER, 10, 1024 * KIB, 1}, /* 10 blocks on the root, one on 9 others */
+        /* 10 blocks on the root, and one on each of 9 others */
+        {KOLO_COLLECTIVE_GATHER, 10, 1024 * KIB, 1},
         {KOLO_COLLECTIVE_GATHER, 10, 2048 * KIB, 10},
     };
     struct kolo_figures figures = {.copy_byte = 1};
@@ -97,9 +98,10 @@ Test(cost_walk, of_blocks_that_are_vectors_together)
     }
 }
 
-/** Between ranks that take turns on a core a short block is best passed on in the fewest messages,
- * a longer one in pieces that stay in the caches until they are passed on, which those of a long
- * vector do not: then the plan of the fewest messages is the cheapest again, byte by byte alike. */
+/** For ranks that take turns on a core, a short block is best forwarded in the fewest messages, and
+ * a longer one in pieces that stay in the caches until they are forwarded. Pieces of a long vector
+ * do not stay there; then the plan with the fewest messages is the cheapest again, at the same
+ * cost per byte. */
 Test(cost_walk, of_blocks_that_are_passed_on)
 {
     enum { RANKS = 8 };
@@ -128,7 +130,8 @@ Test(cost_walk, of_blocks_that_are_passed_on)
 Test(cost_walk, of_all_ranks_of_a_tree_whose_pieces_are_long)
 {
     enum { BYTES = 16 << 20, RANKS = 8 };
-    struct kolo_figures figures = {.copy_byte = 1}; /* what a message that left the cache costs */
+    /* the cost of a message that has left the cache */
+    struct kolo_figures figures = {.copy_byte = 1};
     struct kolo_layout crowded = {.size = RANKS, .cores = 1, .local = KOLO_PATH_LOOPBACK};
     figures.path[KOLO_PATH_LOOPBACK] = (struct kolo_path_figures){.byte = 1};
     double ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "binary", RANKS, BYTES, &crowded, &figures);
@@ -142,23 +145,26 @@ Test(cost_walk, of_all_ranks_of_a_tree_whose_pieces_are_long)
 Test(cost_walk, of_a_tree_whose_leaves_send_at_once)
 {
     enum { BYTES = 1 << 20, RANKS = 8 };
-    struct kolo_figures figures = {.copy_byte = 1}; /* what a message that left the cache costs */
+    /* the cost of a message that has left the cache */
+    struct kolo_figures figures = {.copy_byte = 1};
     struct kolo_layout crowded = {.size = RANKS, .cores = 1, .local = KOLO_PATH_LOOPBACK};
     double ns = cost_of(KOLO_COLLECTIVE_REDUCE, "tree", RANKS, BYTES, &crowded, &figures);
-    double out = 0.5, in = 0.75; /* parts of a vector that leave the cache */
+    double out = 0.5, in = 0.75; /* the parts of a vector that leave the cache */
     double cold = 0.5 * (RANKS - 1) * (out + in) * BYTES;
-    double passed = 0.5 * (RANKS - 1) * BYTES; /* through the connections' buffers */
+    double passed = 0.5 * (RANKS - 1) * BYTES; /* through the buffers of the connections */
     cr_assert(fabs(ns / (cold + passed) - 1) < 0.01, "%g of %g", ns, cold + passed);
     ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "tree", RANKS, BYTES, &crowded, &figures);
     cr_assert(ns < 1, "the ranks of a broadcast work one after the other: %g", ns);
 }
 
-/* A ring's pieces of half a MiB are as cold as whole blocks, for a round is in flight; alone they
- * stay in the cache, unless they are summed with as much into as much. */
+/* A ring's pieces of half a MiB are as cold as whole blocks, because a whole round is in
+ * flight. A single piece stays in the cache, unless it is summed with another of the same size
+ * into a third. */
 Test(cost_walk, of_what_is_in_flight_where_ranks_share_cores)
 {
     enum { BYTES = 16 << 20, RANKS = 4 };
-    struct kolo_figures figures = {.copy_byte = 1}; /* what has left the cache, and the own block */
+    /* what has left the cache, and the rank's own block */
+    struct kolo_figures figures = {.copy_byte = 1};
     struct kolo_layout crowded = {.size = RANKS, .cores = 1, .local = KOLO_PATH_LOOPBACK};
     struct kolo_layout roomy = {.size = RANKS, .cores = RANKS, .local = KOLO_PATH_LOOPBACK};
     const char *const names[] = {"ring", "doubling"};
@@ -171,12 +177,14 @@ Test(cost_walk, of_what_is_in_flight_where_ranks_share_cores)
     double ns = cost_of(KOLO_COLLECTIVE_ALLGATHER, "ring", RANKS, BYTES, &roomy, &figures);
     cr_assert(fabs(ns / BYTES - 1) < 1e-6, "a core each: %g of %d", ns, BYTES);
     ns = cost_of(KOLO_COLLECTIVE_REDUCE_SCATTER, "ring", RANKS, BYTES, &roomy, &figures);
-    double through = 0.5 * (RANKS - 1) * BYTES;              /* the connections' buffers */
-    double expected = 0.5 * (1 - 1.0 / 3) * moved + through; /* half of what does not stay */
+    double through = 0.5 * (RANKS - 1) * BYTES; /* the buffers of the connections */
+    /* half of what does not stay in the cache */
+    double expected = 0.5 * (1 - 1.0 / 3) * moved + through;
     cr_assert(fabs(ns / expected - 1) < 1e-6, "summed, a core each: %g of %g", ns, expected);
 }
 
-/* Pieces to two children in turn: each but the first of a child follows one that is in flight. */
+/* Pieces go to two children in turn: each piece but the first to a child follows one that is in
+ * flight. */
 Test(cost_walk, of_pieces_that_follow_each_other)
 {
     struct kolo_layout crowded = {.size = 3, .cores = 1, .local = KOLO_PATH_LOOPBACK};
@@ -185,7 +193,8 @@ Test(cost_walk, of_pieces_that_follow_each_other)
     double ns = cost_of(KOLO_COLLECTIVE_BROADCAST, "binary", 3, 8 << 20, &crowded, &figures);
     struct kolo_plan_args args = {.size = 3, .count = 8 << 20, .segment = 1 << 18};
     const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_BROADCAST, "binary");
-    double messages = 2.0 * (double)plan->nsteps(&args); /* of the root, and their receipts */
+    /* messages of the root, and their acknowledgements */
+    double messages = 2.0 * (double)plan->nsteps(&args);
     cr_assert(ns < 0.5 * messages * 1000, "%g messages wake less often than that: %g", messages,
               ns);
     cr_assert(ns > 0.25 * messages * 1000, "each message costs something: %g", ns);
@@ -198,7 +207,7 @@ Test(cost_walk, of_what_is_combined_as_it_comes)
     cr_assert(fabs(ns - 4000) < 1e-6, "half a copy, through the connection's buffer: %g", ns);
 }
 
-/* What comes and what goes are two ways of a line, and each rank's walk has its own part. */
+/* The two directions of a line are independent, and each rank's walk has its own part. */
 Test(cost_walk, of_the_root_and_of_the_rank_that_it_sends_to)
 {
     static const int hosts[] = {0, 1};

@@ -9,7 +9,7 @@
 #include "tests/support/cost_of.h"
 Test(cost_way, of_a_broadcast_while_its_root_goes_on)
 {
-    /* the last of 5 ranks gets it after 4 messages: 3 before its own, of which half count */
+    /* the last of 5 ranks gets it after 4 messages: 3 before its own, half of which count */
     struct kolo_layout five = {.size = 5, .cores = 5, .local = KOLO_PATH_LOOPBACK};
     struct kolo_figures figures = {0};
     figures.path[KOLO_PATH_LOOPBACK] = (struct kolo_path_figures){.byte = 1};
@@ -19,8 +19,8 @@ Test(cost_way, of_a_broadcast_while_its_root_goes_on)
     cr_assert(fabs(ns - (2000 + 3 * 2000)) < 1e-6, "a reduce is not over before: %g", ns);
 }
 
-/** Of a tree's three levels one goes from host to host. What a byte costs alone is looked at: what
- * closes these plans moves none. */
+/** One of the three levels of a tree crosses hosts. Only the cost per byte is tested, because what
+ * closes these plans moves no bytes. */
 Test(cost_way, of_the_way_through_a_tree_over_hosts)
 {
     struct kolo_figures inside = {0}, between = {0};
@@ -36,8 +36,8 @@ Test(cost_way, of_the_way_through_a_tree_over_hosts)
     cr_assert(scattered < gathered, "nobody waits for the last rank: %g, %g", scattered, gathered);
 }
 
-/** Rounds are a tree between hosts, where each is as long as its message; on one host all ranks are
- * at work in each of them. */
+/** Between hosts, rounds are a tree, in which each takes as long as its message; on one host all
+ * ranks work in each of them. */
 Test(cost_way, of_rounds)
 {
     struct kolo_figures figures = {0};
@@ -51,7 +51,7 @@ Test(cost_way, of_rounds)
               here);
 }
 
-/** Down a chain as many go from host to host as ranks change hosts in it. */
+/** Along a chain, as many messages cross hosts as there are changes of host in it. */
 Test(cost_way, of_the_way_along_a_chain_over_hosts)
 {
     static const int in_turn[EIGHT] = {0, 1, 0, 1, 0, 1, 0, 1};
@@ -65,8 +65,8 @@ Test(cost_way, of_the_way_along_a_chain_over_hosts)
     cr_assert(fabs(always - 14000) < 1e-6, "six before the root's, and one between: %g", always);
 }
 
-/* Of hops of 10 ns: the last of n ranks waits for all but its own down a chain, for a tree's
- * levels but one, and for nobody where ranks do not pass on. */
+/* With hops of 10 ns: the last of n ranks waits for all hops but its own in a chain, for all
+ * levels but one in a tree, and for none if ranks do not forward. */
 Test(cost_way, of_one_host_by_the_depth_of_the_plan)
 {
     static const struct {

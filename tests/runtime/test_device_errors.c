@@ -17,16 +17,16 @@
 enum { RANKS = 3, LOSER = 1, DEVICE = 1, SHORT = 100, LONG = 9001, CALLS = 60 };
 
 static const struct mock_cuda *mock;
-static void *followed; /* a stream of the device, for calls that follow one */
+static void *followed; /* a stream of the device, for calls that follow a stream */
 
 /* ---- the calls ---- */
 
-/** A way to use a device: how long a call, and who else has a device. */
+/** One use of a device: the length of calls, and which other ranks have a device. */
 struct use {
     size_t count;
     bool all_on_devices, gathers;
     const char *transport;
-    bool follows; /* a stream of the loser */
+    bool follows; /* calls follow a stream of the loser */
 };
 
 static const struct use uses[] = {{SHORT, false, false, "inproc", false},
@@ -42,7 +42,7 @@ struct side {
     float host_send[LONG], host_recv[RANKS * LONG], got[RANKS * LONG];
 };
 
-/** The rank whose device fails: in a world of one that one. */
+/** The rank whose device fails: the only one in a world of one. */
 static bool is_loser(const struct kolo_comm *comm)
 {
     return kolo_rank(comm) == LOSER % kolo_size(comm);
@@ -63,7 +63,7 @@ static kolo_status side_open(struct kolo_comm *comm, const struct use *use, stru
     return kolo_alloc_device(comm, sizeof side->host_recv, DEVICE, (void **)&side->recv);
 }
 
-/** Memory of a device that is lost is gone; that the driver has none left does not keep it. */
+/** Memory of a lost device is gone. A driver that has no memory left still frees it. */
 static kolo_status side_close(struct kolo_comm *comm, struct side *side, bool is_lost)
 {
     kolo_status status = KOLO_OK;
@@ -85,7 +85,7 @@ static kolo_status call(struct kolo_comm *comm, const struct use *use, const str
     return status == KOLO_OK ? kolo_wait(&request, -1) : status;
 }
 
-/** What a call that was well has left. */
+/** Checks the results of a call that succeeded. */
 static bool is_right(const struct use *use, struct side *side, int ranks)
 {
     const size_t count = use->gathers ? (size_t)ranks * use->count : use->count;
@@ -105,10 +105,11 @@ static bool is_right(const struct use *use, struct side *side, int ranks)
 
 struct trial {
     const struct use *use;
-    const char *function; /* "*": whichever is called; NULL: not a call, but what a stream does */
+    const char *function; /* "*": any function; NULL: an operation of a stream fails, not a call */
     int nth, result;
-    bool at_first; /* no call was before: neither links nor lanes are there */
-    /* Not 0: in a world of so many an allocation on the host fails, none of a call's. */
+    bool at_first; /* no call was made before, so there are no links or lanes yet */
+    /* Not 0: in a world of this many ranks an allocation on the host fails, one that is not a
+     * call's. */
     int host_ranks;
 };
 

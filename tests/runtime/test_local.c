@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// runtime/local.c: what a rank finds out about its host and its own process.
 #include "runtime/local.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// runtime/rendezvous.c: how ranks find the store without a launcher, by a file or an address.
 #include "runtime/rendezvous.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// runtime/store_client.c: ranks that join over a store, their keys and failures, and servers that
+// do not behave.
 #include <criterion/criterion.h>
 #include <netinet/in.h>
 #include <poll.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// runtime/store_kv.c: the table of keys and values, with its bound and its waiting readers.
 #include "runtime/store_kv.h"
 
 #include <criterion/criterion.h>

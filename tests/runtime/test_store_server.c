@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// runtime/store_server.c, message by message: joining, deadlines, verdicts, failures, and clients
+// that do not behave (tests/support/store_raw.h).
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

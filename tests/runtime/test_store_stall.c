@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// runtime/store_stall.c: the ranks that have reported a stall, and the ranks that they wait for.
 #include "runtime/store_stall.h"
 
 #include <criterion/criterion.h>

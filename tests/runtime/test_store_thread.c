@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// runtime/store_thread.c: a store on a thread of its own, and how it stops.
 #include <criterion/criterion.h>
 #include <netinet/in.h>
 #include <pthread.h>

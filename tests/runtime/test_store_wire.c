@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// runtime/store_wire.c: the messages of the store as bytes.
 #include "runtime/store_wire.h"
 
 #include <criterion/criterion.h>

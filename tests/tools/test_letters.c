@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// tools/letters.c: valid and invalid UTF-8.
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// tools/outfile.c: an output file appears under its name only when it is complete, and nothing is
+// left of one that is not.
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <glob.h>

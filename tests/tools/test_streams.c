@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// tools/streams.c: output that cannot be written is reported and makes the program fail.
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>

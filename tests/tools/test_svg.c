@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// tools/svg.c: drawings are valid XML whatever their texts are.
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

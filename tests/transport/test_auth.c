@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/auth.c: secrets, and the proofs by which two ranks convince each other that they know
+// one.
 #include <criterion/criterion.h>
 
 #include <string.h>

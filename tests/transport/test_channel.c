@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/channel.c: the number of channels is bounded, and a cancelled receive is not written.
 #include "tests/support/transport_frames.h"
 
 Test(channel, channels_are_bounded, .timeout = 60)

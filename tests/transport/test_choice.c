@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/choice.c: which transport joins two ranks, and the text that says why.
 #include <string.h>
 
 #include "tests/support/transport_suite.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/endpoint.c: links that do not exist, closing with a deadline, and failing allocations.
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/header.c: the layout of a frame's header is the wire format.
 #include <criterion/criterion.h>
 #include <string.h>
 

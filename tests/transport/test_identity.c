@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/identity.c: the description of a rank's process, over the wire and from dishonest
+// peers.
 #include <criterion/criterion.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The conformance suite over inproc, and what only inproc has.
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/link.c: the control channel, the description of a link, and failing allocations.
 #include "base/alloc.h"
 #include "tests/support/transport_frames.h"
 

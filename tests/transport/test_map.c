@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/map.c: a table of numbers, of which some are removed.
 #include "transport/map.h"
 
 #include <criterion/criterion.h>

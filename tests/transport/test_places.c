@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/places.c: addresses from and to text.
 #include <criterion/criterion.h>
 
 #include <stddef.h>

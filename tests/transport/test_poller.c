@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/poller.c: callbacks, sleeping until a deadline, and wake-ups by other threads.
 #include "transport/poller.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/rx.c: credit of the receiving side, with frames fed by hand, also dishonest ones.
 #include "base/alloc.h"
 #include "base/wire.h"
 #include "tests/support/transport_frames.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The conformance suite over shm; links leave nothing when they close.
 #include "tests/support/shm_side.h"
 #include "tests/support/transport_suite.h"
 

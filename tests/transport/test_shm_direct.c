@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/shm_direct.c: memory that is lent to a peer, who reads it in place, and its return.
 #include "transport/shm_direct.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/shm_fds.c: shared memory and messages with descriptors over a socket, and the wake-up
+// of a peer.
 #include "transport/shm_fds.h"
 
 #include <criterion/criterion.h>

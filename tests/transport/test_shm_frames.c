@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/shm_frames.c: messages of all lengths over a pair of ranks, ends, and corrupted shared
+// memory.
 #include "tests/support/shm_side.h"
 
 #include <criterion/criterion.h>

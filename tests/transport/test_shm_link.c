@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/shm_link.c: peers that are killed, silent or dishonest while a link is set up or used.
 #include "tests/support/shm_side.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/shm_ring.c: a ring against a model, and a peer that writes garbage into it.
 #include "transport/shm_ring.h"
 
 #include <criterion/criterion.h>

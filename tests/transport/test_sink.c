@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/sink.c: where the bytes of a frame go: copied, reduced or dropped.
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transport/tx.c: in which order frames are sent, and credit of the sending side.
 #include <stdlib.h>
 
 #include "tests/support/transport_frames.h"

@@ -131,7 +131,8 @@ static struct side *side_create(void)
     return side;
 }
 
-/** Links and lanes are there when the device is lost, since the call before was well, or not. */
+/** The device is lost after a successful call, so that links and lanes exist, or before any
+ * call. */
 static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)
 {
     const struct trial *trial = argument;
@@ -155,7 +156,7 @@ static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)
 static void begin(const struct trial *trial)
 {
     mock = mock_cuda_load();
-    mock->fail("", 1, 0); /* well again */
+    mock->fail("", 1, 0); /* no more failures */
     mock->fail_async(0, 0);
     mock->begin();
     if (followed == NULL)
@@ -171,7 +172,7 @@ static struct world world_for(const struct use *use)
                           .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB", NULL}};
 }
 
-/** Calls by which it is found out on which device a buffer or a stream is. */
+/** The calls that find out on which device a buffer or a stream is. */
 static const char *const askers[] = {"cuPointerGetAttributes", "cuStreamGetCtx",
                                      "cuCtxPushCurrent",       "cuCtxGetDevice",
                                      "cuDeviceGetCount",       "cuDeviceGet"};
@@ -188,7 +189,8 @@ static bool is_of_asker(const struct trial *trial, const char *text)
     return false;
 }
 
-/** The call, the device (who asks which it is does not know it yet), the result and the rank. */
+/** Checks that the text has the call, the device (unless the failed call was to find it out), the
+ * result and the rank. */
 static void check_words(const struct trial *trial, const struct world_result *result)
 {
     char number[32];
@@ -216,8 +218,8 @@ static void lose_device(const struct trial *trial)
     }
 }
 
-/** A device that has failed once fails ever after: each call of the driver is the first to hear of
- * it. */
+/** A device that has failed once fails for ever: each call of the driver in turn is the first to
+ * report it. */
 Test(device_errors, whichever_call_hears_of_a_lost_device_first_all_ranks_know, .timeout = 300)
 {
     static const int results[] = {KOLO_CUDA_ILLEGAL_ADDRESS, KOLO_CUDA_LAUNCH_FAILED,
@@ -228,7 +230,7 @@ Test(device_errors, whichever_call_hears_of_a_lost_device_first_all_ranks_know, 
                 .use = &uses[use], .function = "*", .nth = nth, .result = results[nth % 4]});
 }
 
-/** The first call's too, by which streams, pages and events are made. */
+/** The same at the first call, which also creates streams, pages and events. */
 Test(device_errors, a_device_that_fails_at_the_first_call_is_told_to_all, .timeout = 300)
 {
     struct trial trial = {.result = KOLO_CUDA_LAUNCH_FAILED, .at_first = true};
@@ -243,7 +245,7 @@ Test(device_errors, a_device_that_fails_at_the_first_call_is_told_to_all, .timeo
     }
 }
 
-/** Those that are made once a call, so that the test above hits them now and then alone. */
+/** The calls that are made once per call, which the test above therefore hits only sometimes. */
 Test(device_errors, who_asks_what_a_stream_is_may_hear_of_a_lost_device_first, .timeout = 300)
 {
     static const char *const names[] = {"cuStreamGetCtx", "cuCtxPushCurrent_v2",
@@ -257,7 +259,7 @@ Test(device_errors, who_asks_what_a_stream_is_may_hear_of_a_lost_device_first, .
                                         .result = KOLO_CUDA_LAUNCH_FAILED});
 }
 
-/** In the middle of a collective: what its streams were given fails, and all calls after that. */
+/** In the middle of a collective: the work of its streams fails, and so do all later calls. */
 Test(device_errors, whatever_a_stream_does_may_be_its_last, .timeout = 300)
 {
     for (int use = 0; use < USES; use++)
@@ -270,7 +272,8 @@ Test(device_errors, whatever_a_stream_does_may_be_its_last, .timeout = 300)
 
 /* ---- memory that runs out ---- */
 
-/** A call that is refused has not begun, and is made again; one that has failed is everybody's. */
+/** A call that is refused has not begun, and is repeated; one that has failed fails on all
+ * ranks. */
 static kolo_status with_little_memory(struct kolo_comm *comm, void *argument)
 {
     const struct trial *trial = argument;
@@ -288,11 +291,11 @@ static kolo_status with_little_memory(struct kolo_comm *comm, void *argument)
             status = call(comm, trial->use, side);
         right = status != KOLO_OK || is_right(trial->use, side, kolo_size(comm));
     }
-    if (status == KOLO_OK) /* that another rank's last call has failed is heard of here */
+    if (status == KOLO_OK) /* a failure of another rank's last call is reported here */
         status = kolo_barrier(comm, NULL, NULL);
     strcpy(words, kolo_error_detail());
     if (is_loser(comm))
-        mock->fail("", 1, 0); /* to free it takes an event */
+        mock->fail("", 1, 0); /* freeing it takes an event */
     if (trial->host_ranks)
         kolo_alloc_fail_nth(0);
     const kolo_status freed = side_close(comm, side, false);
@@ -319,8 +322,8 @@ static void run_out(const struct trial *trial)
     }
 }
 
-/** Each call that takes memory of the driver's, or locks the host's, the first to the fourth
- * time. */
+/** Every call that allocates memory of the driver, or locks the host's, fails at its first to
+ * fourth time. */
 Test(device_errors, memory_that_runs_out_is_told_to_all_or_done_without, .timeout = 300)
 {
     static const char *const takers[] = {
@@ -335,7 +338,7 @@ Test(device_errors, memory_that_runs_out_is_told_to_all_or_done_without, .timeou
                                         .result = KOLO_CUDA_OUT_OF_MEMORY});
 }
 
-/** The host's memory, in a world of one: so each trial fails the same allocation. */
+/** Memory of the host runs out in a world of one, so that each trial fails the same allocation. */
 Test(device_errors, memory_of_the_host_that_runs_out_is_a_status, .timeout = 300)
 {
     for (int use = 0; use < USES; use++)

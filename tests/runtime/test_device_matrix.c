@@ -18,7 +18,7 @@
 
 enum { RANKS_MAX = 4, COUNT = 1501, BYTES = RANKS_MAX * COUNT * 4, NOT_PERMITTED = 800 };
 
-/* ---- functions, and what is wrong with them ---- */
+/* ---- functions, and how they fail ---- */
 
 static const struct {
     const char *name;
@@ -39,7 +39,7 @@ struct setup {
     enum fault fault;
 };
 
-static const char *absent; /* what the loader does not find */
+static const char *absent; /* a function that the loader does not find */
 
 void *__real_dlsym(void *handle, const char *name);
 void *__wrap_dlsym(void *handle, const char *name);
@@ -70,10 +70,10 @@ struct side {
     _Alignas(16) uint8_t host_recv[BYTES];
 };
 
-/** The program's own, once for all worlds. */
+/** Memory of the program, which all worlds share. */
 static uint8_t *brought(enum kind kind, int rank, int which)
 {
-    static uint8_t *memory[2][RANKS_MAX][2]; /* a rank touches its own alone */
+    static uint8_t *memory[2][RANKS_MAX][2]; /* a rank only touches its own */
     uint8_t **at = &memory[kind == MANAGED][rank][which];
     if (*at == NULL)
         *at = mock->alloc(kind == MANAGED ? MOCK_MANAGED : MOCK_DEVICE, rank % MOCK_DEVICES, BYTES);
@@ -129,7 +129,7 @@ static void fetch(struct side *side)
         memcpy(side->host_recv, side->recv, BYTES);
 }
 
-/** Blocking, and for a request that its stream waits for. */
+/** A blocking call, and one with a request that its stream waits for. */
 static kolo_status follow(struct kolo_comm *comm, const struct any_call *any, struct side *side)
 {
     const struct kolo_opts opts = {.size = sizeof opts,
@@ -155,7 +155,7 @@ static kolo_status call_all(struct kolo_comm *comm, enum kind kind, struct side 
                                      .less = 7,
                                      .apart = COUNT};
         uint8_t *const right = expected[size][rank][which];
-        if (kind == LENT && which == ANY_ALLTOALLV) /* which no board carries out */
+        if (kind == LENT && which == ANY_ALLTOALLV) /* no board supports it */
             continue;
         fill(side, rank, which);
         WORLD_TRY(kind == FOLLOWED && mock != NULL
@@ -183,7 +183,7 @@ static kolo_status use(struct kolo_comm *comm, void *argument)
         status = call_all(comm, kind, side);
     (void)snprintf(words, sizeof words, "%s", status == KOLO_OK ? "" : kolo_error_detail());
     if (mock != NULL && (kind == LENT || kind == PINNED)) {
-        if (side->send != NULL) /* what the driver does not take back is not looked at */
+        if (side->send != NULL) /* memory that the driver does not free is not checked */
             (void)kolo_free(comm, side->send);
         if (side->recv != NULL)
             (void)kolo_free(comm, side->recv);
@@ -194,7 +194,8 @@ static kolo_status use(struct kolo_comm *comm, void *argument)
 
 /* ---- the verdict ---- */
 
-/** As messages call it: without the version of the symbol, of two that stand for more in words. */
+/** Whether the text names the function, without the version of its symbol; two functions appear as
+ * descriptions. */
 static bool is_named(const char *symbol, const char *text)
 {
     char name[64];
@@ -202,7 +203,7 @@ static bool is_named(const char *symbol, const char *text)
     char *version = strstr(name, "_v2");
     if (version)
         *version = '\0';
-    /* what stays locked is refused where other memory has come to lie there */
+    /* pages that stay locked cause a refusal when other memory is mapped there */
     if (strcmp(symbol, "cuMemHostUnregister") == 0 && strstr(text, "cuMem") != NULL)
         return true;
     return strstr(text, name) != NULL ||
@@ -210,7 +211,7 @@ static bool is_named(const char *symbol, const char *text)
            (strcmp(symbol, "cuStreamQuery") == 0 && strstr(text, "copying on device"));
 }
 
-/** Is there another way, or nothing of a collective's that needs it? */
+/** Whether there is another way, or no part of a collective needs the function. */
 static bool is_spared(const struct setup *setup, enum kind kind)
 {
     static const char *const dispensable[] = {"cuCtxGetStreamPriorityRange",
@@ -302,8 +303,8 @@ static void run(const struct setup *setup, enum kind kind, int size)
     judge(setup, kind, &world);
 }
 
-/** A library that cannot tell what a pointer leads to is no driver: nothing but it knows that the
- * program's memory is a device's. */
+/** A library without the function that tells what a pointer is counts as no driver: only that
+ * function could tell that memory is a device's. */
 static bool is_driver_unknown(const struct setup *setup, int kind)
 {
     const char *name = functions[setup->function].name;
@@ -319,14 +320,14 @@ ParameterizedTestParameters(device_matrix, each_function_each_fault)
     return cr_make_param_array(struct setup, setups, FUNCTIONS * FAULTS);
 }
 
-/** Every other use, in turn from case to case, where the preset is slow (TEST_SHORT). */
+/** In a slow preset (TEST_SHORT), every other use, alternating from case to case. */
 static bool is_wanted(const struct setup *setup, int kind)
 {
     return !test_is_short() || (setup->function + (int)setup->fault + kind) % 2 == 0;
 }
 
-/** What is right is what the host's memory gives, in a process that has no driver yet. One function
- * meets one size in each use, three functions all. */
+/** The right results are those of host memory, in a process that has no driver yet. Each function
+ * is tested with one world size per use, three functions with all sizes. */
 ParameterizedTest(struct setup *setup, device_matrix, each_function_each_fault, .timeout = 300)
 {
     for (int size = 2; size <= RANKS_MAX; size++)

@@ -23,7 +23,7 @@ static kolo_status use(struct kolo_comm *comm, void *argument)
     if (status == KOLO_OK)
         status = kolo_alloc_device(comm, sizeof numbers, 1, &recv);
     if (status == KOLO_OK)
-        status = kolo_alloc_device(comm, 0, 0, &left); /* nobody frees it */
+        status = kolo_alloc_device(comm, 0, 0, &left); /* not freed by the test */
     if (status == KOLO_OK)
         status = kolo_pointer_look(send, &pointer);
     WORLD_EXPECT(status != KOLO_OK || pointer.device == kolo_rank(comm) % MOCK_DEVICES, "device %d",
@@ -60,8 +60,8 @@ Test(device_memory, is_used_and_freed_at_the_latest_with_its_rank)
 }
 
 struct nodes {
-    int first, second;         /* of the two devices */
-    int devices[MOCK_DEVICES]; /* that even and odd ranks get */
+    int first, second;         /* the two devices */
+    int devices[MOCK_DEVICES]; /* the devices of even and odd ranks */
 };
 
 static kolo_status where(struct kolo_comm *comm, void *argument)
@@ -77,7 +77,7 @@ static kolo_status where(struct kolo_comm *comm, void *argument)
     return kolo_free(comm, memory);
 }
 
-/** Ranks that are bound in node 2. */
+/** The ranks are bound to node 2. */
 Test(device_memory, is_of_a_device_at_the_ranks_node, .timeout = 60)
 {
     static struct nodes all[] = {{1, 2, {1, 1}}, {2, 1, {0, 0}}, {2, 2, {0, 1}}, {0, 1, {0, 1}}};
@@ -92,7 +92,7 @@ Test(device_memory, is_of_a_device_at_the_ranks_node, .timeout = 60)
     }
 }
 
-/** Nothing else holds the context of device 1, in which calls have put their lanes. */
+/** Nothing else retains the context of device 1, in which calls have put their lanes. */
 static kolo_status again(struct kolo_comm *comm, void *argument)
 {
     kolo_status status = KOLO_OK;
@@ -132,7 +132,7 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     WORLD_EXPECT(kolo_alloc_device(comm, 1, -1, &memory) == KOLO_ERR_UNSUPPORTED, "%s",
                  kolo_error_detail());
     WORLD_EXPECT(memory == &memory, "written");
-    return kolo_barrier(comm, NULL, NULL); /* the communicator is as before */
+    return kolo_barrier(comm, NULL, NULL); /* the communicator still works */
 }
 
 Test(device_memory, what_cannot_be_had_is_refused)
@@ -174,7 +174,7 @@ Test(device_memory, is_still_there_if_its_device_is_at_work_too_long)
     cr_assert_eq(mock->allocated(), 0);
 }
 
-/** How often the context of device 1 was retained when the rank ended, with the memory in it. */
+/** How often the context of device 1 was retained when the rank, which had the memory, ended. */
 static int held_at_the_end;
 
 static kolo_status leave_at_work(struct kolo_comm *comm, void *argument)
@@ -192,8 +192,8 @@ static kolo_status leave_at_work(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
-/** The driver ends a context with its last hold: under what still runs in it, or after a wait
- * without a bound. */
+/** When a context is released for the last time, the driver destroys it while work still runs in
+ * it, or waits for that work without a limit. */
 Test(device_memory, a_context_outlives_a_rank_that_leaves_its_device_at_work)
 {
     struct world world = {

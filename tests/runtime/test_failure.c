@@ -54,7 +54,7 @@ ParameterizedTest(struct world_param *param, failure, early_finalize, .timeout =
 static void *abort_soon(void *argument)
 {
     struct timespec pause = {.tv_nsec = 100000000};
-    nanosleep(&pause, NULL); /* most likely while the others wait; both ways must work */
+    nanosleep(&pause, NULL); /* most likely while the others wait; it must work in either case */
     kolo_abort(argument, "the disk is full");
     kolo_abort(argument, "a second reason");
     return NULL;
@@ -109,7 +109,7 @@ static kolo_status keeps_hands_off(struct kolo_comm *comm, void *argument)
     kolo_status status =
         kolo_allreduce(comm, data, data, count, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
     memset(data, 1, count * sizeof(*data));
-    free(data); /* ASan sees whoever still reads or writes it */
+    free(data); /* ASan reports whoever still accesses it */
     return status;
 }
 

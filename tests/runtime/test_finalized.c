@@ -15,7 +15,7 @@
 #include "tests/support/await.h"
 #include "tests/support/world.h"
 
-/** A wait for a deadline (KOLO_TIMEOUT) would be as long as the test may take. */
+/** A wait for a deadline (KOLO_TIMEOUT) would take as long as the test may. */
 enum { TIMEOUT_S = 60, RANKS = 4, GONE = 1 };
 
 struct way {
@@ -45,7 +45,7 @@ static void run(const struct way *way, int size,
         run(way, size, body);                                                                      \
     }
 
-/** Until @p count others have counted themselves; the library is not called meanwhile. */
+/** Waits, without calling the library, until @p count others have counted themselves. */
 static kolo_status stays_away(const atomic_int *through, int count)
 {
     WORLD_EXPECT(AWAIT(atomic_load(through) >= count),
@@ -53,7 +53,8 @@ static kolo_status stays_away(const atomic_int *through, int count)
     return KOLO_OK;
 }
 
-/** @p status is what a rank gets that waits for rank GONE, with @p words in the detail. */
+/** Checks that @p status is what a rank that waits for rank GONE gets, with @p words in the
+ * detail. */
 static kolo_status names_it(kolo_status status, const char *words)
 {
     const char *detail = kolo_error_detail();
@@ -87,7 +88,8 @@ static kolo_status calls_on(struct kolo_comm *comm, void *argument)
     kolo_status status;
     KOLO_TRY(kolo_dup(comm, NULL, &copy));
     KOLO_TRY(sum(copy, 1000));
-    KOLO_TRY(kolo_barrier(comm, NULL, NULL)); /* else a failure may meet who is still in the sum */
+    /* otherwise the failure may reach a rank that is still in the sum */
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
     if (kolo_rank(comm) == GONE) {
         KOLO_TRY(kolo_finalize(copy));
         KOLO_TRY(stays_away(through, RANKS - 1));
@@ -98,14 +100,14 @@ static kolo_status calls_on(struct kolo_comm *comm, void *argument)
         ++*through;
         KOLO_TRY(kolo_finalize(copy));
     }
-    KOLO_TRY(sum(comm, 1000)); /* the world goes on */
+    KOLO_TRY(sum(comm, 1000)); /* the world still works */
 out:
     return status;
 }
 
 ON_ALL(who_calls_without_it_hears_so, RANKS, calls_on)
 
-/** The others are in the call already when it finalizes, in calls of several kinds. */
+/** The others are already in a call when it finalizes, in calls of several kinds. */
 static kolo_status waits_already(struct kolo_comm *comm, void *argument)
 {
     struct timespec pause = {.tv_nsec = 30000000};
@@ -115,9 +117,9 @@ static kolo_status waits_already(struct kolo_comm *comm, void *argument)
     for (int kind = 0; kind < 4; kind++) {
         struct kolo_comm *copy = NULL;
         KOLO_TRY(kolo_dup(comm, NULL, &copy));
-        KOLO_TRY(kolo_barrier(comm, NULL, NULL)); /* all have it */
+        KOLO_TRY(kolo_barrier(comm, NULL, NULL)); /* all have the communicator */
         if (kolo_rank(comm) == GONE) {
-            nanosleep(&pause, NULL); /* most likely they are; otherwise it is the case above */
+            nanosleep(&pause, NULL); /* most likely they are; if not, it is the case above */
             KOLO_TRY(kolo_finalize(copy));
             continue;
         }
@@ -141,8 +143,8 @@ ON_ALL(who_waits_already_hears_so, RANKS, waits_already)
 
 /* ---- messages ---- */
 
-/** What it sent before arrives; what it never sent, and what it will not take, ends with its
- * name. */
+/** Messages that it sent before arrive. Those that it never sent, or will not receive, end with an
+ * error that names it. */
 static kolo_status messages(struct kolo_comm *comm, void *argument)
 {
     enum { SHORT = 100, LONG = 1 << 20, SENT = 5 };
@@ -152,7 +154,7 @@ static kolo_status messages(struct kolo_comm *comm, void *argument)
     kolo_status status;
     for (int i = 0; i < 2; i++)
         KOLO_TRY(kolo_dup(comm, NULL, &copies[i]));
-    KOLO_TRY(kolo_barrier(comm, NULL, NULL)); /* all have both */
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL)); /* all have both communicators */
     if (kolo_rank(comm) == GONE) {
         for (int i = 0; i < SENT; i++) {
             data[0] = i + 1;
@@ -168,7 +170,8 @@ static kolo_status messages(struct kolo_comm *comm, void *argument)
         }
         status = kolo_recv(copies[0], data, SHORT, KOLO_FLOAT64, GONE, NULL, NULL);
         KOLO_TRY(names_it(status, "during recv(count 100"));
-        for (int i = 0; i < 3 && status == KOLO_OK; i++) /* some may go into the void */
+        /* some sends may succeed although nobody receives them */
+        for (int i = 0; i < 3 && status == KOLO_OK; i++)
             status = kolo_send(copies[1], data, LONG, KOLO_FLOAT64, GONE, NULL, NULL);
         if (status != KOLO_OK)
             KOLO_TRY(names_it(status, "during send("));
@@ -184,7 +187,8 @@ ON_ALL(messages_of_before_arrive_and_no_others, 3, messages)
 
 /* ---- no false alarm ---- */
 
-/** Every rank finalizes as soon as its own last call is over, and goes on with the next one. */
+/** Every rank finalizes as soon as its own last call is over, and goes on with the next
+ * communicator. */
 static kolo_status at_once(struct kolo_comm *comm, void *argument)
 {
     enum { TIMES = 60, LONG = 20000 };
@@ -218,8 +222,8 @@ out:
 
 ON_ALL(whoever_ends_first_disturbs_nobody, RANKS, at_once)
 
-/** A broadcast is closed for its root alone: others may be through, and have finalized, before a
- * late one has called it. */
+/** A broadcast is closed only for its root: other ranks may have finished it, and finalized, before
+ * a late rank calls it. */
 static kolo_status broadcasts(struct kolo_comm *comm, void *argument)
 {
     enum { TIMES = 60, LONG = 20000 };
@@ -239,7 +243,7 @@ static kolo_status broadcasts(struct kolo_comm *comm, void *argument)
         KOLO_TRY(kolo_broadcast(copy, data, count, KOLO_INT64, root, NULL, NULL));
         WORLD_EXPECT(data[count - 1] == i, "broadcast %d brought %lld", i,
                      (long long)data[count - 1]);
-        memset(data, 0x77, LONG * sizeof(*data)); /* the buffer is this rank's again */
+        memset(data, 0x77, LONG * sizeof(*data)); /* the buffer belongs to this rank again */
         KOLO_TRY(kolo_finalize(copy));
     }
 out:

@@ -14,7 +14,8 @@
 
 enum { LONG = 40000, CALLS = 20, PEERS = 4 };
 
-/** Every rank sends long messages to all others before it receives, and in another order. */
+/** Every rank sends long messages to all others before it receives, and receives in another
+ * order. */
 static kolo_status exchange(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
@@ -39,7 +40,7 @@ static kolo_status exchange(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
-/** Calls of one rank's group, and what they are to give. */
+/** The calls of one rank's group, and their expected results. */
 struct mixed {
     float sums[CALLS][8], in_place[3];
     double big[CALLS];
@@ -57,7 +58,8 @@ static void fill(struct mixed *mixed, int rank, int round)
     mixed->token[0] = rank == 1 ? 77 + round : 0;
 }
 
-/** Adjacent allreduces of one type, in place and not, empty ones; others between; messages. */
+/** Adjacent allreduces of one type, in and out of place, some of them empty, with other calls and
+ * messages between them. */
 static kolo_status call_all(struct kolo_comm *comm, struct mixed *mixed, const float *inputs)
 {
     const int rank = kolo_rank(comm), size = kolo_size(comm);
@@ -126,7 +128,7 @@ static kolo_status mixed_calls(struct kolo_comm *comm, void *argument)
     return kolo_request_free(&request);
 }
 
-/** A rank's prescale is its own affair: here 1, 2 or none, and not the same in all calls of a
+/** Each rank chooses its own prescale: here 1, 2 or none, and not the same for all calls of a
  * group. */
 static double weight_of(int rank, int call)
 {
@@ -203,7 +205,8 @@ Test(group, mixed_calls, .timeout = 120)
         }
 }
 
-/** One rank's group has another call in it: the short sums are one call, and its name says so. */
+/** One rank's group has another call in it. The short sums are fused into one call, and its name
+ * says so. */
 static kolo_status different_groups(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
@@ -217,7 +220,7 @@ static kolo_status different_groups(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
-/** The same number of elements in all, cut otherwise. */
+/** The same total number of elements, divided differently. */
 static kolo_status cut_otherwise(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
@@ -244,8 +247,8 @@ Test(group, ranks_that_differ, .timeout = 60)
     }
 }
 
-/** Calls of a group go on side by side: one that needs another's result would read it or not, by
- * chance. Columns of one matrix, which lie in each other's gaps, are apart. */
+/** Calls of a group run concurrently, so a call that needs another's result might or might not see
+ * it, and is refused. Columns of one matrix, which lie in each other's gaps, do not overlap. */
 static kolo_status need_each_other(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
@@ -272,7 +275,8 @@ Test(group, calls_that_need_each_other, .timeout = 60)
     WORLD_MUST_RUN(&world, need_each_other, NULL);
 }
 
-/** Whatever is refused in a group, nothing of it starts, and the group's end says it again. */
+/** If anything is refused in a group, nothing of it starts, and kolo_group_end() returns the same
+ * error. */
 static kolo_status refused_inside(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
@@ -307,14 +311,14 @@ static kolo_status refused_around(struct kolo_comm *comm, void *argument)
     WORLD_INVALID(kolo_dup(comm, NULL, &other), "group");
     WORLD_INVALID(kolo_metrics_compute(comm, NULL, 0, NULL), "group");
     WORLD_INVALID(kolo_group_end(comm, &opts, NULL), "KOLO_PERSISTENT");
-    WORLD_TRY(kolo_group_begin(comm)); /* the last was closed all the same */
+    WORLD_TRY(kolo_group_begin(comm)); /* the last group was closed nevertheless */
     WORLD_TRY(kolo_group_end(comm, NULL, &request));
     WORLD_EXPECT(request == NULL, "a request for nothing");
     opts.flags = 0;
     opts.timeout_ms = -1;
     WORLD_TRY(kolo_group_begin(comm));
     WORLD_INVALID(kolo_group_end(comm, &opts, NULL), "timeout_ms");
-    WORLD_TRY(kolo_group_begin(comm)); /* what is open at the end is gone with the communicator */
+    WORLD_TRY(kolo_group_begin(comm)); /* a group that is still open ends with the communicator */
     return kolo_barrier(comm, NULL, NULL);
 }
 
@@ -353,7 +357,7 @@ Test(group, has_a_deadline, .timeout = 60)
 
 enum { ROUNDS = 20000 };
 
-/** Each call is taken up, or runs by itself, or comes just too late. */
+/** Each call is included in a group, or runs by itself, or comes just too late. */
 static void *call_meanwhile(void *comm)
 {
     for (int i = 0; i < ROUNDS; i++) {

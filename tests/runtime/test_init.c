@@ -21,7 +21,7 @@
 
 static const char secret[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
-/** What a rank's process says at its end. */
+/** What a rank's process reports at its end. */
 struct report {
     kolo_status status;
     int64_t at_ns, left_ns; /* before and after kolo_finalize */
@@ -32,13 +32,13 @@ struct party {
     int size;
     const char *rendezvous, *transport;
     kolo_status (*body)(struct kolo_comm *comm, struct party *party);
-    int ready_fd;            /* a body writes a byte here when it is under way */
-    int go_fd;               /* one that waits for the test reads a byte here */
-    int late_fd;             /* and one that is to wait for longer here */
+    int ready_fd;            /* a body writes a byte here once it has started */
+    int go_fd;               /* a body that waits for the test reads a byte here */
+    int late_fd;             /* and one that is to wait for longer, here */
     const char *plan;        /* a setting; NULL: none */
-    const char *patience[8]; /* of each rank: a setting; NULL: none */
+    const char *patience[8]; /* a setting for each rank; NULL: none */
     pid_t pids[8];
-    int reports[8]; /* the reading ends */
+    int reports[8]; /* the reading ends of pipes */
     struct report results[8];
 };
 
@@ -83,7 +83,8 @@ static void start(struct party *party, int rank)
     party->pids[rank] = fork();
     cr_assert(party->pids[rank] >= 0, "fork");
     if (party->pids[rank] == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that has failed leaves none that waits */
+        /* if the test has failed, no waiting process is left */
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
         run_rank(party, rank, ends[1]);
     }
@@ -158,13 +159,14 @@ ParameterizedTest(struct meeting *meeting, init, processes, .timeout = 60)
 {
     char text[128];
     name_file(text, "meet");
-    if (!meeting->by_file) /* a port below those that the system gives out by itself */
+    if (!meeting->by_file) /* a port below the range of ephemeral ports */
         snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", 10000 + (int)getpid() % 10000);
     struct party party = {.size = meeting->size,
                           .transport = meeting->transport,
                           .rendezvous = text,
                           .body = exchange};
-    for (int rank = meeting->size - 1; rank >= 0; rank--) /* rank 0, which serves, comes last */
+    /* rank 0, which hosts the store, starts last */
+    for (int rank = meeting->size - 1; rank >= 0; rank--)
         start(&party, rank);
     finish(&party);
     for (int rank = 0; rank < meeting->size; rank++)
@@ -223,7 +225,7 @@ static void lose_rank_1(const char *transport,
                   kolo_status_name(result->status), result->text);
         cr_assert(strstr(result->text, "rank 1 (") && strstr(result->text, "during allreduce("),
                   "%s, rank %d: %s", transport, rank, result->text);
-        /* by the link or the store, not by a deadline; on a busy machine it takes a while */
+        /* the link or the store ends it, not a deadline; on a busy machine that takes a while */
         cr_assert(result->at_ns - killed_ns < INT64_C(10000000000),
                   "rank %d heard of it after %lld ms", rank,
                   (long long)(result->at_ns - killed_ns) / 1000000);
@@ -250,7 +252,7 @@ static kolo_status rank_0_stays(struct kolo_comm *comm, struct party *party)
     kolo_status status = kolo_barrier(comm, NULL, NULL);
     int64_t sum;
     if (status == KOLO_OK && kolo_rank(comm) != 0) {
-        nanosleep(&pause, NULL); /* rank 0 is finalizing, and must go on serving the store */
+        nanosleep(&pause, NULL); /* rank 0 is finalizing, and must still serve the store */
         status = kolo_kv_add(comm, "late", 1, &sum);
     }
     return status;
@@ -279,7 +281,7 @@ static kolo_status broadcast(struct kolo_comm *comm)
     return status;
 }
 
-/** The last rank does not finalize before the others have. */
+/** The last rank finalizes only after the others have. */
 static kolo_status last_one_stays(struct kolo_comm *comm, struct party *party)
 {
     char byte;
@@ -337,20 +339,21 @@ ParameterizedTest(struct way *way, init, who_stays_after_a_broadcast, .timeout =
     }
 }
 
-/** Ranks 1, 2 and 3 leave, rank 1 while rank 3 waits for a word from it; the other two go on. */
+/** Ranks 1, 2 and 3 leave, rank 1 while rank 3 waits for a message from it; the other two go on. */
 static kolo_status some_leave(struct kolo_comm *comm, struct party *party)
 {
     int rank = kolo_rank(comm);
     int32_t value = rank;
     int64_t sum = 0;
     char byte;
-    kolo_status status = kolo_barrier(comm, NULL, NULL); /* makes the links */
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* opens the links */
     if (status == KOLO_OK)
         status = broadcast(comm);
     if (status != KOLO_OK || (rank >= 1 && rank <= 3))
         return status;
     WORLD_EXPECT(read(party->go_fd, &byte, 1) == 1, "no word from the test");
-    status = kolo_kv_add(comm, "there", 1, &sum); /* what the store has said before is heard */
+    /* everything that the store sent before has arrived */
+    status = kolo_kv_add(comm, "there", 1, &sum);
     if (status == KOLO_OK && rank == 0)
         return kolo_send(comm, &value, 1, KOLO_INT32, 4, NULL, NULL);
     if (status != KOLO_OK)
@@ -381,19 +384,21 @@ ParameterizedTest(struct way *way, init, who_leaves_after_a_broadcast, .timeout 
         finish_one(&party, rank);
     cr_assert(write(ends[1], "..", 2) == 2);
     finish(&party);
-    expect_well(&party, way->transport); /* that three have left, and never came, fails nobody */
+    /* three ranks that have left without a call do not make the others fail */
+    expect_well(&party, way->transport);
 }
 
-enum { LONG_BYTES = 900000 }; /* more than a rank takes early, less than a root waits for */
+/* more than a rank receives in advance, and less than a root waits for */
+enum { LONG_BYTES = 900000 };
 
 /** Rank 1 comes to the broadcast, and rank 0 leaves after it, when the test says so. Rank 0 begins
- * once rank 1 has left the barrier, and so takes nothing off its links: else it may get all of it
- * there. */
+ * once rank 1 has left the barrier, so that rank 1 reads nothing from its links meanwhile:
+ * otherwise it might receive the whole broadcast in the barrier. */
 static kolo_status rank_1_is_late(struct kolo_comm *comm, struct party *party)
 {
     char byte;
     int rank = kolo_rank(comm);
-    kolo_status status = kolo_barrier(comm, NULL, NULL); /* makes the links */
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* opens the links */
     unsigned char *data = calloc(LONG_BYTES, 1);
     WORLD_EXPECT(data != NULL, "no memory");
     if (rank == 0)
@@ -414,13 +419,12 @@ static kolo_status rank_1_is_late(struct kolo_comm *comm, struct party *party)
     return status;
 }
 
-/** The root is through, another rank has left: what the late one is to get is handed over all the
- * same. */
+/** The root is through and another rank has left: the late rank still receives its data. */
 Test(init, a_late_rank_gets_a_long_broadcast, .timeout = 60)
 {
     enum {
         GIVEN_UP_MS = 3000
-    }; /* by then a root has gone that waits for KOLO_EXIT_TIMEOUT or less */
+    }; /* by then a root that waits for KOLO_EXIT_TIMEOUT or less has gone */
     static const char hasty[] = "KOLO_EXIT_TIMEOUT=400ms";
     char text[128], byte;
     int ends[2], late_ends[2], ready[2];
@@ -450,7 +454,7 @@ Test(init, a_late_rank_gets_a_long_broadcast, .timeout = 60)
 
 /* ---- a start that failed ---- */
 
-/** Gives up with a full ring to a rank that reads nothing, which is worth a detail of its own. */
+/** Gives up with a full ring to a rank that does not read, which has a detail of its own. */
 static kolo_status gives_up(struct kolo_comm *comm, struct party *party)
 {
     enum { BYTES = 1 << 20 };
@@ -494,7 +498,7 @@ static kolo_status never_runs(struct kolo_comm *comm, struct party *party)
     return kolo_fail(KOLO_ERR_INTERNAL, "kolo_init came through");
 }
 
-/** Rank 0 alone reads that file, when all have met. */
+/** Only rank 0 reads that file, once all have met. */
 Test(init, what_rank_0_lacks_is_told_to_all, .timeout = 60)
 {
     char text[128];
@@ -517,7 +521,7 @@ Test(init, what_rank_0_lacks_is_told_to_all, .timeout = 60)
     }
 }
 
-/** Says when it is there, and stops. */
+/** Reports that it is there, and stops. */
 static kolo_status stops(struct kolo_comm *comm, struct party *party)
 {
     int64_t sum = 1;

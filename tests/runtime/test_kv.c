@@ -24,7 +24,7 @@ static kolo_status use_keys(struct kolo_comm *comm, void *argument)
     kolo_status status = kolo_kv_set(comm, key, value, strlen(value));
     if (status != KOLO_OK)
         return status;
-    for (int i = 0; i < n; i++) { /* waits for those that have not set theirs yet */
+    for (int i = 0; i < n; i++) { /* waits for ranks that have not set theirs yet */
         char got[64] = "", want[64];
         snprintf(key, sizeof(key), "from %d", i);
         snprintf(want, sizeof(want), "hello of %d", i);
@@ -77,7 +77,7 @@ static kolo_status misuse_keys(struct kolo_comm *comm, void *argument)
     bytes = 0;
     WORLD_EXPECT(kolo_kv_set(comm, "empty", NULL, 0) == KOLO_OK, "empty value");
     WORLD_EXPECT(kolo_kv_get(comm, "empty", NULL, &bytes, -1) == KOLO_OK && bytes == 0, "empty");
-    return kolo_barrier(comm, NULL, NULL); /* all that is no loss of the communicator */
+    return kolo_barrier(comm, NULL, NULL); /* none of that fails the communicator */
 }
 
 Test(kv, set_get_add, .timeout = 60)

@@ -17,7 +17,7 @@ enum { RANKS_MAX = 5, MESSAGES_MAX = 4096 };
 
 static const size_t HUGE = ((size_t)1 << 33) + 5, SEGMENT = ((size_t)1 << 28) + 1;
 
-/** What goes from one rank to another, in order. */
+/** What one rank sends to another, in order. */
 struct traffic {
     size_t out[MESSAGES_MAX], in[MESSAGES_MAX], outs, ins;
 };
@@ -80,7 +80,8 @@ static void run_rank(const struct kolo_plan *plan, const struct kolo_plan_args *
     kolo_moves_extent(plan->collective, args, args->rank, &extents.of[KOLO_BUFFER_SEND],
                       &extents.of[KOLO_BUFFER_RECV]);
     size_t wanted = extents.of[KOLO_BUFFER_RECV];
-    if (plan->collective == KOLO_COLLECTIVE_BROADCAST) { /* one buffer, which has it already */
+    /* the root has one buffer, which already holds the data */
+    if (plan->collective == KOLO_COLLECTIVE_BROADCAST) {
         wanted = args->rank == args->root ? 0 : args->count;
         extents.of[KOLO_BUFFER_SEND] = extents.of[KOLO_BUFFER_RECV] = args->count;
     }
@@ -124,8 +125,8 @@ Test(large, every_plan)
 
 /* ---- scratch ---- */
 
-/** Elements of scratch for each element of a block, in a naive way: what each plan that holds what
- * others sent says of itself. 0: it is not one of them. */
+/** Elements of scratch for each element of a block, computed naively: what each plan that holds
+ * other ranks' data must report. 0: it is not one of those plans. */
 static size_t naive_held(const struct kolo_plan *plan, size_t n)
 {
     size_t held = n / 2; /* bruck: packed in a round, and what comes in each */

@@ -470,8 +470,8 @@ ParameterizedTest(struct world_param *param, mismatch, leaving_after_different_b
         }
 }
 
-/** Rank 1 leaves without the last broadcast, whose message is there: what rank 0 sent after it has
- * come. */
+/** Rank 1 leaves without the last broadcast, whose message has arrived, and so has what rank 0 sent
+ * after it. */
 static kolo_status leave_without_it(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
@@ -504,7 +504,7 @@ ParameterizedTest(struct world_param *param, mismatch, leaving_without_the_last_
 
 /* ---- broadcasts in what later calls say ---- */
 
-/** No message of the broadcast tells: only what this rank says of it from then on does. */
+/** No message of the broadcast reveals the difference, only what this rank later says about it. */
 static kolo_status remember_otherwise(struct kolo_comm *comm, void *argument)
 {
     int odd = *(const int *)argument;
@@ -549,10 +549,11 @@ static kolo_status differ_in_messages(struct kolo_comm *comm, void *argument)
 {
     double data[4] = {0};
     (void)argument;
-    kolo_status begun = kolo_barrier(comm, NULL, NULL); /* else a failure can meet kolo_init */
+    /* otherwise a failure may reach a rank that is still in kolo_init */
+    kolo_status begun = kolo_barrier(comm, NULL, NULL);
     if (begun != KOLO_OK)
         return begun;
-    if (kolo_rank(comm) == 0) { /* its message may be taken before it is found to be wrong */
+    if (kolo_rank(comm) == 0) { /* its message may be received before the mismatch is found */
         kolo_status status = kolo_send(comm, data, 3, KOLO_FLOAT64, 1, NULL, NULL);
         if (status != KOLO_OK)
             return status;
@@ -586,7 +587,8 @@ static kolo_status wait_in_a_circle(struct kolo_comm *comm, void *argument)
 {
     float data[4] = {0};
     (void)argument;
-    /* each root waits for what nobody sends: no message ever meets another description */
+    /* each root waits for a message that nobody sends, so no message ever meets another
+     * description */
     return kolo_gather(comm, data, data, 0, KOLO_FLOAT32, kolo_rank(comm), NULL, NULL);
 }
 

@@ -13,10 +13,10 @@
 enum { COUNTS = 4, LONGEST = 5000, RANKS_MAX = 5 };
 static const size_t counts[COUNTS] = {0, 1, 17, LONGEST};
 
-/** An affine map x -> a x + b modulo 2^32; composing them is associative, and not commutative. 12
- * bytes: the size divides no frame. */
+/** An affine map x -> a x + b modulo 2^32. Composition is associative but not commutative. An
+ * element has 12 bytes, which divides no frame's size. */
 struct map {
-    uint32_t a, b, times; /* times: how many were composed */
+    uint32_t a, b, times; /* times: the number of maps composed */
 };
 
 static struct map compose(struct map first, struct map second)
@@ -30,12 +30,12 @@ static void compose_all(void *into, const void *from, size_t count, kolo_dtype d
     struct map *a = into;
     const struct map *b = from;
     if (dtype != KOLO_OPAQUE(sizeof(struct map)) || context != NULL)
-        count = 0; /* the result shows it */
+        count = 0; /* the result then shows that it was called */
     for (size_t i = 0; i < count; i++)
         a[i] = compose(a[i], b[i]);
 }
 
-/** As what C++ would call plus, with a context that counts. */
+/** What a C++ program would call plus, with a context that counts. */
 static void add_all(void *into, const void *from, size_t count, kolo_dtype dtype, void *context)
 {
     double *a = into;
@@ -99,7 +99,7 @@ static kolo_status reductions(const struct stage *stage, size_t count)
     return compare(stage->send, n, 0, count, "allreduce in place");
 }
 
-/** What does not combine moves elements of any size too. */
+/** Collectives that do not combine move elements of any size too. */
 static kolo_status moves(const struct stage *stage, size_t count)
 {
     struct kolo_comm *comm = stage->comm;
@@ -138,7 +138,7 @@ static kolo_status sums(const struct stage *stage, size_t count)
     for (size_t i = 0; i < count; i++)
         WORLD_EXPECT(recv[i] == (double)(n * (n - 1) / 2 + n * i), "sum: element %zu is %g", i,
                      recv[i]);
-    int64_t total = (int64_t)calls; /* a rank need not combine anything itself */
+    int64_t total = (int64_t)calls; /* not every rank must combine something itself */
     WORLD_TRY(kolo_allreduce(stage->comm, &total, &total, 1, KOLO_INT64, KOLO_SUM, NULL, NULL));
     WORLD_EXPECT(n == 1 || count == 0 || total > 0, "the context was not handed over");
     return kolo_op_free(stage->comm, op);
@@ -209,8 +209,7 @@ static kolo_status ordered_by_links(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/** Plans that combine pairs do it with a commutative operator on arrival; they cannot do
- * another. */
+/** Plans that combine pairs can use only commutative operators, because they combine on arrival. */
 Test(own_ops, forced_plans, .timeout = 120)
 {
     static const char *const plans[] = {"KOLO_PLAN=ring", "KOLO_PLAN=doubling", "KOLO_PLAN=direct",
@@ -261,7 +260,8 @@ static kolo_status different_names(struct kolo_comm *comm, void *argument)
     kolo_status status =
         kolo_allreduce(comm, &map, &map, 1, KOLO_OPAQUE(sizeof map), op, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
-    const char *detail = kolo_error_detail(); /* of both ranks, or of this one alone */
+    /* the detail is about both ranks, or about this one only */
+    const char *detail = kolo_error_detail();
     bool names_both = strstr(detail, "'left'") != NULL && strstr(detail, "'right'") != NULL;
     WORLD_EXPECT(names_both || strstr(detail, "another operator") != NULL, "%s", detail);
     return KOLO_OK;
@@ -273,7 +273,8 @@ static kolo_status different_sizes(struct kolo_comm *comm, void *argument)
     char bytes[32] = {0};
     kolo_status status =
         kolo_broadcast(comm, bytes, 1, KOLO_OPAQUE(12 + kolo_rank(comm)), 0, NULL, NULL);
-    if (kolo_rank(comm) == 0 && status == KOLO_OK) /* its root has sent, and hears of it next */
+    /* its root has only sent, and learns of the failure in the next call */
+    if (kolo_rank(comm) == 0 && status == KOLO_OK)
         status = kolo_barrier(comm, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
     WORLD_EXPECT(strstr(kolo_error_detail(), "12 bytes each") != NULL, "%s", kolo_error_detail());
@@ -332,7 +333,8 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     WORLD_INVALID(kolo_op_free(comm, KOLO_SUM), "was not made");
     WORLD_INVALID(kolo_allreduce(comm, a, a + 1, 1, type, made, NULL, NULL), "kolo_op_create");
     WORLD_EXPECT(a[0].a == 0 && a[1].a == 1, "written");
-    for (int i = 0; i < 40; i++) /* more than the table has at first; what is left, the end frees */
+    /* more than the initial size of the table; finalize frees those that are left */
+    for (int i = 0; i < 40; i++)
         WORLD_TRY(kolo_op_create(comm, &op, &made));
     return KOLO_OK;
 }

@@ -38,7 +38,7 @@ static kolo_status in_order(struct kolo_comm *comm, void *argument)
             for (size_t i = 0; i < count; i++)
                 buffer[i] = byte_at(m, i);
             status = kolo_send(comm, buffer, count, KOLO_UINT8, 1 - kolo_rank(comm), NULL, NULL);
-            memset(buffer, 0xee, count); /* may be reused at once */
+            memset(buffer, 0xee, count); /* the buffer may be reused at once */
             continue;
         }
         status = kolo_recv(comm, buffer, count, KOLO_UINT8, 1 - kolo_rank(comm), NULL, NULL);
@@ -75,7 +75,7 @@ static kolo_status everybody_with_everybody(struct kolo_comm *comm, void *argume
             KOLO_TRY(kolo_recv(comm, &in[from][i], 1, KOLO_INT64, from, NULL, &requests[count++]));
             KOLO_TRY(kolo_send(comm, &out[to][i], 1, KOLO_INT64, to, NULL, &requests[count++]));
         }
-    KOLO_TRY(kolo_barrier(comm, NULL, NULL)); /* beside the messages */
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL)); /* independent of the messages */
     while (count > 0)
         KOLO_TRY(kolo_wait(&requests[--count], -1));
     for (int from = 0; from < n; from++)
@@ -97,9 +97,9 @@ ParameterizedTest(struct world_param *param, p2p, all_pairs, .timeout = 60)
 
 /* ---- over at once, or not ---- */
 
-/** From here on messages between 0 and 1 need no connection to come first, and both are past
- *  kolo_init: a word that is on its way alone would let rank 0 go on, and fail on purpose, while
- *  rank 1 still starts. */
+/** After this, messages between ranks 0 and 1 need not open a connection, and both have left
+ * kolo_init. A single message in one direction would not be enough: rank 0 could go on, and fail
+ * on purpose, while rank 1 is still starting. */
 static kolo_status meet(struct kolo_comm *comm)
 {
     int64_t word = 0;
@@ -166,9 +166,9 @@ ParameterizedTest(struct world_param *param, p2p, blocking_ones_keep_the_order_o
                   world.results[rank].text);
 }
 
-static atomic_bool has_come; /* in all ranks of a test's process */
+static atomic_bool has_come; /* shared by all ranks of a test's process */
 
-/** Rank 2 has a link to none of them yet. */
+/** Rank 2 has no links yet. */
 static kolo_status third_comes_late(struct kolo_comm *comm, void *argument)
 {
     const int rank = kolo_rank(comm);
@@ -232,7 +232,8 @@ static kolo_status one_leaves(struct kolo_comm *comm, void *argument)
     return kolo_rank(comm) == 1 ? kolo_recv(comm, data, 4, KOLO_INT64, 0, NULL, NULL) : KOLO_OK;
 }
 
-/** Rank 0 gives up in a row of messages; rank 1 must say which of its messages did not come. */
+/** Rank 0 gives up in a series of messages; rank 1 must name the message of the series that did not
+ * come. */
 static kolo_status one_gives_up(struct kolo_comm *comm, void *argument)
 {
     kolo_status status = meet(comm);
@@ -270,7 +271,7 @@ ParameterizedTest(struct world_param *param, p2p, a_failure_names_the_message, .
 static const struct {
     const char *name;
     kolo_status (*body)(struct kolo_comm *comm, void *argument);
-    kolo_status status; /* of rank 1, which receives */
+    kolo_status status; /* of rank 1, the receiver */
     const char *words[2];
 } failing[] = {
     {"other counts",

@@ -12,7 +12,7 @@
 
 enum { RANKS = 3, BLOB_MAX = 512, TABLE_MAX = RANKS * BLOB_MAX, THREADS = 8, ROUNDS = 200 };
 
-/** A table as the store sends it; rank i has pid @p pid + i, and number @p first + i. */
+/** Writes a table as the store sends it; rank i has pid @p pid + i and number @p first + i. */
 static size_t write_table(uint8_t table[TABLE_MAX], int32_t pid, int32_t first)
 {
     struct kolo_writer writer = kolo_writer_over(table, TABLE_MAX);
@@ -38,7 +38,7 @@ Test(peers, same_bytes_are_one_table)
     size_t bytes = write_table(one, 100, 0);
     cr_assert(write_table(copy, 100, 0) == bytes && write_table(other, 200, 0) == bytes);
     cr_assert(kolo_peers_read(one, bytes, RANKS, &first) == KOLO_OK);
-    memset(one, 0xff, sizeof one); /* the table keeps nothing of the caller's */
+    memset(one, 0xff, sizeof one); /* the table keeps no pointer to the caller's bytes */
     uint64_t before = kolo_alloc_count();
     cr_assert(kolo_peers_read(copy, bytes, RANKS, &second) == KOLO_OK);
     cr_assert(second == first, "made twice");

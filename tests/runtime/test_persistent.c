@@ -20,7 +20,7 @@ static float value(int rank, int i, int round)
     return (float)(rank * 1000 + i + round * 7);
 }
 
-/** What is in recv of @p rank after the call of a kind; -1: not looked at. */
+/** The value expected in recv of @p rank after a call of that kind; -1: not checked. */
 static float expected(int kind, int rank, int i, int round)
 {
     float sum = 0;
@@ -118,7 +118,7 @@ static kolo_status every_kind(struct kolo_comm *comm, void *argument)
         }
     WORLD_TRY(kolo_request_free(&stage->requests[0]));
     WORLD_TRY(kolo_request_free(&stage->requests[0]));
-    return KOLO_OK; /* the rest goes with the communicator */
+    return KOLO_OK; /* the rest is freed with the communicator */
 }
 
 Test(persistent, every_kind, .timeout = 120)
@@ -178,13 +178,14 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     WORLD_TRY(kolo_request_free(&request));
     WORLD_INVALID(kolo_barrier(comm, &again, NULL), "request_out");
     WORLD_TRY(kolo_recv(comm, &b, 1, KOLO_INT32, peer, &again, &request));
-    WORLD_TRY(kolo_wait(&request, -1)); /* it never ran */
+    WORLD_TRY(kolo_wait(&request, -1)); /* it was never started */
     WORLD_TRY(kolo_test(&request));
     WORLD_TRY(kolo_start(request));
     WORLD_INVALID(kolo_start(request), "running");
     WORLD_INVALID(kolo_run(request), "running");
     WORLD_INVALID(kolo_request_free(&request), "running");
-    WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* before that the other's message could end it */
+    /* before this barrier the other rank's message could complete it */
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
     WORLD_TRY(kolo_send(comm, &a, 1, KOLO_INT32, peer, NULL, &once));
     WORLD_INVALID(kolo_start(once), "KOLO_PERSISTENT");
     WORLD_INVALID(kolo_request_free(&once), "KOLO_PERSISTENT");
@@ -192,7 +193,7 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     WORLD_TRY(kolo_wait(&request, -1));
     WORLD_EXPECT(b == 5, "received %d", b);
     WORLD_TRY(kolo_barrier(comm, NULL, NULL));
-    WORLD_TRY(kolo_start(request)); /* finalize takes it back */
+    WORLD_TRY(kolo_start(request)); /* finalize cancels it */
     return KOLO_OK;
 }
 

@@ -61,14 +61,15 @@ Test(plan_hosts, a_host_of_which_something_is_not_known_is_one_domain)
     kolo_topology_fill(&hosts, 6, of, nodes, memory);
     cr_assert(hosts.domains.count == 3 && hosts.domains.a_host == 0, "%d", hosts.domains.count);
     cr_assert(hosts.domains.most == 3 && hosts.domains.least == 1);
-    expect_domain(&hosts, 1, 0, 0); /* in host order all the same */
+    expect_domain(&hosts, 1, 0, 0); /* it is in host order nevertheless */
     expect_domain(&hosts, 2, 0, 1);
     expect_domain(&hosts, 0, 0, 2);
     kolo_topology_fill(&hosts, 6, of, NULL, memory);
     cr_assert(hosts.domains.count == 2 && hosts.domains.a_host == 1);
 }
 
-/** Ranks are of one domain if they share a host and, where all of that host know theirs, a node. */
+/** Ranks are in one domain if they share a host and, if all ranks of that host know their NUMA
+ * nodes, a node. */
 static void expect_sound(const struct kolo_topology *hosts, int size, const int *of,
                          const int *nodes)
 {

@@ -16,7 +16,7 @@ static void run(kolo_status (*body)(struct kolo_comm *comm, void *argument))
     WORLD_MUST_RUN(&world, body, NULL);
 }
 
-/** The hash of an allgatherv of these blocks, under this name. */
+/** The hash of an allgatherv of these blocks, with this name. */
 static kolo_status hash_of(struct kolo_comm *comm, const size_t *counts, const size_t *displs,
                            const char *name, uint32_t *hash_out)
 {
@@ -57,8 +57,7 @@ Test(prepare, names_counts_and_displs_are_held_against_each_other, .timeout = 60
     run(say_what_differs);
 }
 
-/** The program may write over what it gave as soon as the call has returned, but for the buffers.
- */
+/** The program may overwrite all arguments except the buffers as soon as the call has returned. */
 static kolo_status write_over(struct kolo_comm *comm, void *argument)
 {
     char name[] = "grad/1";

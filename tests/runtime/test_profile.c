@@ -55,7 +55,7 @@ Test(profile, wrong_profiles_change_nothing)
     cr_assert(after.turn == 7);
 }
 
-/** A cache of its own, and in it the profile of this host with @p text. */
+/** Makes a cache folder with a profile of this host that contains @p text. */
 static void save_profile(char folder[64], const char *text)
 {
     char path[PATH_MAX], kolo[PATH_MAX];
@@ -72,7 +72,7 @@ static void save_profile(char folder[64], const char *text)
     fclose(file);
 }
 
-/** What save_profile made, while XDG_CACHE_HOME still names it. */
+/** Removes what save_profile() made, while XDG_CACHE_HOME still names it. */
 static void remove_profile(const char *folder)
 {
     char path[PATH_MAX];

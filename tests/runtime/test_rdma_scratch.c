@@ -16,8 +16,8 @@ TestSuite(rdma_scratch, .init = begin, .fini = end, .timeout = 100);
 bool is_alone;
 atomic_int hosts;
 
-/** In place of the system's: each rank asks once, and is on a host of its own, or all are on
- * one. */
+/** Replaces the system's function. Each rank calls it once, and is then on a host of its own, or on
+ * the same host as all others. */
 int gethostname(char *name, size_t bytes)
 {
     snprintf(name, bytes, "host%d", is_alone ? atomic_fetch_add(&hosts, 1) : 0);
@@ -49,7 +49,7 @@ static kolo_status sum_blocks(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
-/** Of a ring's partial sums all but the first are sent out of scratch. */
+/** A ring sends all of its partial sums but the first from scratch. */
 static void run(void)
 {
     struct world world = {.size = RANKS, .transport = "rdma", .settings = {"KOLO_PLAN=ring"}};

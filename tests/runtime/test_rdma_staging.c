@@ -26,8 +26,8 @@ static kolo_status reduce(struct kolo_comm *comm, void *argument)
     return kolo_allreduce(comm, memory, memory, BYTES, KOLO_UINT8, KOLO_SUM, NULL, NULL);
 }
 
-/** The offers are cut off, and pages are unlocked for that: the mock aborts if they are still
- * copied. */
+/** The offers are cut off, and pages are unlocked for that: the mock aborts if copies still use
+ * them. */
 Test(rdma_staging, pages_are_cut_off_when_copies_are_over)
 {
     mock = mock_cuda_load();
@@ -40,13 +40,13 @@ Test(rdma_staging, pages_are_cut_off_when_copies_are_over)
                                            "KOLO_RDMA_DIRECT_BYTES=4KiB", "KOLO_PLAN=ring"}};
         mock->fail("cuMemcpyAsync", 2 * PIECES + nth, KOLO_CUDA_INVALID_VALUE);
         const kolo_status status = world_run(&world, reduce, NULL);
-        mock->fail("", 1, 0); /* a call may be through with fewer copies */
+        mock->fail("", 1, 0); /* a call may end with fewer copies */
         cr_assert(status == KOLO_OK || status == KOLO_ERR_SYSTEM, "%s", world_cause(&world)->text);
     }
 }
 
-/** Rank 1 waits on a stream for a broadcast that does not come, and further calls behind it; what
- * it has offered is cut off, for which its driver waits until all streams are through. */
+/** Rank 1 waits on a stream for a broadcast that does not come, with further calls behind it. What
+ * it has offered is cut off, for which its driver waits until all streams are idle. */
 static kolo_status in_vain(struct kolo_comm *comm, void *argument)
 {
     const int rank = kolo_rank(comm);
@@ -86,7 +86,7 @@ Test(rdma_staging, pages_are_cut_off_when_no_stream_waits_for_the_call)
 
 enum { COUNT = 70001, RANKS_MAX = 4, ROOM = RANKS_MAX * (COUNT + 100) };
 
-/** Those that compute nothing; the last stands for messages. */
+/** The calls that compute nothing; the last one stands for messages. */
 static const enum any_collective kinds[] = {ANY_ALLGATHER,  ANY_ALLGATHERV, ANY_BROADCAST,
                                             ANY_ALLTOALL,   ANY_SCATTER,    ANY_GATHER,
                                             ANY_COLLECTIVES};
@@ -125,7 +125,7 @@ static void fill_in(uint8_t *buffer, int rank, int salt)
         buffer[i] = (uint8_t)(i * 7 + i / 250 + (size_t)rank * 13 + (size_t)salt * 29);
 }
 
-/** @p places: 1: send is a device's, 2: recv is. */
+/** @p places is a set of bits: 1: send is on a device, 2: recv is. */
 static kolo_status check(struct kolo_comm *comm, struct side *side, int which, int places)
 {
     const int rank = kolo_rank(comm), salt = which * 4 + places;
@@ -135,7 +135,7 @@ static kolo_status check(struct kolo_comm *comm, struct side *side, int which, i
     mock->write(side->device_send, side->send, ROOM);
     mock->write(side->device_recv, side->recv, ROOM);
     const kolo_status status = call(comm, which, side->send, side->recv);
-    if (status == KOLO_ERR_UNSUPPORTED) /* the plan is not for blocks of different lengths */
+    if (status == KOLO_ERR_UNSUPPORTED) /* the plan does not support blocks of different lengths */
         return KOLO_OK;
     WORLD_TRY(status);
     WORLD_TRY(call(comm, which, (places & 1) != 0 ? side->device_send : side->send,
@@ -189,7 +189,7 @@ Test(rdma_staging, data_is_the_same_by_every_plan)
     cr_assert(mock->calls("cuMemGetHandleForAddressRange") > 0);
 }
 
-/** Everything is copied through the host where the device cannot be registered. */
+/** Everything is copied through the host if device memory cannot be registered. */
 Test(rdma_staging, data_is_the_same_where_memory_cannot_be_registered)
 {
     mock = mock_cuda_load();
@@ -202,7 +202,8 @@ Test(rdma_staging, data_is_the_same_where_memory_cannot_be_registered)
     run_all(3, "KOLO_PLAN=auto");
 }
 
-/** The receiver's word that its receive is posted comes behind the offer, so the message lands. */
+/** The receiver's message that its receive is posted follows the offer, so the sender writes
+ * directly. */
 static kolo_status land(struct kolo_comm *comm, void *argument)
 {
     const int rank = kolo_rank(comm), peer = 1 - rank;
@@ -244,8 +245,8 @@ Test(rdma_staging, a_message_between_devices_is_copied_by_nobody)
     cr_assert(mock->calls("cuMemcpyAsync") == 0, "%d", mock->calls("cuMemcpyAsync"));
 }
 
-/** The nth copy on a device, and the nth thing that a stream does: what came early is on its way
- * there. */
+/** Each copy on a device fails in turn, and each operation of a stream, while data that has arrived
+ * is being copied to the device. */
 Test(rdma_staging, a_device_that_fails_fails_the_call)
 {
     int failed = 0;
@@ -258,7 +259,7 @@ Test(rdma_staging, a_device_that_fails_fails_the_call)
         else
             mock->fail_async(nth, KOLO_CUDA_ILLEGAL_ADDRESS);
         const kolo_status status = world_run(&world, all_calls, NULL);
-        mock->fail("", 1, 0); /* well again */
+        mock->fail("", 1, 0); /* no more failures */
         mock->fail_async(0, 0);
         failed += status != KOLO_OK;
         cr_assert(status == KOLO_OK || status == KOLO_ERR_SYSTEM, "%d: %s", nth,

@@ -78,7 +78,7 @@ Test(rendezvous, texts)
     cr_assert(got.kind == KOLO_RENDEZVOUS_FILE && strcmp(got.where, "/a/b") == 0);
 }
 
-/** Ranks 1.. dial; rank 0 hosts, after a while where the test says so. */
+/** Ranks 1 and up dial; rank 0 hosts, after a delay if the test says so. */
 struct meeting {
     int host_after_ms;
     kolo_status hosted;
@@ -176,7 +176,7 @@ Test(rendezvous, stale_file_of_an_older_run_that_still_serves, .init = setup, .f
     memcpy(&place.addr, &any, sizeof any);
     cr_assert(kolo_store_thread_start(&config, &place, 1, &port, &older) == KOLO_OK);
     snprintf(text, sizeof text, "kolo-rendezvous 1\njob %016x\nplace 127.0.0.1:%d\nend\n", 78,
-             port); /* the same port, taken over by another job: the greeting tells */
+             port); /* another job has taken over the port: the greeting shows it */
     write_stale(text);
     meet(3, 300);
     kolo_store_thread_stop(older, kolo_now_ns());

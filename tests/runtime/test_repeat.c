@@ -106,7 +106,7 @@ static bool is_kept(struct kolo_comm *comm, const struct kolo_task *task)
 {
     kolo_comm_enter(comm);
     struct kolo_request *kept = kolo_repeat_may(comm, task) ? kolo_repeat_take(comm, task) : NULL;
-    /* a call has it until it has read the status, though that is not KOLO_AGAIN any more */
+    /* a call holds it until it has read the status, even if that is no longer KOLO_AGAIN */
     bool is_found = kept != NULL && kolo_repeat_take(comm, task) == NULL;
     if (kept != NULL)
         kolo_repeat_give_back(kept);
@@ -153,7 +153,8 @@ static void *barriers(void *argument)
     return NULL;
 }
 
-/** The same call from both: which of them is which does not matter, but none may be lost. */
+/** Both threads make the same call: which of them is which does not matter, but none may be
+ * lost. */
 static kolo_status two_threads(struct kolo_comm *comm, void *argument)
 {
     pthread_t thread;
@@ -180,7 +181,7 @@ ParameterizedTest(struct world_param *param, repeat, two_threads_of_a_rank, .tim
 
 /* ---- what is not alike ---- */
 
-/** Both lengths are kept; then one rank calls the other one. */
+/** Both lengths are kept; then one rank calls with the other length. */
 static kolo_status one_differs(struct kolo_comm *comm, void *argument)
 {
     int32_t data[2] = {1, 1};
@@ -199,14 +200,15 @@ static kolo_status one_differs(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
-/** Rank 1 takes itself for the root once, among broadcasts that are over at once. Rank 2, which is
- * no root, may be calls behind when the others find that, and hears of it in a call before. */
+/** Rank 1 passes itself as the root once, among broadcasts that end at once. Rank 2, which is not a
+ * root, may be several calls behind when the others notice, and then gets the error in an earlier
+ * call. */
 static kolo_status one_differs_in_root(struct kolo_comm *comm, void *argument)
 {
     int32_t value = 1;
     kolo_status status = KOLO_OK;
     (void)argument;
-    for (int i = 0; i < 3; i++) /* so that the one that finds it is a repetition, too */
+    for (int i = 0; i < 3; i++) /* so that the call that finds it is a repetition too */
         WORLD_TRY(kolo_allreduce(comm, &value, &value, 1, KOLO_INT32, KOLO_MAX, NULL, NULL));
     for (int i = 0; i < 20 && status == KOLO_OK; i++)
         status = kolo_broadcast(comm, &value, 1, KOLO_INT32, i % 2, NULL, NULL);
@@ -238,11 +240,11 @@ static kolo_status one_stays_away(struct kolo_comm *comm, void *argument)
 }
 
 struct victim {
-    _Atomic(struct kolo_comm *) comm; /* of rank 0, when it calls what is failed */
+    _Atomic(struct kolo_comm *) comm; /* of rank 0, when it runs the call that is to fail */
 };
 
-/** Rank 1 fails rank 0's kept call as soon as it runs; what rank 0 calls after that tells of the
- * one that ran. */
+/** Rank 1 fails rank 0's kept call as soon as it runs; rank 0's next call reports the one that
+ * ran. */
 static kolo_status fails_while_it_runs(struct kolo_comm *comm, void *argument)
 {
     struct victim *victim = argument;

@@ -31,7 +31,7 @@ static void run(const char *transport, const char *setting, int size,
 
 enum { NOISE_MAX = 200003, KINDS = 4 };
 
-/** Memory of one rank: kind 0 and 1 plain, 2 and 3 kolo's; 1 and 3 in place. */
+/** Memory of one rank: kinds 0 and 1 are plain, 2 and 3 of kolo_alloc; 1 and 3 are in place. */
 struct buffers {
     float *send, *recv;
     bool is_kolo;
@@ -69,7 +69,7 @@ static float noise(int rank, size_t index)
     return (float)(int32_t)x * (x % 3 == 0 ? 1e-9f : 1e3f);
 }
 
-/** The sum in the order of ranks: what every way must give, to the last bit. */
+/** The sum in rank order, which every way must give to the last bit. */
 static float folded(int ranks, size_t index)
 {
     float sum = noise(0, index);
@@ -90,7 +90,8 @@ static kolo_status sum_of_noise(struct kolo_comm *comm, int kind, size_t count)
     buffers.recv[count] = 42;
     status =
         kolo_allreduce(comm, buffers.send, buffers.recv, count, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
-    size_t step = count > 5000 ? 13 : 1; /* 13: each place in a line, and all cuts within a few */
+    /* steps of 13 reach every position in a cache line, and come close to every boundary */
+    size_t step = count > 5000 ? 13 : 1;
     for (size_t i = 0; i < count && status == KOLO_OK; i += step) {
         float right = folded(n, i);
         if (memcmp(&buffers.recv[i], &right, sizeof(right)) != 0)
@@ -103,7 +104,7 @@ static kolo_status sum_of_noise(struct kolo_comm *comm, int kind, size_t count)
     return status;
 }
 
-/** All ranks alike, and each rank with memory of another kind than its neighbour. */
+/** All ranks have the same kind of memory, and then each rank another kind than its neighbour. */
 static kolo_status all_kinds(struct kolo_comm *comm, void *argument)
 {
     static const size_t counts[] = {1, 7, 9, 300, 1000, 5000, 20000, NOISE_MAX};
@@ -136,8 +137,7 @@ ParameterizedTest(struct transport_param *param, route_board, memory_of_every_ki
 
 /* ---- forced ---- */
 
-/** What does not fit is refused before anything is sent, and the communicator is as good as before.
- */
+/** What does not fit is refused before anything is sent, and the communicator still works. */
 static kolo_status too_long(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
@@ -181,7 +181,7 @@ static void *kill_it(void *argument)
 {
     const struct killer *killer = argument;
     struct timespec pause = {.tv_nsec = killer->after_us * 1000};
-    nanosleep(&pause, NULL); /* no synchronisation: any moment is a good one */
+    nanosleep(&pause, NULL); /* no synchronisation: any moment will do */
     kolo_abort(killer->comm, "broken off");
     return NULL;
 }
@@ -195,20 +195,21 @@ static kolo_status sum_until_failed(struct kolo_comm *comm, const struct buffers
     return status;
 }
 
-/** Whether nobody writes @p recv, which is ours again, for @p nanoseconds: time to do harm. */
+/** Whether nobody writes @p recv, which is this rank's again, for @p nanoseconds: long enough to
+ * notice late writes. */
 static bool is_left_alone(volatile float *recv, long nanoseconds)
 {
     struct timespec pause = {.tv_nsec = nanoseconds};
     bool is_untouched = true;
     for (size_t i = 0; i < LONG; i += STRIDE)
-        recv[i] = 1; /* marks: all of it would take longer than a late chunk */
+        recv[i] = 1; /* samples: writing all of it would take longer than a late chunk */
     nanosleep(&pause, NULL);
     for (size_t i = 0; i < LONG; i += STRIDE)
         is_untouched = is_untouched && recv[i] == 1;
     return is_untouched;
 }
 
-/** Once the call has returned, nobody writes its buffers, however far the others are. */
+/** Once the call has returned, nobody writes to its buffers, however far the others are. */
 static kolo_status broken_off(struct kolo_comm *comm, void *argument)
 {
     struct killer killer = {comm, *(const long *)argument};
@@ -228,8 +229,9 @@ static kolo_status broken_off(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
-/** Fails this rank's communicator and tells nobody: the others go on moving until they find the
- * memory taken back. That alone holds them off, not news that happen to be quicker than a chunk. */
+/** Fails this rank's communicator without telling the others, which go on moving data until they
+ * find the memory taken back. So only that check keeps them from writing, not a notification that
+ * happens to be faster than a chunk. */
 static void *fail_quietly(void *argument)
 {
     const struct killer *killer = argument;
@@ -277,15 +279,15 @@ ParameterizedTest(struct transport_param *param, route_board, memory_taken_back_
     }
 }
 
-/** Rank 0 between its look at the others and its write into their memory, while rank 1 takes its
- * memory back. */
+/** Holds rank 0 between its check of the others and its write into their memory, while rank 1 takes
+ * its memory back. */
 struct hold {
     struct kolo_comm *comm; /* of rank 1 */
-    int pieces;             /* that rank 0 has folded */
+    int pieces;             /* folded by rank 0 */
     atomic_bool is_held, is_taken;
 };
 
-/** What it returns into is written where it belongs when it has returned. */
+/** What it returns is written to the result after it has returned. */
 static void add(void *into, const void *from, size_t count, kolo_dtype dtype, void *context)
 {
     enum { SOME_CHUNKS = 100 };
@@ -299,7 +301,8 @@ static void add(void *into, const void *from, size_t count, kolo_dtype dtype, vo
         return;
     atomic_store(&hold->is_held, true);
     (void)AWAIT(atomic_load(&hold->is_taken));
-    nanosleep(&pause, NULL); /* a rank 1 that does not wait for this one uses its memory by now */
+    /* a rank 1 that does not wait for this rank is using its memory by now */
+    nanosleep(&pause, NULL);
 }
 
 static void *take_back(void *argument)
@@ -362,7 +365,7 @@ Test(route_board, nobody_touches_the_buffers_of_a_call_that_failed, .timeout = 1
     }
 }
 
-/** Who has not come is named, by those that wait and by the others. */
+/** A rank that has not come is named, by those that wait and by the others. */
 static kolo_status one_is_late(struct kolo_comm *comm, void *argument)
 {
     struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 700};
@@ -408,7 +411,7 @@ static kolo_status check_told(const int32_t *data, size_t count, int call)
     return KOLO_OK;
 }
 
-/** A broadcast of call @p call from @p root, checked. */
+/** Makes and checks the broadcast of call @p call from @p root. */
 static kolo_status tell(struct kolo_comm *comm, int call, int root, size_t count)
 {
     int32_t data[AHEAD_COUNT_MAX];
@@ -420,9 +423,9 @@ static kolo_status tell(struct kolo_comm *comm, int call, int root, size_t count
     return status == KOLO_OK ? check_told(data, count, call) : status;
 }
 
-/** Rank 0 is the root of call 1, ranks 1 to relays those of the next, then rank 0 again. The last
- * rank has entered call 1 and is held up before it looks at what rank 0 shows; by then rank 0 has
- * all the others need to get it to its second broadcast. */
+/** Rank 0 is the root of call 1, ranks 1 to relays of the next calls, then rank 0 again. The last
+ * rank has entered call 1 and is delayed before it looks at what rank 0 shows. By then rank 0 has
+ * everything from the others that it needs for its second broadcast. */
 struct relay {
     int relays;
     size_t count;
@@ -434,10 +437,11 @@ static kolo_status run_behind(struct kolo_comm *comm, struct relay *relay)
     int32_t data[AHEAD_COUNT_MAX] = {0};
     struct kolo_request *request;
     kolo_status status =
-        kolo_broadcast(comm, data, relay->count, KOLO_INT32, 0, NULL, &request); /* enters */
+        /* enters the call */
+        kolo_broadcast(comm, data, relay->count, KOLO_INT32, 0, NULL, &request);
     if (status != KOLO_OK)
         return status;
-    kolo_comm_enter(comm); /* nobody can look on for this rank */
+    kolo_comm_enter(comm); /* no other thread can make progress for this rank */
     atomic_store(&relay->is_held, true);
     (void)AWAIT(atomic_load(&relay->is_ahead));
     kolo_comm_leave(comm);
@@ -495,7 +499,7 @@ ParameterizedTest(struct transport_param *param, route_board, what_a_late_rank_n
         }
 }
 
-/** What all ranks do in call @p call, by its number alone. */
+/** What all ranks do in call @p call, which follows from its number. */
 static kolo_status any_call(struct kolo_comm *comm, int call, uint32_t dice, int32_t *memory)
 {
     static const size_t counts[] = {1, 8, 9, 300, 1000, AHEAD_COUNT_MAX};
@@ -525,8 +529,8 @@ static kolo_status any_call(struct kolo_comm *comm, int call, uint32_t dice, int
     return status;
 }
 
-/** Calls without end in sight, roots in turn or not, other collectives in between; each rank
- * dawdles where it likes. Half of the buffers are the process's own. */
+/** Many calls, with alternating roots or not, and with other collectives in between; each rank is
+ * delayed at random. Half of the buffers are memory of the process. */
 static kolo_status run_wild(struct kolo_comm *comm, void *argument)
 {
     int calls = *(const int *)argument;
@@ -559,8 +563,8 @@ ParameterizedTest(struct transport_param *param, route_board, ranks_run_ahead, .
         run(param->name, "KOLO_PLAN=auto", sizes[i], run_wild, &calls);
 }
 
-/** Ranks 0 to 2 are the roots of calls 1 to 3, and meet in a barrier then; rank 3 comes when they
- * are through with call 1, and does something else. */
+/** Ranks 0 to 2 are the roots of calls 1 to 3 and then meet in a barrier. Rank 3 comes when they
+ * are through with call 1, and makes another call. */
 struct late {
     int what;
     atomic_int through;
@@ -572,7 +576,8 @@ static kolo_status differ_late(struct kolo_comm *comm, struct late *late)
     WORLD_EXPECT(AWAIT(atomic_load(&late->through) == 3), "the others are not through");
     if (late->what == 0) {
         WORLD_TRY(
-            kolo_broadcast(comm, &value, 1, KOLO_INT32, 3, NULL, NULL)); /* waits for nobody */
+            /* waits for no other rank */
+            kolo_broadcast(comm, &value, 1, KOLO_INT32, 3, NULL, NULL));
         return kolo_barrier(comm, NULL, NULL);
     }
     if (late->what == 1)
@@ -621,16 +626,17 @@ ParameterizedTest(struct transport_param *param, route_board,
     }
 }
 
-/* How far a root runs ahead of a rank that does not come; of the world, it waits for nobody. */
+/* How far a root runs ahead of a rank that does not come, if it waits for no rank of the world. */
 struct ahead {
     size_t count;
-    int bound;        /* calls that it makes by itself */
-    bool has_one_yet; /* have all entered a collective before? */
+    int bound;        /* calls that it completes by itself */
+    bool has_one_yet; /* whether all have entered a collective before */
     bool is_of_part;
     atomic_bool may_come;
 };
 
-/** Broadcasts by rank 0 until one waits, checked against the bound; then the last rank comes. */
+/** Makes broadcasts from rank 0 until one waits, and compares their number with the bound; then the
+ * last rank comes. */
 static kolo_status push_on(struct kolo_comm *comm, struct ahead *ahead)
 {
     int32_t data[AHEAD_COUNT_MAX];
@@ -689,7 +695,7 @@ ParameterizedTest(struct transport_param *param, route_board,
         }
 }
 
-/** Looks on until all ranks below this one have left the job. */
+/** Waits until all ranks below this one have left the job. */
 static void await_those_below(struct kolo_comm *comm)
 {
     for (int rank = 0; rank < kolo_rank(comm); rank++)
@@ -701,7 +707,7 @@ static void await_those_below(struct kolo_comm *comm)
         }
 }
 
-/** Ranks 0, the root, and 1 have their data and go; rank 2 comes after that. */
+/** Ranks 0 (the root) and 1 have their data and leave; rank 2 comes after that. */
 static kolo_status leave_early(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
@@ -721,10 +727,10 @@ ParameterizedTest(struct transport_param *param, route_board, a_rank_that_has_al
     run(param->name, "KOLO_EXIT_TIMEOUT=100ms", 3, leave_early, NULL);
 }
 
-/* ---- what is found at the end alone ---- */
+/* ---- what is found only at the end ---- */
 
-/** As many as the root can do without rank 1, which comes when it has left, as the root of its
- * own. */
+/** Makes as many broadcasts as the root can without rank 1, which comes after the root has left,
+ * and is the root of its own. */
 static kolo_status differ_after_all(struct kolo_comm *comm, void *argument)
 {
     enum { MOST = KOLO_BOARD_ENTRIES - 1 };
@@ -733,14 +739,14 @@ static kolo_status differ_after_all(struct kolo_comm *comm, void *argument)
     kolo_status status = kolo_barrier(comm, NULL, NULL);
     if (kolo_rank(comm) == 1) {
         await_those_below(comm);
-        comm->engine->has_left = false; /* as if it had not heard of it */
+        comm->engine->has_left = false; /* as if it had not learned of it */
     }
     for (int call = 0; call < MOST && status == KOLO_OK; call++)
         status = kolo_broadcast(comm, &value, 1, KOLO_INT32, kolo_rank(comm), NULL, NULL);
     return status;
 }
 
-/** Rank 0 has left, after a call that was closed: the root of the next hears of it. */
+/** Rank 0 has left after a call that was closed: the root of the next call learns of it. */
 static kolo_status tell_who_has_left(struct kolo_comm *comm, void *argument)
 {
     int32_t value = 0;

@@ -197,7 +197,7 @@ Test(scale, postscale_must_be_equal, .timeout = 60)
 enum { LONG = 1 << 24 };
 static float longs[LONG];
 
-/** Looks on while the other thread writes: that is what it waits for. */
+/** Reads what the other thread writes, because it waits for exactly that. */
 __attribute__((no_sanitize("thread"))) static void *abort_meanwhile(void *comm)
 {
     (void)AWAIT(*(volatile float *)&longs[0] != 1);

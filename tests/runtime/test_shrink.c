@@ -23,7 +23,8 @@ static void run(const char *transport, int size,
     kolo_status status = world_run(&world, body, argument);
     char detail[KOLO_DETAIL_MAX];
     snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
-    for (int rank = 0; rank < size; rank++) /* all, as one that ends makes others shrink more */
+    /* all other ranks, because one that ends makes the others shrink further */
+    for (int rank = 0; rank < size; rank++)
         cr_expect(world.results[rank].status == KOLO_OK, "%s, rank %d of %d: %s: %s", transport,
                   rank, size, kolo_status_name(world.results[rank].status),
                   world.results[rank].text);
@@ -40,8 +41,8 @@ static void run(const char *transport, int size,
         run(param->name, size, body, NULL);                                                        \
     }
 
-/** A verified allreduce, long enough to be on its way when somebody leaves, and an allgather that
- * shows the order. @p numbers: what each member gives. */
+/** A verified allreduce, long enough to be in progress when a rank leaves, and an allgather that
+ * shows the order. @p numbers: each member's contribution. */
 static kolo_status work(struct kolo_comm *comm, int mine, const int *numbers, int count)
 {
     enum { LENGTH = 40000 };
@@ -72,7 +73,7 @@ out:
     return status;
 }
 
-/** Works until the loss shows. */
+/** Works until the loss is noticed. */
 static kolo_status notice(struct kolo_comm *comm)
 {
     enum { ROUNDS = 10000 };
@@ -80,7 +81,7 @@ static kolo_status notice(struct kolo_comm *comm)
     int32_t value = 0;
     for (int i = 0; i < ROUNDS && status == KOLO_OK; i++)
         status = kolo_allreduce(comm, &value, &value, 1, KOLO_INT32, KOLO_SUM, NULL, NULL);
-    /* by the link first, where the store was slow to say that the rank has left */
+    /* by the link, if the store was slower to report that the rank has left */
     WORLD_EXPECT(status == KOLO_ERR_PEER || kolo_status_lost(status) == KOLO_LOST_LINK, "%s: %s",
                  kolo_status_name(status), kolo_error_detail());
     return KOLO_OK;
@@ -112,7 +113,7 @@ out:
 
 ON_ALL(twice_in_a_row, 5, one_after_the_other)
 
-/** Rank 1 leaves when the others have begun to shrink. */
+/** Rank 1 leaves after the others have begun to shrink. */
 static kolo_status leaves_meanwhile(struct kolo_comm *comm, void *argument)
 {
     int rank = kolo_rank(comm), left[] = {0, 3};
@@ -127,14 +128,14 @@ static kolo_status leaves_meanwhile(struct kolo_comm *comm, void *argument)
         return KOLO_OK; /* the others wait for it in the store */
     KOLO_TRY(kolo_shrink(comm, NULL, &some));
     KOLO_TRY(work(some, rank, left, 2));
-    KOLO_TRY(kolo_kv_add(some, "there", 1, &count)); /* and the store serves it */
+    KOLO_TRY(kolo_kv_add(some, "there", 1, &count)); /* and the store still serves it */
 out:
     return status;
 }
 
 ON_ALL(who_leaves_meanwhile_is_left_out, 4, leaves_meanwhile)
 
-/** One half loses a rank: it shrinks, and the other half never notices. */
+/** One half loses a rank and shrinks; the other half never notices. */
 static kolo_status of_a_part(struct kolo_comm *comm, void *argument)
 {
     int rank = kolo_rank(comm), even[] = {0, 2, 4}, odd[] = {1, 5}, everybody[] = {0, 1, 2, 4, 5};
@@ -143,7 +144,8 @@ static kolo_status of_a_part(struct kolo_comm *comm, void *argument)
     (void)argument;
     KOLO_TRY(kolo_split(comm, rank % 2, 0, NULL, &half));
     KOLO_TRY(
-        kolo_barrier(comm, NULL, NULL)); /* a half that not all have yet fails with the world */
+        /* a half that some members do not have yet would fail together with the world */
+        kolo_barrier(comm, NULL, NULL));
     if (rank == 3)
         return KOLO_OK;
     if (rank % 2 == 0) {
@@ -165,7 +167,7 @@ out:
 
 ON_ALL(a_part_shrinks_alone, 6, of_a_part)
 
-/** Nobody is lost: a communicator that was aborted, and one that one rank gives up. */
+/** No rank is lost: a communicator that was aborted, and one that one rank gives up. */
 static kolo_status without_a_loss(struct kolo_comm *comm, void *argument)
 {
     int rank = kolo_rank(comm), all[] = {0, 1, 2};
@@ -173,7 +175,7 @@ static kolo_status without_a_loss(struct kolo_comm *comm, void *argument)
     size_t bytes = 0;
     kolo_status status;
     (void)argument;
-    if (rank == 1) { /* a rank that starts yet would not get here */
+    if (rank == 1) { /* a rank that is still starting would not get here */
         KOLO_TRY(kolo_kv_get(comm, "0 is up", NULL, &bytes, -1));
         KOLO_TRY(kolo_kv_get(comm, "2 is up", NULL, &bytes, -1));
         kolo_abort(comm, "again");
@@ -186,12 +188,12 @@ static kolo_status without_a_loss(struct kolo_comm *comm, void *argument)
     WORLD_EXPECT(status == KOLO_ERR_ABORTED, "%s", kolo_status_name(status));
     KOLO_TRY(kolo_shrink(comm, NULL, &second));
     KOLO_TRY(work(second, rank, all, 3));
-    if (rank == 0) { /* whoever is still at work would be disturbed */
+    if (rank == 0) { /* otherwise it would disturb ranks that are still at work */
         KOLO_TRY(kolo_kv_get(second, "1 is through", NULL, &bytes, -1));
         KOLO_TRY(kolo_kv_get(second, "2 is through", NULL, &bytes, -1));
     } else {
         status = kolo_kv_set(second, rank == 1 ? "1 is through" : "2 is through", "", 0);
-        WORLD_EXPECT(status == KOLO_OK || status == KOLO_ERR_ABORTED, /* rank 0 may be quicker */
+        WORLD_EXPECT(status == KOLO_OK || status == KOLO_ERR_ABORTED, /* rank 0 may be faster */
                      "%s: %s", kolo_status_name(status), kolo_error_detail());
         status = kolo_barrier(second, NULL, NULL);
         WORLD_EXPECT(status == KOLO_ERR_ABORTED &&
@@ -206,8 +208,8 @@ out:
 
 ON_ALL(without_a_loss_all_are_there, 3, without_a_loss)
 
-/** Rank 3 finalizes a part and lives on: before it fails, after that, or when the others have begun
- * to ask. */
+/** Rank 3 finalizes a part and lives on: before the part fails, after that, or when the others have
+ * begun to shrink it. */
 static kolo_status finalizes_it(struct kolo_comm *comm, struct kolo_comm *part, const char *when)
 {
     char byte;
@@ -249,7 +251,7 @@ static kolo_status one_has_finalized(struct kolo_comm *comm, void *argument)
         if (rank == 0)
             KOLO_TRY(kolo_kv_set(comm, "shrunk", "", 0));
     }
-    KOLO_TRY(work(comm, rank, all, 4)); /* the world has nothing to do with it */
+    KOLO_TRY(work(comm, rank, all, 4)); /* the world is not affected */
 out:
     return status;
 }
@@ -265,7 +267,8 @@ ParameterizedTest(struct world_param *param, shrink, who_has_finalized_is_left_o
         run(param->name, 4, one_has_finalized, whens[i]);
 }
 
-/** A member that does not come is named when the time is over; who asks again later is served. */
+/** A member that does not come is named once the time is over; a rank that asks again later is
+ * served. */
 static kolo_status does_not_come(struct kolo_comm *comm, void *argument)
 {
     int rank = kolo_rank(comm), all[] = {0, 1, 2};
@@ -283,8 +286,9 @@ static kolo_status does_not_come(struct kolo_comm *comm, void *argument)
         kolo_status met = kolo_barrier(comm, NULL, NULL);
         status = kolo_shrink(comm, &opts, &some);
         bool is_named = strstr(kolo_error_detail(), "rank 0 (") != NULL;
-        pthread_barrier_wait(argument); /* before anything that ends this rank: rank 0 waits here */
-        WORLD_EXPECT(said == KOLO_OK || said == KOLO_ERR_ABORTED, /* rank 0 may be quicker */
+        /* before anything that ends this rank, because rank 0 waits here */
+        pthread_barrier_wait(argument);
+        WORLD_EXPECT(said == KOLO_OK || said == KOLO_ERR_ABORTED, /* rank 0 may be faster */
                      "%s", kolo_status_name(said));
         WORLD_EXPECT(met == KOLO_ERR_ABORTED, "%s", kolo_status_name(met));
         WORLD_EXPECT(status == KOLO_ERR_TIMEOUT && is_named && some == NULL, "%s: %s",

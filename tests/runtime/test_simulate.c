@@ -22,7 +22,7 @@ static bool fits(const struct kolo_simulation *what)
     return what->plan->fits(&args) == NULL;
 }
 
-/** Those on a board have no steps: tests/runtime/test_board_moves.c is about them. */
+/** Skips plans on a board, which have no steps: tests/runtime/test_board_moves.c tests them. */
 static const struct kolo_plan *next_plan(const struct kolo_plan *plan)
 {
     do
@@ -31,8 +31,8 @@ static const struct kolo_plan *next_plan(const struct kolo_plan *plan)
     return plan;
 }
 
-/** Ranks dealt to @p count hosts in turn (@p way 0), or at random (1; @p seed), or in blocks (2),
- * or at random to hosts and to NUMA nodes (3); NULL: to one host, in the order of ranks. */
+/** Distributes ranks to @p count hosts: in turn (@p way 0), at random (1, with @p seed), in blocks
+ * (2), or at random to hosts and NUMA nodes (3). NULL: one host, in rank order. */
 static const struct kolo_topology *deal(int size, int count, int way, unsigned seed)
 {
     static int of[4096], memory[KOLO_HOSTS_INTS(4096)], numbers[4096], nodes[4096];
@@ -54,7 +54,8 @@ static const struct kolo_topology *deal(int size, int count, int way, unsigned s
     return hosts.count > 1 || way == 3 ? &hosts : NULL;
 }
 
-/** @p size ranks in blocks on @p count hosts, on each in turn to @p nodes NUMA nodes. */
+/** Distributes @p size ranks in blocks to @p count hosts, and on each host in turn to @p nodes NUMA
+ * nodes. */
 static const struct kolo_topology *deal_nodes(int size, int count, int nodes)
 {
     static int of[4096], memory[KOLO_HOSTS_INTS(4096)], on[4096];
@@ -77,8 +78,8 @@ static bool is_by_leaders(const struct kolo_plan *plan)
     return strcmp(plan->name, "leaders") == 0;
 }
 
-/** Where the ranks must be for @p plan to fit: anywhere, or on hosts or NUMA nodes that have
- * several each. */
+/** The hosts of the ranks that @p plan needs: any, or hosts or NUMA nodes that have several ranks
+ * each. */
 static const struct kolo_topology *hosts_for(const struct kolo_plan *plan, int size)
 {
     struct kolo_plan_args args = {.size = size, .count = 1, .segment = 1};
@@ -90,8 +91,8 @@ static const struct kolo_topology *hosts_for(const struct kolo_plan *plan, int s
     return plan->fits(&args) == NULL ? NULL : deal(size, size < 6 ? 2 : size / 3, way, 0);
 }
 
-/** The least world of @p size or more ranks that the plan can do with the hosts that hosts_for
- * gives it: some want as many ranks on each. */
+/** The smallest world of at least @p size ranks that the plan supports with the hosts that
+ * hosts_for() gives it: some plans need equal numbers of ranks on all hosts. */
 static int size_for(const struct kolo_plan *plan, int size)
 {
     struct kolo_plan_args args = {.size = size, .count = 1, .segment = 1};
@@ -119,9 +120,10 @@ static bool has_root(const struct kolo_plan *plan)
            plan->collective == KOLO_COLLECTIVE_SCATTER;
 }
 
-/** Both ways of placing, and for segmented plans segments of one, some, and all elements; in large
- * worlds one of them, another for each count, and in those of more than 32 ranks but in the long
- * run one way of placing, the other for the next count and for the next size. */
+/** Proves both in and out of place, and segmented plans with segments of one, some, and all
+ * elements. In large worlds it proves one of these, another one for each count. In worlds of more
+ * than 32 ranks, except in the long run, it proves one way of placing, and the other one for the
+ * next count and for the next size. */
 static void prove_variants(struct kolo_simulation what, int turn)
 {
     size_t segments[] = {1, 3, 16, 16 * (what.count + 1)};
@@ -149,7 +151,7 @@ static void prove_size(int size)
                 if (size > 9 && root != 0 && root != size - 1 && root != (int)(c * 5 % n))
                     continue;
                 if (per_rank && counts[c] > 13)
-                    continue; /* n blocks of n elements say nothing that blocks of 13 do not */
+                    continue; /* n blocks of n elements prove no more than blocks of 13 */
                 prove_variants(
                     (struct kolo_simulation){
                         .plan = plan, .size = size, .root = root, .count = counts[c]},
@@ -158,7 +160,8 @@ static void prove_size(int size)
     }
 }
 
-/* A long broadcast along a binary tree has pieces of one to four segments, by the tree's height. */
+/* A long broadcast along a binary tree has pieces of one to four segments, depending on the height
+ * of the tree. */
 Test(simulate, long_pieces_of_a_binary_broadcast, .timeout = 60)
 {
     static const size_t counts[] = {31, 32, 33, 49, 64, 100, 130, 201, 333};
@@ -173,7 +176,8 @@ Test(simulate, long_pieces_of_a_binary_broadcast, .timeout = 60)
                                                .segment = segment});
 }
 
-/** The most steps of a direct plan among @p size ranks that are in flight; proves it too. */
+/** The largest number of steps in flight of a direct plan among @p size ranks; also proves the
+ * plan. */
 static size_t in_flight(enum kolo_collective collective, int size, size_t count,
                         const struct kolo_topology *hosts)
 {
@@ -191,7 +195,8 @@ static size_t in_flight(enum kolo_collective collective, int size, size_t count,
     return window;
 }
 
-/* Of blocks of a quarter of a segment and more not all are in flight, but on several hosts. */
+/* Of blocks of at least a quarter of a segment, not all are in flight, except across several
+ * hosts. */
 Test(simulate, direct_exchanges_of_long_blocks, .timeout = 60)
 {
     static const enum kolo_collective both[] = {KOLO_COLLECTIVE_ALLGATHER,
@@ -210,8 +215,8 @@ Test(simulate, direct_exchanges_of_long_blocks, .timeout = 60)
     }
 }
 
-/* What fits into four segments of scratch is one piece; else pieces are as long as each other, so
- * that none of a few elements is sent for itself, and two of them stay within five segments. */
+/* What fits into four segments of scratch is one piece. Otherwise all pieces have the same length,
+ * so that no piece has only a few elements, and two of them fit into five segments. */
 Test(simulate, direct_folds_in_even_pieces, .timeout = 60)
 {
     const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_REDUCE_SCATTER, "direct");
@@ -231,15 +236,15 @@ Test(simulate, direct_folds_in_even_pieces, .timeout = 60)
         }
 }
 
-/** Large worlds take minutes under a sanitizer: TEST_LARGE_WORLDS=0 leaves them to other builds. */
+/** Large worlds take minutes with a sanitizer: TEST_LARGE_WORLDS=0 leaves them to other builds. */
 static bool are_large_wanted(void)
 {
     const char *value = getenv("TEST_LARGE_WORLDS");
     return value == NULL || strcmp(value, "0") != 0;
 }
 
-/** Of worlds of more than 32 ranks that are left to other builds, each multiple of 8 and the one
- * after it: what runs through the same code for its memory's sake. */
+/** Of the worlds of more than 32 ranks that are left to other builds, each multiple of 8 and the
+ * size after it are proved, so that the sanitizer sees the same code. */
 static bool is_size_wanted(int size)
 {
     return size <= 32 || are_large_wanted() || size % 8 <= 1;
@@ -267,7 +272,7 @@ Test(simulate, every_plan_for_51_to_64, .timeout = 200)
     prove_sizes(51, 64);
 }
 
-/** Those that take a number of steps that grows with the world: proved apart, side by side. */
+/** Plans whose number of steps grows with the world, which are proved separately, in parallel. */
 static bool is_linear(const struct kolo_plan *plan)
 {
     struct kolo_plan_args args = {.size = 1000, .root = 0, .rank = 1, .count = 1, .segment = 1};
@@ -277,7 +282,7 @@ static bool is_linear(const struct kolo_plan *plan)
     return plan->nsteps(&args) > 100 || plan->nsteps(&roots) > 100;
 }
 
-/** @p variant from 0 to 3: other counts and roots, every other one in place. */
+/** @p variant from 0 to 3 selects counts and roots; every other variant is in place. */
 static void prove_large(const struct kolo_plan *plan, int size, int variant)
 {
     size_t n = (size_t)size, counts[] = {n + 1, 1, n - 1, 0};
@@ -304,8 +309,8 @@ Test(simulate, every_plan_for_127_and_128, .timeout = 200)
                 prove_large(plan, size, variant);
 }
 
-/* Those of many steps are proved for 1500 or 4096 ranks below, which for 1000 too is a matter of
- * the long runs. */
+/* Plans of many steps are proved for 1500 or 4096 ranks below, and for 1000 only in the long
+ * run. */
 Test(simulate, every_plan_for_1000, .timeout = 400)
 {
     for (const struct kolo_plan *plan = kolo_plans; are_large_wanted() && plan->name != NULL;
@@ -334,8 +339,8 @@ ParameterizedTestParameters(simulate, plans_of_many_steps_for_thousands)
             linear_plans[count++] = (int)(plan - kolo_plans);
     return cr_make_param_array(int, linear_plans, count);
 }
-/** What n ranks of n steps take grows with n^2: 4096 of them are a matter of the long runs, but for
- *  the ring that everything else is compared with. */
+/** n ranks of n steps each take time proportional to n^2, so 4096 ranks are left to the long run,
+ * except for the ring, with which everything else is compared. */
 ParameterizedTest(int *plan, simulate, plans_of_many_steps_for_thousands, .timeout = 400)
 {
     const struct kolo_plan *linear = &kolo_plans[*plan];
@@ -345,7 +350,7 @@ ParameterizedTest(int *plan, simulate, plans_of_many_steps_for_thousands, .timeo
         prove_large(linear, test_is_long() || is_first ? 4096 : 1500, linear->is_ordered ? 2 : 0);
 }
 
-/** Every plan must do whatever hosts its ranks are on and however they are numbered. */
+/** Every plan must work whatever hosts its ranks are on and however they are numbered. */
 static void prove_on_hosts(int size, int count, int way, unsigned seed)
 {
     const struct kolo_topology *hosts = deal(size, count, way, seed);
@@ -397,9 +402,9 @@ Test(simulate, rings_go_from_node_to_node_once)
     }
 }
 
-/** A world of up to 3 hosts of up to 4 NUMA nodes each, drawn from @p seed: mostly as many nodes on
- * each host, of any number of ranks from one on; of some worlds the nodes of a few ranks are not
- * known, or hosts have different numbers of nodes. */
+/** A world of up to 3 hosts with up to 4 NUMA nodes each, drawn from @p seed. Mostly all hosts have
+ * equal numbers of nodes, and each node has one rank or more. In some worlds the nodes of a few
+ * ranks are unknown, or hosts have different numbers of nodes. */
 static const struct kolo_topology *draw_nodes(int size, unsigned seed)
 {
     static int of[64], memory[KOLO_HOSTS_INTS(64)], on[64];
@@ -419,7 +424,7 @@ static const struct kolo_topology *draw_nodes(int size, unsigned seed)
         if (odd == 1 && (drawn >> 8) % 16 == 0)
             on[rank] = 1;
     }
-    for (int rank = size - 1; rank > 0; rank--) { /* shuffled */
+    for (int rank = size - 1; rank > 0; rank--) { /* shuffles the ranks */
         drawn = drawn * 1103515245u + 12345;
         int other = (int)(drawn >> 16) % (rank + 1), host = of[rank], node = on[rank];
         of[rank] = of[other], on[rank] = on[other];
@@ -454,8 +459,8 @@ static void prove_by_node(const struct kolo_topology *hosts, int size, unsigned 
     }
 }
 
-/** Worlds whose hosts have as many ranks on each node are few and all proved; of the others the
- *  long run proves all, else one in five. */
+/** There are few worlds whose hosts have equal numbers of ranks on all nodes, and all of these are
+ * proved; of the others, the long run proves all, and other runs one in five. */
 Test(simulate, plans_by_numa_node_for_1_to_64, .timeout = 200)
 {
     int uneven = 0, even = 0, sizes = 0;
@@ -480,7 +485,7 @@ Test(simulate, plans_by_numa_node_say_why_they_do_not_fit)
     static const int alone[] = {0, 1, 2, 0, 1, 2};
     static const struct {
         const int *nodes;
-        const char *why, *of_others; /* of allreduce, of the other collectives */
+        const char *why, *of_others; /* for allreduce, and for the other collectives */
     } cases[] = {{equal, NULL, NULL},
                  {more, "more NUMA nodes than others", NULL},
                  {unknown, "not known", "not known"},
@@ -498,7 +503,7 @@ Test(simulate, plans_by_numa_node_say_why_they_do_not_fit)
     }
 }
 
-/** Elements that go from host to host when plan @p name runs. */
+/** The number of elements that go from host to host when plan @p name runs. */
 static size_t crossings(enum kolo_collective collective, const char *name,
                         struct kolo_plan_args args)
 {
@@ -514,7 +519,7 @@ static size_t crossings(enum kolo_collective collective, const char *name,
     return elements;
 }
 
-/** Elements that go from domain to domain of one host when plan @p name runs. */
+/** The number of elements that go between domains of one host when plan @p name runs. */
 static size_t domain_crossings(enum kolo_collective collective, const char *name,
                                struct kolo_plan_args args)
 {
@@ -590,7 +595,7 @@ Test(simulate, what_crosses_between_hosts)
         cr_assert(elements == N * COUNT, "each sum once: %zu", elements);
         elements = crossings(KOLO_COLLECTIVE_ALLREDUCE, "leaders", args);
         cr_assert(elements == 2 * COUNT, "a vector each way: %zu", elements);
-        if (way == 0) /* blocks of a host have to follow each other */
+        if (way == 0) /* blocks of a host must be contiguous */
             continue;
         elements = crossings(KOLO_COLLECTIVE_ALLGATHER, "leaders", args);
         cr_assert(elements == N * COUNT, "each block once: %zu", elements);
@@ -599,8 +604,8 @@ Test(simulate, what_crosses_between_hosts)
     }
 }
 
-/** Messages that go from host to host, of all ranks; *others_out: of those that are not first on
- * their host, and not the root. */
+/** The number of messages of all ranks that go from host to host. *others_out: those of ranks that
+ * are neither the first on their host nor the root. */
 static size_t far_messages(const struct kolo_plan *plan, struct kolo_plan_args args,
                            size_t *others_out)
 {
@@ -618,8 +623,8 @@ static size_t far_messages(const struct kolo_plan *plan, struct kolo_plan_args a
     return messages;
 }
 
-/* Leaders alone have to do with the wire, each with log2 of the hosts, or with each other one; a
- * root with the leader of each other host. */
+/* Only leaders use the network, each with log2 of the hosts as partners, or with every other
+ * leader; a root with the leader of each other host. */
 Test(simulate, messages_of_leaders)
 {
     enum { N = 24, HOSTS = 4 };
@@ -640,7 +645,7 @@ Test(simulate, messages_of_leaders)
         }
 }
 
-/* Deep trees, hosts of one rank, and leaders that are not their hosts' lowest ranks. */
+/* Deep trees, hosts of one rank, and leaders that are not the lowest ranks of their hosts. */
 Test(simulate, leaders_of_hosts_of_any_size, .timeout = 100)
 {
     static const int sizes[][4] = {{1, 1, 2}, {70, 1, 9}, {8, 9, 1, 65}, {3, 3, 3, 3}, {2, 17}};
@@ -660,7 +665,7 @@ Test(simulate, leaders_of_hosts_of_any_size, .timeout = 100)
     }
 }
 
-/** Hosts of unlike size, in scattered order: host numbers by rank. */
+/** Hosts of different sizes, with ranks in scattered order: the host of each rank. */
 struct spots {
     int size;
     int of[12];
@@ -697,8 +702,8 @@ Test(simulate, two_levels_in_many_pieces_on_unlike_hosts)
                                    (int)c + root);
 }
 
-/** The steps of each rank that go on inside its host after the first that leaves it and before the
- * last: of a plan whose phases follow each other there are none. */
+/** For each rank, the steps within its host that run between its first and its last step to another
+ * host. A plan whose phases follow each other has none. */
 Test(simulate, two_levels_at_once)
 {
     struct kolo_plan_args args = {.size = 8, .count = 80000, .segment = 1000};
@@ -730,11 +735,11 @@ static void prove_all(struct kolo_simulation what, enum kolo_collective collecti
 Test(simulate, alltoall_of_different_lengths, .timeout = 100)
 {
     enum { MOST = 17 };
-    static size_t counts[4][MOST * MOST]; /* RECV's, displs, SEND's, displs */
+    static size_t counts[4][MOST * MOST]; /* counts and displs of RECV, then of SEND */
     for (int size = 1; size <= MOST; size++) {
         size_t n = (size_t)size;
         for (size_t me = 0; me < n; me++) {
-            size_t received = 1, sent = 2; /* gaps that nobody may touch */
+            size_t received = 1, sent = 2; /* gaps that nothing may read or write */
             for (size_t i = n; i-- > 0;) {
                 counts[0][me * n + i] = (i * 3 + me) % 5;
                 counts[2][me * n + i] = (me * 3 + i) % 5;
@@ -755,7 +760,7 @@ Test(simulate, alltoall_of_different_lengths, .timeout = 100)
 
 static void prove_blocks_of_different_lengths(int size, const struct kolo_topology *hosts)
 {
-    size_t counts[33], displs[33], at = 2; /* gaps that nobody may write */
+    size_t counts[33], displs[33], at = 2; /* gaps that nothing may write */
     for (int rank = size - 1; rank >= 0; rank--) {
         counts[rank] = (size_t)(rank * 7 % 5);
         displs[rank] = at;
@@ -839,7 +844,7 @@ static int fault_rank;
 static const struct kolo_plan *sound_plan;
 static bool has_struck, has_swapped;
 
-/** Does the peer compute the same of the same two operands? */
+/** Whether the peer computes the same from the same two operands. */
 static bool is_exchange(const struct kolo_step *step)
 {
     const struct kolo_slice *out = &step->out, *local = &step->local;
@@ -912,15 +917,16 @@ Test(simulate, objects_to_broken_plans, .timeout = 100)
                                                    .segment = 5};
                     has_struck = has_swapped = false;
                     kolo_status status = kolo_simulate(&what, NULL);
-                    /* what is reduced once, then copied, is the same everywhere */
+                    /* a value that is reduced once and then copied is the same everywhere */
                     bool matters = fault != SWAPPED || has_swapped;
                     if (fault == EARLY_READ && sound_plan->collective == KOLO_COLLECTIVE_ALLGATHER)
                         matters = fault_rank != 0 ||
-                                  strcmp(sound_plan->name, "bruck") == 0; /* else in place */
+                                  /* the others are in place */
+                                  strcmp(sound_plan->name, "bruck") == 0;
                     if (fault == SKIPPED_STEP && fault_rank == 0 &&
                         sound_plan->collective == KOLO_COLLECTIVE_ALLGATHER &&
                         strcmp(sound_plan->name, "bruck") == 0)
-                        matters = false; /* its last step turns the blocks by none */
+                        matters = false; /* its last step rotates the blocks by 0 */
                     bool objects = status == KOLO_ERR_INTERNAL;
                     cr_assert(objects == (has_struck && matters), "%s %s size %d rank %d, %s: %s",
                               kolo_collective_text(sound_plan->collective), sound_plan->name, size,
@@ -958,7 +964,7 @@ Test(simulate, objects_to_another_order_in_an_ordered_plan)
                   kolo_error_detail());
         ordered += sound_plan->is_ordered;
         broken = *sound_plan;
-        broken.is_ordered = true; /* what combines pairs is not */
+        broken.is_ordered = true; /* a plan that combines pairs is not ordered */
         bool combines = strcmp(sound_plan->name, "direct") != 0 &&
                         (sound_plan->collective == KOLO_COLLECTIVE_ALLREDUCE ||
                          sound_plan->collective == KOLO_COLLECTIVE_REDUCE ||
@@ -975,14 +981,14 @@ static size_t widest(const struct kolo_plan_args *args)
     return KOLO_WINDOW_MAX;
 }
 
-/** Begins while all before it are in flight. */
+/** Begins while all steps before it are in flight. */
 static void early_step(const struct kolo_plan_args *args, size_t index, struct kolo_step *step)
 {
     sound_plan->step(args, index, step);
     step->after = KOLO_WINDOW_MAX;
 }
 
-/** Plans whose steps need nothing of each other. */
+/** Plans whose steps do not depend on each other. */
 static bool is_one_exchange(const struct kolo_plan *plan)
 {
     return strcmp(plan->name, "direct") == 0 && plan->collective != KOLO_COLLECTIVE_ALLREDUCE &&
@@ -1007,14 +1013,14 @@ Test(simulate, objects_to_steps_that_begin_too_early)
         cr_assert((status == KOLO_OK) == is_one_exchange(sound_plan), "%s %s: %s",
                   kolo_collective_text(sound_plan->collective), sound_plan->name,
                   kolo_error_detail());
-        broken.window = NULL; /* one step at a time, and the plan has more in flight */
+        broken.window = NULL; /* one step at a time, although the plan has more in flight */
         what.segment = 60;
         if (sound_plan->window != NULL && strcmp(sound_plan->name, "direct") == 0)
             cr_assert(kolo_simulate(&what, NULL) == KOLO_ERR_INTERNAL);
     }
 }
 
-/** Ranks that go on to the next broadcast, from another root, as soon as one is over for them. */
+/** Ranks go on to the next broadcast, from another root, as soon as one is over for them. */
 static void check_broadcasts_in_turn(enum kolo_closing closing, int closed_every)
 {
     for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan))
@@ -1047,7 +1053,7 @@ Test(simulate, broadcasts_one_after_another)
     check_broadcasts_in_turn(KOLO_CLOSING_NOW, 0);
 }
 
-/** An open broadcast: what another rank needs is not in its root's hands. */
+/** An open broadcast in which another rank gets its data from a rank other than the root. */
 static void silent_root(const struct kolo_plan_args *args, size_t index, struct kolo_step *step)
 {
     sound_plan->step(args, index, step);
@@ -1071,7 +1077,7 @@ Test(simulate, objects_to_a_root_that_says_nothing)
     }
 }
 
-/** The barrier that follows a rooted plan is what closes it: without it the simulator objects. */
+/** The barrier that follows a rooted plan closes it: without it the simulator must object. */
 Test(simulate, objects_to_a_plan_that_does_not_close)
 {
     for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan)) {

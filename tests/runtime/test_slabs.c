@@ -28,7 +28,7 @@ static kolo_status hold(struct kolo_comm *comm, kolo_status (*body)(struct kolo_
     return status;
 }
 
-/** The smallest that is free and long enough; a new one where there is none. */
+/** Takes the smallest slab that is free and long enough, or a new one if there is none. */
 static kolo_status take_and_give_back(struct kolo_comm *comm)
 {
     struct kolo_slab *small = NULL, *medium = NULL, *again = NULL, *other = NULL;
@@ -65,7 +65,7 @@ Test(slabs, a_call_has_its_own, .timeout = 60)
     WORLD_MUST_RUN(&world, has_its_own, NULL);
 }
 
-/** Of more than is kept the one goes that was not taken for longest, at the next call. */
+/** If there are more than are kept, the least recently used one is freed, at the next call. */
 static kolo_status give_back_many(struct kolo_comm *comm)
 {
     struct kolo_slab *slabs[LARGES] = {NULL}, *again = NULL;
@@ -74,7 +74,7 @@ static kolo_status give_back_many(struct kolo_comm *comm)
     for (int i = 0; i < LARGES; i++)
         KOLO_TRY(take(comm, LARGE, &slabs[i]));
     kolo_slab_give_back(engine, slabs[0]);
-    KOLO_TRY(take(comm, LARGE, &again)); /* the first is the latest now */
+    KOLO_TRY(take(comm, LARGE, &again)); /* the first one is now the most recently used */
     WORLD_EXPECT(again == slabs[0], "it was free");
     for (int i = 0; i < LARGES; i++)
         kolo_slab_give_back(engine, slabs[i]);
@@ -131,7 +131,7 @@ static kolo_status fail_each(struct kolo_comm *comm, void *argument)
 
 Test(slabs, every_allocation_may_fail, .timeout = 60)
 {
-    static const size_t sizes[] = {4096, MEDIUM}; /* ordinary memory, and the heap's */
+    static const size_t sizes[] = {4096, MEDIUM}; /* ordinary memory, and memory of the heap */
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         struct world world = {.size = 1, .settings = {"KOLO_SHM_DIRECT_BYTES=1MiB"}};
         bytes_wanted = sizes[i];

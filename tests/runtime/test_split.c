@@ -36,9 +36,10 @@ static void run(const char *transport, int size,
         run(param->name, size, body, NULL);                                                        \
     }
 
-/* ---- calls, checked by what each rank of the world gives ---- */
+/* ---- calls, checked by each rank's contribution ---- */
 
-/** Member @p rank of @p comm is rank members[rank] of the world: every kind of call says so. */
+/** Member @p rank of @p comm is rank members[rank] of the world; checks that with every kind of
+ * call. */
 static kolo_status check_calls(struct kolo_comm *comm, const int *members, int count)
 {
     int n = kolo_size(comm), me = kolo_rank(comm);
@@ -116,7 +117,7 @@ out:
 
 ON_ALL(without_colour_there_is_none, 60, 3, without_colour)
 
-/** Halves again and again, with all of them alive at the end. */
+/** Halves repeatedly, with all communicators alive at the end. */
 static kolo_status nested(struct kolo_comm *comm, void *argument)
 {
     int rank = kolo_rank(comm), first = 0, count = kolo_size(comm), depth = 0;
@@ -139,7 +140,7 @@ static kolo_status nested(struct kolo_comm *comm, void *argument)
     for (int i = 0; i < kolo_size(comm); i++)
         members[i] = i;
     KOLO_TRY(check_calls(comm, members, kolo_size(comm)));
-    if (rank % 2 == 0) /* the world's end is the end of those that are left */
+    if (rank % 2 == 0) /* finalizing the world also ends the communicators that are left */
         for (; depth > 0; depth--)
             KOLO_TRY(kolo_finalize(comms[depth]));
 out:
@@ -152,7 +153,7 @@ ON_ALL(at_any_depth, 120, 6, nested)
 
 enum { BESIDE = 6, ROUNDS = 8, LENGTH = 700 };
 
-/** Asynchronous calls on several communicators and the world, begun and waited for by every rank
+/** Asynchronous calls on several communicators and the world, started and waited for by each rank
  * in an order of its own. */
 static kolo_status interleaved(struct kolo_comm *comm, void *argument)
 {
@@ -221,7 +222,7 @@ static void *runner_main(void *argument)
     return NULL;
 }
 
-/** Each thread of each rank has a communicator of its own, and makes more of it meanwhile. */
+/** Each thread of each rank has a communicator of its own, and splits it further meanwhile. */
 static kolo_status threaded(struct kolo_comm *comm, void *argument)
 {
     enum { THREADS = 3 };
@@ -300,7 +301,7 @@ ON_ALL(other_calls_are_a_mismatch, 60, 3, split_or_dup)
 
 /* ---- failures ---- */
 
-/** Members of one half differ in their call; the other half, and the world, go on. */
+/** Members of one half make different calls; the other half, and the world, go on. */
 static kolo_status one_half_fails(struct kolo_comm *comm, void *argument)
 {
     int rank = kolo_rank(comm), members[] = {0, 2, 4}, world[] = {0, 1, 2, 3, 4};
@@ -329,8 +330,8 @@ out:
 
 ON_ALL(a_mismatch_fails_one_communicator, 60, 5, one_half_fails)
 
-/** Both ranks of a half wait for each other, so that only the store can tell; the other half waits
- * at the same sequence number in another call, and is not to blame. */
+/** Both ranks of a half wait for each other, so that only the store can notice. The other half
+ * waits at the same sequence number in another call, and must not be blamed. */
 static kolo_status half_stalls(struct kolo_comm *comm, void *argument)
 {
     int rank = kolo_rank(comm), world[] = {0, 1, 2, 3};
@@ -361,7 +362,7 @@ out:
 
 ON_ALL(stalls_are_compared_within_a_communicator, 60, 4, half_stalls)
 
-/** What a member aborts ends that communicator, on all of its ranks, and names it. */
+/** An abort by a member ends that communicator on all of its ranks, and names the member. */
 static kolo_status aborted(struct kolo_comm *comm, void *argument)
 {
     int rank = kolo_rank(comm), world[] = {0, 1, 2, 3};
@@ -388,8 +389,8 @@ out:
 
 ON_ALL(an_abort_ends_one_communicator, 60, 4, aborted)
 
-/** Waits in vain until a deadline of its own in the barrier of a communicator that the others have,
- * and leaves it half made. */
+/** Waits, until a deadline of its own, in the barrier of a communicator that the others already
+ * have, and so gives up in the middle of its creation. */
 static kolo_status leaves_half_made(struct kolo_comm *comm, const struct kolo_seat *seat)
 {
     const struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 50};
@@ -411,8 +412,9 @@ static kolo_status leaves_half_made(struct kolo_comm *comm, const struct kolo_se
     return KOLO_OK;
 }
 
-/** One of three gives a split up, as where the others came through its barrier: who shrinks what
- * they got does not wait for that rank, which has nothing to shrink and lives on. */
+/** One of three ranks gives up in a split, as if the others had come through its barrier. When
+ * they shrink the communicator they got, they do not wait for that rank, which has none and
+ * lives on. */
 static kolo_status one_gives_up(struct kolo_comm *comm, void *argument)
 {
     struct kolo_seat seat = {.rank = kolo_rank(comm), .size = 3};
@@ -451,7 +453,7 @@ out:
 
 ON_ALL(who_gives_one_up_is_not_waited_for, 60, 3, one_gives_up)
 
-/* ---- what comes back ---- */
+/* ---- what is reused ---- */
 
 static kolo_status many_times(struct kolo_comm *comm, void *argument)
 {
@@ -538,7 +540,8 @@ Test(split, it_knows_itself_and_its_peers, .timeout = 60)
     run("inproc", 4, described, NULL);
 }
 
-/** Each allocation of a split fails in turn: the rank says so, and nothing hangs or leaks. */
+/** Each allocation of a split fails in turn: the rank returns a status, and nothing hangs or
+ * leaks. */
 static kolo_status without_memory(struct kolo_comm *comm, void *argument)
 {
     struct kolo_comm *part = NULL;
@@ -549,7 +552,7 @@ static kolo_status without_memory(struct kolo_comm *comm, void *argument)
     WORLD_EXPECT(status != KOLO_ERR_INTERNAL && status != KOLO_ERR_TIMEOUT, "%s",
                  kolo_error_detail());
     (void)kolo_finalize(part);
-    return KOLO_OK; /* whatever it was, a status says so */
+    return KOLO_OK; /* whatever happened, a status reported it */
 }
 
 Test(split, allocation_failures_are_statuses, .timeout = 60)

@@ -31,7 +31,7 @@ static void begin(unsigned seed)
     mock->delays(seed, 200);
 }
 
-/** What one rank has: the host's buffers, those that are expected, and the device's. */
+/** The buffers of one rank: the host's, the expected ones, and the device's. */
 struct side {
     uint8_t send[BYTES], recv[BYTES], got[BYTES];
     uint8_t *device_send, *device_recv;
@@ -66,7 +66,7 @@ static kolo_status messages(struct kolo_comm *comm, const uint8_t *send, uint8_t
     return status == KOLO_OK ? ended : status;
 }
 
-/** Short ones, which become one, and a long one. */
+/** Short calls, which are fused into one, and a long one. */
 static kolo_status group(struct kolo_comm *comm, const uint8_t *send, uint8_t *recv)
 {
     kolo_status status = kolo_group_begin(comm);
@@ -101,7 +101,8 @@ static kolo_status call(struct kolo_comm *comm, int which, const uint8_t *send, 
     return any_collective(comm, &any, send, recv);
 }
 
-/** Where a call in place has its input within its one buffer; false: it has no such form. */
+/** The position of the input of a call in place within its one buffer; false: the call cannot be in
+ * place. */
 static bool in_place_at(const struct kolo_comm *comm, int which, size_t *send_at, size_t *recv_at)
 {
     const size_t rank = (size_t)kolo_rank(comm);
@@ -119,7 +120,8 @@ static bool in_place_at(const struct kolo_comm *comm, int which, size_t *send_at
 
 /* ---- one call on the host and on the device ---- */
 
-/** Small whole numbers as float32: as int32 they are numbers too, and sums have no order. */
+/** Small integers as float32: their bits are valid int32 numbers too, and their sums do not depend
+ * on the order. */
 static void fill(uint8_t *buffer, int rank, int salt)
 {
     for (size_t i = 0; i < BYTES / 4; i++) {
@@ -128,8 +130,8 @@ static void fill(uint8_t *buffer, int rank, int salt)
     }
 }
 
-/** What is in the device's memory once the program's stream is through: a call that leaves it alone
- * waits for nobody. */
+/** Reads the device's memory once the program's stream is idle: a call that does not touch it waits
+ * for nothing. */
 static kolo_status read_received(struct side *side)
 {
     WORLD_EXPECT(kolo_cuda_driver_loaded()->stream_synchronize(side->stream) == KOLO_CUDA_SUCCESS,
@@ -190,7 +192,7 @@ static kolo_status all_calls(struct kolo_comm *comm, void *argument)
         if (which == MESSAGES && kolo_size(comm) == 1)
             continue;
         for (int places = 0; places < 4 && status == KOLO_OK; places++)
-            /* ranks differ in what is a device's */
+            /* ranks differ in which buffers are on a device */
             status = check(comm, side, which, (places + kolo_rank(comm)) % 4);
         if (status == KOLO_OK)
             status = check_in_place(comm, side, which);
@@ -199,7 +201,7 @@ static kolo_status all_calls(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-struct setup { /* no pointers: the test is another process */
+struct setup { /* no pointers, because the test runs in another process */
     int size;
     char transport[8];
 };
@@ -229,7 +231,7 @@ static bool is_pinned(const void *memory)
     return kolo_pointer_look(memory, &pointer) == KOLO_OK && pointer.kind == KOLO_MEMORY_PINNED;
 }
 
-/** Every copy is between a device and locked pages, which the first one finds locked already. */
+/** Every copy is between a device and locked pages, which the first copy finds already locked. */
 static kolo_status call_with_locked_pages(struct kolo_comm *comm, void *argument)
 {
     struct side *side = side_create(kolo_rank(comm));
@@ -259,11 +261,12 @@ Test(staging, pages_are_locked_from_the_first_use_of_a_device_to_their_end)
     cr_assert_eq(mock->registered(), 0);
 }
 
-/* ---- calls that go on by themselves ---- */
+/* ---- calls that run in the background ---- */
 
 enum { CALLS = 6 };
 
-/** Several on their way at once, and again as persistent ones, each after a late stream's write. */
+/** Several calls in progress at the same time, and again as persistent ones, each after a late
+ * stream's write. */
 static kolo_status requests(struct kolo_comm *comm, void *argument)
 {
     struct side *side = side_create(kolo_rank(comm));
@@ -315,7 +318,7 @@ Test(staging, requests_overlap_and_repeat)
     cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
 }
 
-/* ---- who is told of copies ---- */
+/* ---- notifications of copies ---- */
 
 static void *let_go_when_asked(void *argument)
 {
@@ -325,7 +328,7 @@ static void *let_go_when_asked(void *argument)
     return is_asked ? NULL : argument;
 }
 
-/** All copies are held up until whoever waits for one has asked to be told. */
+/** All copies are held until the rank that waits for one has asked for a notification. */
 static kolo_status sum_asleep(struct kolo_comm *comm, void *argument)
 {
     struct side *side = side_create(kolo_rank(comm));
@@ -372,7 +375,7 @@ static kolo_status sums_awake(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/** A function that a stream calls costs more than a short copy does. */
+/** A function that a stream calls costs more than a short copy. */
 Test(staging, nobody_is_told_of_copies_who_looks, .timeout = 100)
 {
     struct world world = {.size = 2, .transport = "inproc", .settings = {"KOLO_SPIN_US=1000000"}};
@@ -383,7 +386,7 @@ Test(staging, nobody_is_told_of_copies_who_looks, .timeout = 100)
     cr_assert_eq(mock->calls("cuStreamWaitEvent"), 0);
 }
 
-/* ---- a copy holds up nobody else ---- */
+/* ---- a copy delays nobody else ---- */
 
 static void *let_go_when_received(void *request)
 {
@@ -392,7 +395,7 @@ static void *let_go_when_received(void *request)
     return (void *)(uintptr_t)status;
 }
 
-/** Rank 0's copy ends only when its other thread has received what rank 1 sends after that
+/** Rank 0's copy ends only after its other thread has received what rank 1 sends after the copy
  * began. */
 static kolo_status send_held_up(struct kolo_comm *comm, void *argument)
 {
@@ -442,7 +445,7 @@ static kolo_status send_once(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/** @p setting: whether the memory that the copy is late for is the heap's. */
+/** @p setting: whether the late copy's memory is from the heap. */
 static void check_late_copy(const char *setting)
 {
     struct world world = {
@@ -450,7 +453,7 @@ static void check_late_copy(const char *setting)
     begin(1);
     mock->hold(1);
     const kolo_status status = world_run(&world, send_once, NULL);
-    mock->hold(0); /* the copy comes now, to memory that is still there */
+    mock->hold(0); /* the copy runs now, into memory that still exists */
     cr_assert_eq(kolo_cuda_driver_loaded()->context_synchronize(), KOLO_CUDA_SUCCESS);
     cr_assert_eq(status, KOLO_ERR_TIMEOUT, "%s", world_cause(&world)->text);
     for (int rank = 0; rank < world.size; rank++)
@@ -464,11 +467,11 @@ Test(staging, a_copy_that_does_not_end_ends_the_call, .timeout = 60)
     check_late_copy("KOLO_SHM_DIRECT_BYTES=1MiB");
 }
 
-/* ---- what stands in for the device's memory ---- */
+/* ---- host memory that stands in for device buffers ---- */
 
 enum { MANY = 300, LARGE = 40 << 20 };
 
-/** In one group more buffers than this process can have files, then large ones of many sizes. */
+/** One group with more buffers than this process may have files, then large ones of many sizes. */
 static kolo_status many_and_large(struct kolo_comm *comm, void *argument)
 {
     uint8_t *memory = mock->alloc(MOCK_DEVICE, kolo_rank(comm), LARGE);
@@ -512,8 +515,8 @@ static kolo_status five_sums(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/** To ask what a device has done is dear beside a short call. Of rank 1 one buffer has no context:
- * that is another lane. */
+/** Asking what a device has done is expensive compared with a short call. One buffer of rank 1 has
+ * no context, and thus uses another lane. */
 Test(staging, a_device_is_asked_once_a_call_for_both_buffers, .timeout = 100)
 {
     struct world world = {.size = 2, .transport = "inproc"};
@@ -541,7 +544,7 @@ static const char *const functions[] = {
     "cuPointerGetAttributes", "cuEventCreate", "cuCtxRecordEvent",          "cuEventQuery",
     "cuMemcpyAsync",          "cuEventRecord", "cuStreamCreateWithPriority"};
 
-/** Whatever call fails, all ranks hear of it with the same words, long before a deadline. */
+/** Whatever call fails, all ranks get the same text, long before a deadline. */
 Test(staging, a_failing_call_of_the_driver_is_everybodys, .timeout = 100)
 {
     begin(1);
@@ -574,7 +577,7 @@ static kolo_status call_with_what_it_has(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/** Its memory is not taken for the host's. */
+/** Its memory is not mistaken for host memory. */
 Test(staging, a_driver_that_cannot_copy_refuses_the_call, .timeout = 60)
 {
     struct world world = {.size = 2, .transport = "inproc"};
@@ -586,7 +589,7 @@ Test(staging, a_driver_that_cannot_copy_refuses_the_call, .timeout = 60)
                            world.results[rank].text);
 }
 
-/** Memory of device 0, on which a stream has work that does not end before a 1 stands there. */
+/** Memory of device 0, where a stream waits until it contains 1. */
 static void *hold_device_up(void)
 {
     static const uint32_t zero = 0;
@@ -601,7 +604,7 @@ static kolo_status call_behind_endless_work(struct kolo_comm *comm, void *stuck)
     struct side *side = side_create(kolo_rank(comm));
     const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 200};
     kolo_status status = kolo_barrier(comm, NULL, NULL); /* all are there */
-    if (kolo_rank(comm) == 0)                            /* of device 0, as is the stream */
+    if (kolo_rank(comm) == 0)                            /* on device 0, like the stream */
         status = kolo_allreduce(comm, stuck, side->device_recv, COUNT, KOLO_FLOAT32, KOLO_SUM,
                                 &opts, NULL);
     else if (status == KOLO_OK)
@@ -639,7 +642,7 @@ static kolo_status abort_meanwhile(struct kolo_comm *comm, void *stuck)
     return kolo_barrier(comm, NULL, NULL);
 }
 
-/** Ranks 0 and 2 wait for their device, with the default deadline of minutes. */
+/** Ranks 0 and 2 wait for their devices, with the default deadline of minutes. */
 Test(staging, who_waits_for_a_device_hears_that_another_rank_has_failed, .timeout = 60)
 {
     static const uint32_t one = 1;
@@ -656,7 +659,7 @@ Test(staging, who_waits_for_a_device_hears_that_another_rank_has_failed, .timeou
     }
 }
 
-/** A device that is lost passes no mark and calls nobody. */
+/** A lost device never passes a mark and notifies nobody. */
 Test(staging, a_device_that_is_lost_ends_the_call, .timeout = 60)
 {
     begin(1);

@@ -28,7 +28,7 @@ static void begin(unsigned seed, int most_us)
     mock->delays(seed, most_us);
 }
 
-/* ---- how a buffer is cut ---- */
+/* ---- how a buffer is divided ---- */
 
 Test(staging_flow, segments_are_as_long_as_asked_for_and_not_too_many)
 {
@@ -70,7 +70,7 @@ static void fill(uint8_t *buffer, int rank, int salt)
     }
 }
 
-/** @p send_at: where the input of a call in place lies in its one buffer. */
+/** @p send_at: the position of the input of a call in place within its one buffer. */
 static kolo_status check(struct kolo_comm *comm, struct side *side, enum any_collective which,
                          int salt, bool in_place, size_t send_at)
 {
@@ -83,7 +83,7 @@ static kolo_status check(struct kolo_comm *comm, struct side *side, enum any_col
     if (status == KOLO_OK)
         status = call(comm, which, in_place ? side->device_recv + send_at : side->device_send,
                       side->device_recv);
-    if (status == KOLO_ERR_UNSUPPORTED) /* the plan is not for blocks of different lengths */
+    if (status == KOLO_ERR_UNSUPPORTED) /* the plan does not support blocks of different lengths */
         return KOLO_OK;
     if (status != KOLO_OK)
         return status;
@@ -114,7 +114,7 @@ static kolo_status all_calls(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-struct setup { /* no pointers: the test is another process */
+struct setup { /* no pointers, because the test runs in another process */
     int size;
     char transport[8], plan[24];
 };
@@ -155,8 +155,8 @@ static kolo_status reduce_long(struct kolo_comm *comm, void *argument)
     return kolo_allreduce(comm, memory, memory, PIECES * PIECE, KOLO_UINT8, KOLO_SUM, &opts, NULL);
 }
 
-/** The last copies to the host are not begun before one has come from it: a call that waits for all
- * of its input, or with all of its result, ends by its deadline. */
+/** The last copies to the host begin only after a copy from the host. So a call that waits for all
+ * of its input, or keeps back its result until it is complete, ends by its deadline. */
 Test(staging_flow, results_go_back_while_input_is_still_to_come, .timeout = 100)
 {
     struct world world = {
@@ -178,8 +178,8 @@ static kolo_status without_being_told(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/** Functions that streams call may be late by much more than a copy takes: they are for who sleeps,
- * and neither a rank that looks waits for one, nor the next copy. */
+/** Functions that streams call may be much later than the copy itself. They only serve ranks that
+ * sleep: neither a rank that polls nor the next copy waits for one. */
 Test(staging_flow, nobody_waits_for_the_function_that_a_stream_calls, .timeout = 100)
 {
     struct world world = {.size = 2,
@@ -205,8 +205,8 @@ static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/** The nth copy that is put on a stream fails, and the nth thing that a stream does: on the way in,
- * between two steps, and on the way out. */
+/** Each copy on a stream fails in turn, and each operation of a stream: on the way in, between two
+ * steps, and on the way out. */
 Test(staging_flow, a_failure_in_between_is_everybodys, .timeout = 200)
 {
     for (int nth = 1; nth < 150; nth += 13) {
@@ -220,7 +220,7 @@ Test(staging_flow, a_failure_in_between_is_everybodys, .timeout = 200)
         else
             mock->fail_async(nth, KOLO_CUDA_ILLEGAL_ADDRESS);
         const kolo_status status = world_run(&world, until_it_fails, NULL);
-        mock->fail("", 1, 0); /* well again */
+        mock->fail("", 1, 0); /* no more failures */
         cr_assert_eq(status, KOLO_ERR_SYSTEM, "%d: %s", nth, world_cause(&world)->text);
         for (int rank = 0; rank < world.size; rank++)
             cr_assert(strstr(world.results[rank].text, "allreduce") &&

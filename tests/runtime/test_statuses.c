@@ -17,9 +17,9 @@
 #include "base/build.h"
 #include "tests/support/world.h"
 
-/* ---- what a header says ---- */
+/* ---- what the headers list ---- */
 
-/** A public header, whole; the caller frees it. */
+/** The text of a public header, which the caller frees. */
 static char *read_header(const char *name)
 {
     char path[4096];
@@ -36,7 +36,8 @@ static char *read_header(const char *name)
     return text;
 }
 
-/** Where @p function is declared: its first parameter has a type there. NULL: not in @p text. */
+/** The declaration of @p function, where its first parameter has a type. NULL: it is not in @p
+ * text. */
 static const char *declaration(const char *text, const char *function)
 {
     static const char *const types[] = {"struct ", "const ", "int "};
@@ -52,7 +53,7 @@ static const char *declaration(const char *text, const char *function)
     return NULL;
 }
 
-/** The comment above it, copied into @p doc. */
+/** Copies the comment above the declaration into @p doc. */
 static void copy_doc(const char *header, const char *function, char *doc, size_t capacity)
 {
     const char *end = declaration(header, function), *begin = NULL;
@@ -63,7 +64,7 @@ static void copy_doc(const char *header, const char *function, char *doc, size_t
     snprintf(doc, capacity, "%.*s", (int)(end - begin), begin);
 }
 
-/** "ERR_PEER", or "_PEER" in a list where the prefix stands once. */
+/** "ERR_PEER", or "_PEER" in a list that has the prefix only once. */
 static bool lists(const char *doc, kolo_status status)
 {
     const char *name = kolo_status_name(status) + strlen("KOLO_ERR");
@@ -108,7 +109,7 @@ static void remove_folder(void)
 
 static const struct start {
     int nranks, rank;
-    const char *rendezvous; /* behind file://FOLDER/ where it has no colon */
+    const char *rendezvous; /* follows file://FOLDER/ if it contains no colon */
     const char *setting;
     kolo_status status;
 } starts[] = {
@@ -116,10 +117,11 @@ static const struct start {
     {2, 1, "tcp://127.0.0.1:1", "KOLO_START_TIMEOUT=50ms", KOLO_ERR_CONNECT},
     {2, 0, "no-folder/place", "KOLO_LOG=warn", KOLO_ERR_SYSTEM},
     {2, 2, "place", "KOLO_LOG=warn", KOLO_ERR_CONFIG},
-    {1, 0, "place", "KOLO_TRANSPORT=rdma", KOLO_ERR_UNSUPPORTED}, /* OK where there is a card */
+    /* OK if there is an RDMA device */
+    {1, 0, "place", "KOLO_TRANSPORT=rdma", KOLO_ERR_UNSUPPORTED},
 };
 
-/** A transport that is not in the build is a setting with a value that there is not. */
+/** A transport that is not in the build is an invalid value of the setting. */
 static kolo_status expected_of(const struct start *start)
 {
     for (size_t i = 0; kolo_left_out[i].what != NULL; i++)
@@ -179,7 +181,7 @@ Test(statuses, run_threads, .timeout = 60)
 
 /* ---- calls on a communicator ---- */
 
-/** What the rows' calls use. */
+/** What the calls of the rows use. */
 struct stage {
     struct kolo_comm *comm;
     struct kolo_metric *mean;

@@ -1053,7 +1053,7 @@ Test(simulate, broadcasts_one_after_another)
     check_broadcasts_in_turn(KOLO_CLOSING_NOW, 0);
 }
 
-/** An open broadcast in which another rank gets its data from a rank other than the root. */
+/** A broadcast whose root sends nothing. */
 static void silent_root(const struct kolo_plan_args *args, size_t index, struct kolo_step *step)
 {
     sound_plan->step(args, index, step);

@@ -24,7 +24,7 @@ static bool send_now(struct shm_side *side, uint32_t channel, uint32_t number, c
     return kolo_link_send_at_once(side->link, channel, &desc, src, bytes);
 }
 
-/** NOT_FOUND also where it cannot be waited for. */
+/** Returns NOT_FOUND also if a message cannot be waited for. */
 static kolo_status take_now(struct shm_side *side, uint32_t channel, uint32_t number, void *dst,
                             size_t bytes)
 {
@@ -49,8 +49,8 @@ static void recv_by_work(struct shm_side *side, uint32_t channel, uint32_t numbe
     kolo_link_recv(side->link, channel, &desc, dst, bytes, NULL, work);
 }
 
-/** Channels exist once something went over them, and a link knows what it waits for once it looked.
- */
+/** A channel exists only after its first message, and a link knows what it waits for only after it
+ * has looked. */
 static void warm_up(struct shm_side sides[2])
 {
     uint8_t byte = 1;
@@ -65,7 +65,7 @@ static void warm_up(struct shm_side sides[2])
     shm_drive_rounds(sides, 2, 3);
 }
 
-/** One message each round, and which way it goes on either side. */
+/** One message per round, and which function moves it on either side. */
 struct tally {
     int sent_now, taken_now, by_works;
 };
@@ -106,7 +106,7 @@ Test(at_once, any_mixture_arrives_and_credit_comes_back, .timeout = 60)
     unsigned seed = 5;
     shm_pair_up(sides, true);
     warm_up(sides);
-    for (uint32_t number = 1; number < 20000; number++) /* some 30 times the credit of a channel */
+    for (uint32_t number = 1; number < 20000; number++) /* about 30 times the credit of a channel */
         carry(sides, &seed, number, &tally);
     cr_assert(tally.sent_now > 5000 && tally.taken_now > 5000 && tally.by_works > 2000,
               "%d sent, %d taken, %d by works", tally.sent_now, tally.taken_now, tally.by_works);
@@ -122,7 +122,7 @@ Test(at_once, without_a_reader_the_credit_ends, .timeout = 60)
     warm_up(sides);
     while (send_now(&sides[0], CHANNEL, 1, src, sizeof src)) {
         sent++;
-        shm_drive_rounds(&sides[1], 1, 1); /* stashes it */
+        shm_drive_rounds(&sides[1], 1, 1); /* puts it into the stash */
     }
     const size_t credit = (size_t)sides[1].settings.credit_bytes;
     cr_assert(sent * sizeof src <= credit && sent * sizeof src > credit / 2, "%zu sent", sent);

@@ -28,7 +28,8 @@ static bool is_settled(struct suite_rank *rank, void *context)
     return opening->status != KOLO_AGAIN;
 }
 
-/** Begins board @p id of @p ranks and waits until it can be used, or not: *status_out. */
+/** Opens board @p id of @p ranks and waits until it is usable or has failed; *status_out says
+ * which. */
 static struct kolo_board *open_board(struct suite_rank *rank, uint32_t id, const int *ranks,
                                      int count, size_t stage_bytes, kolo_status *status_out)
 {
@@ -71,7 +72,7 @@ static bool all_notes_are(struct suite_rank *rank, void *context)
     return true;
 }
 
-/** Puts @p value up and waits until all have. */
+/** Publishes @p value and waits until all members have published theirs. */
 static bool step(struct suite_rank *rank, struct kolo_board *board, uint32_t value)
 {
     struct expectation expected = {board, value};
@@ -80,7 +81,7 @@ static bool step(struct suite_rank *rank, struct kolo_board *board, uint32_t val
     return suite_until(rank, all_notes_are, &expected);
 }
 
-/* ---- who can have one ---- */
+/* ---- which ranks can have a board ---- */
 
 static void expect_no(struct suite_rank *rank, const int *ranks, int count, const char *reason)
 {
@@ -141,7 +142,7 @@ static void ask_mixed(struct suite_rank *rank)
 Test(board, does_not_fit_threads_and_processes_mixed, .timeout = 60)
 {
     struct suite_world *world = suite_open("auto", 3, NULL, NULL);
-    world->peers[2].identity.process++; // as the others see it, and itself
+    world->peers[2].identity.process++; // as the others and the rank itself see it
     suite_run(world, ask_mixed);
     world->peers[2].identity.process--;
     suite_close(world);
@@ -195,7 +196,8 @@ Test(board, members_see_what_others_put_up, .timeout = 120)
 
 /* ---- opening ---- */
 
-/** Boards of all pairs and of all, opened in different orders, some closed by nobody. */
+/** Boards of all pairs and of all ranks, opened in different orders; some are never closed
+ * explicitly. */
 static void open_many(struct suite_rank *rank)
 {
     struct opening openings[4] = {{0}};
@@ -245,7 +247,8 @@ Test(board, many_can_be_open, .timeout = 60)
     }
 }
 
-/** The same board again and again: nobody takes a segment of the last time for one of this. */
+/** The same board repeatedly: no rank may take a segment of the previous one for one of the new
+ * one. */
 static void reopen(struct suite_rank *rank)
 {
     for (uint32_t round = 0; round < 50; round++) {
@@ -364,13 +367,13 @@ Test(board, tells_that_a_member_vanished, .timeout = 60)
 
 /* ---- spans ---- */
 
-/** Each member's name for what it lends stands in its notes. */
+/** The notes have the name of each member for the span that it lends. */
 struct lent {
     _Atomic uint32_t at;
     struct kolo_board_name name;
 };
 
-/** Each writes into the memory of the next one, all see it. */
+/** Each rank writes into the memory of the next one, and all see it. */
 static void write_to_next(struct suite_rank *rank, struct kolo_board *board, uint8_t *memory,
                           size_t bytes, uint32_t turn)
 {
@@ -469,7 +472,8 @@ Test(board, spans_come_and_go, .timeout = 60)
     struct suite_world *world = suite_open("shm", 2, NULL, NULL);
     int fds = shm_count_fds(), maps = shm_count_maps();
     suite_run(world, lend_many);
-    // of the link: its memory and a bell a side; two segments, seen by two; a span lent each way
+    // the link: its memory and a bell for each side; two segments, seen by two ranks; one span lent
+    // in each direction
     cr_assert(shm_count_maps() - maps == 4 + 4 + 4, "%d mappings", shm_count_maps() - maps);
     suite_close(world);
     cr_assert(shm_count_fds() < fds);

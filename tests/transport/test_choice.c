@@ -52,7 +52,7 @@ Test(choice, knows_what_a_peer_offers, .timeout = 60)
     cr_assert_not(kolo_transport_is_offered("rdma", &peer), "also where the build has none");
 }
 
-/* Of addresses with so many places of cards that are alike, then another. */
+/* An address with @p alike places of cards with equal properties, and then another place. */
 static uint32_t line_of(struct kolo_peer *peer, int tcp, int alike, uint32_t mbit, bool is_hardware,
                         size_t *cards_out)
 {

@@ -117,8 +117,8 @@ static void close_world(struct world *w)
     kolo_poller_destroy(w->poller);
 }
 
-/** One turn of an event loop: sleeps until something is due (a dial that was begun meanwhile wakes
- * it), then does it. */
+/** One iteration of an event loop: sleeps until something is due (a dial that begins meanwhile ends
+ * the sleep), then does it. */
 static void turn(struct kolo_poller *poller, kolo_deadline deadline)
 {
     static kolo_deadline next;
@@ -158,7 +158,8 @@ static struct kolo_conn *dial(struct world *w, const struct kolo_place *places, 
     return conn;
 }
 
-/** What both sides get: no call waits, no program that is started has it, nothing is held back. */
+/** The options of both sides' sockets: no call blocks, programs that are started do not inherit
+ * them, and nothing is delayed. */
 static void expect_options(int fd, int family)
 {
     int on = 0;
@@ -170,7 +171,7 @@ static void expect_options(int fd, int family)
               (getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &bytes) == 0 && on != 0));
 }
 
-/** A genuine peer comes through, within @p ms. Returns how long it took. */
+/** Asserts that a genuine peer gets through within @p ms. Returns how long it took. */
 static int64_t expect_genuine(struct world *w, int ms)
 {
     int64_t begun = kolo_now_ns();
@@ -196,7 +197,7 @@ static int64_t expect_genuine(struct world *w, int ms)
     return kolo_now_ns() - begun;
 }
 
-/** A blocking socket of a stranger. */
+/** A stranger's blocking socket. */
 static int raw_connect(const struct kolo_place *place)
 {
     int fd = socket(place->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -206,7 +207,7 @@ static int raw_connect(const struct kolo_place *place)
     return fd;
 }
 
-/** Bytes that come before the end of the stream or @p ms of silence. */
+/** Reads until the end of the stream or @p ms of silence. Returns the number of bytes. */
 static size_t raw_read(struct world *w, int fd, uint8_t *data, size_t bytes, int ms, bool *end_out)
 {
     kolo_deadline deadline = kolo_deadline_in_ms(ms);
@@ -225,7 +226,7 @@ static size_t raw_read(struct world *w, int fd, uint8_t *data, size_t bytes, int
     return have;
 }
 
-/** Reads 32 bytes of nonce, then nothing but the end may follow. */
+/** Reads the nonce of 32 bytes, after which only the end of the stream may follow. */
 static void expect_dropped(struct world *w, int fd, int ms)
 {
     uint8_t data[64];
@@ -329,7 +330,7 @@ Test(conn, dialer_waits_for_a_peer_that_starts_later, .timeout = 120)
     close_world(&w);
 }
 
-/** Of two places one refuses, the other has a kernel that takes connections and nobody who
+/** One of two places refuses; at the other one the kernel accepts connections that no process
  * reads. */
 Test(conn, who_is_busy_is_waited_for_and_who_is_not_there_is_not, .timeout = 120)
 {
@@ -375,7 +376,7 @@ Test(conn, refused_places_are_all_named_at_the_deadline, .timeout = 120)
     close_world(&w);
 }
 
-/** What a place that nobody takes may be for: told at once, and at the end. */
+/** The advice about a place that nobody answers at: logged at once, and part of the final error. */
 Test(conn, advice_is_for_places_that_nobody_takes, .timeout = 120)
 {
     struct world w;
@@ -416,7 +417,7 @@ Test(conn, silence_is_a_timeout, .timeout = 120)
     dial(&w, &place, 1, &w.secret, 300, &end);
     run_until(&w, &end.calls, 1, 20000);
     cr_assert(end.status == KOLO_ERR_TIMEOUT, "%s", end.detail);
-    /* The kernel takes connections: the host is there, and no firewall is in the way. */
+    /* The kernel accepts connections, so the host is there, and no firewall is in the way. */
     cr_assert(strncmp(end.detail, "rank 3 is late: 127.0.0.1:", 26) == 0 &&
                   strstr(end.detail, " takes connections, but its process gives no answer: it is "
                                      "busy, or stopped") &&
@@ -426,7 +427,7 @@ Test(conn, silence_is_a_timeout, .timeout = 120)
     close_world(&w);
 }
 
-/** A server that is none of ours, on a thread of the test's own loop: says @p banner to each. */
+/** A server that is not kolo's, on the test's own loop: sends @p banner to each connection. */
 struct stranger {
     struct kolo_watch watch;
     const char *banner;
@@ -455,7 +456,7 @@ static struct kolo_place open_stranger(struct world *w, struct stranger *strange
     cr_assert(bind(fd, (struct sockaddr *)&place.addr, place.bytes) == 0 && listen(fd, 64) == 0);
     cr_assert(getsockname(fd, (struct sockaddr *)&place.addr, &place.bytes) == 0);
     *stranger = (struct stranger){{fd, serve_stranger}, banner, bytes, {0}, 0};
-    cr_assert(kolo_poller_add(w->poller, &stranger->watch, 1 /* EPOLLIN */) == KOLO_OK);
+    cr_assert(kolo_poller_add(w->poller, &stranger->watch, 1 /* 1: EPOLLIN */) == KOLO_OK);
     return place;
 }
 
@@ -513,7 +514,7 @@ Test(conn, a_stranger_that_swallows_the_proof_does_not_hold_the_others, .timeout
     struct end end = {0};
 
     open_world(&w, 5000);
-    /* 32 bytes look like a nonce; then silence. */
+    /* 32 bytes look like a nonce; after that, silence. */
     struct kolo_place places[2] = {open_stranger(&w, &stranger, http, 32), w.place};
     dial(&w, places, 2, &w.secret, 20000, &end);
     run_until(&w, &end.calls, 1, 21000);
@@ -651,7 +652,7 @@ Test(conn, allocation_failures_come_back_as_such, .timeout = 120)
     close_world(&w);
 }
 
-/* ---- what knocks at a listener ---- */
+/* ---- what connects to a listener ---- */
 
 Test(conn, random_bytes_are_dropped, .timeout = 120)
 {
@@ -679,7 +680,7 @@ Test(conn, an_http_get_is_dropped_at_the_handshakes_deadline, .timeout = 120)
     open_world(&w, 300);
     int fd = raw_connect(&w.place);
     cr_assert(send(fd, get, sizeof get - 1, MSG_NOSIGNAL) > 0);
-    expect_genuine(&w, 25000); /* meanwhile */
+    expect_genuine(&w, 25000); /* at the same time */
     expect_dropped(&w, fd, 3000);
     close(fd);
     close_world(&w);
@@ -709,7 +710,7 @@ Test(conn, a_replayed_handshake_proves_nothing, .timeout = 120)
     bool is_end;
 
     open_world(&w, 2000);
-    /* A recording of a genuine claim, made for the nonce of an earlier connection. */
+    /* The recording of a genuine claim, made for the nonce of an earlier connection. */
     int fd = raw_connect(&w.place);
     cr_assert(raw_read(&w, fd, nonce, 32, 20000, &is_end) == 32);
     cr_assert(kolo_claim_make(&w.secret, nonce, nonce_d, &client, claim) == KOLO_OK);
@@ -782,7 +783,7 @@ Test(conn, a_flood_of_strangers_delays_no_peer, .timeout = 60)
     cr_assert(took < 20000000000LL, "%lld ms", (long long)took / 1000000);
     cr_assert(kolo_listener_strangers(w.listener) >= FLOOD - KOLO_LISTENER_PENDING_MAX, "%llu",
               (unsigned long long)kolo_listener_strangers(w.listener));
-    /* And again while the room is full of those who stay. */
+    /* And again while the table is full of connections that stay silent. */
     took = expect_genuine(&w, 25000);
     cr_assert(took < 20000000000LL, "%lld ms", (long long)took / 1000000);
     for (int i = 0; i < FLOOD; i++)
@@ -792,8 +793,8 @@ Test(conn, a_flood_of_strangers_delays_no_peer, .timeout = 60)
 
 /* ---- those who are slow to answer ---- */
 
-/** A peer, or a stranger, that says nothing for @p slow_ms after the nonce: then its claim, if it
- * has one. Whoever is dropped knocks again. */
+/** A peer or a stranger that is silent for @p slow_ms after the nonce, and then sends its claim, if
+ * it has one. If it is dropped, it connects again. */
 struct slow {
     int fd;
     bool has_nonce, has_claimed;
@@ -887,8 +888,8 @@ Test(conn, a_lasting_flood_does_not_keep_a_slow_peer_out, .timeout = 120)
     close_world(&w);
 }
 
-/** The listener's own process was not on the processor for a while: what was said meanwhile counts
- * before it is decided who has been silent for too long. */
+/** The listener's process did not run for a while: what arrived meanwhile counts before the
+ * listener decides who has been silent for too long. */
 Test(conn, a_claim_that_was_not_read_in_time_counts, .timeout = 120)
 {
     enum { PEERS = KOLO_LISTENER_PENDING_MAX, LATER = 64, HANDSHAKE_MS = 5000 };
@@ -944,7 +945,7 @@ Test(conn, out_of_file_descriptors_the_door_shuts_and_reopens, .timeout = 120)
         fds[i] = raw_connect(&w.place);
     cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     few = limit;
-    few.rlim_cur = (rlim_t)fds[2] + 1; /* every descriptor below is taken */
+    few.rlim_cur = (rlim_t)fds[2] + 1; /* every descriptor below this limit is in use */
     cr_assert(setrlimit(RLIMIT_NOFILE, &few) == 0);
     kolo_log_set_level(KOLO_LOG_NONE);
     int turns = spin_turns(&w, 600);
@@ -964,7 +965,7 @@ Test(conn, out_of_file_descriptors_a_stranger_gives_up_its_own, .timeout = 120)
 
     open_world(&w, 30000);
     int fd = raw_connect(&w.place);
-    run_for(&w, 50); /* accepted: it holds a descriptor */
+    run_for(&w, 50); /* it has been accepted, and holds a descriptor */
     int last = raw_connect(&w.place);
     cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     few = limit;

@@ -14,10 +14,10 @@ static int64_t false_clock(void)
 }
 
 struct alarm {
-    struct kolo_conn_timer timer; /* first: fire gets this */
+    struct kolo_conn_timer timer; /* must be the first member: fire() gets this */
     int fired;
-    struct alarm *removes, *adds; /* when it fires; NULL: nothing */
-    bool stays;                   /* due at once again */
+    struct alarm *removes, *adds; /* removed or added when it fires; NULL: none */
+    bool stays;                   /* due again at once */
 };
 
 static void on_time(struct kolo_conn_timer *timer, kolo_deadline now)

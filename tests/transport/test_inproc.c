@@ -8,7 +8,7 @@
 
 KOLO_TRANSPORT_SUITE(inproc, inproc)
 
-/* Rank 0 sends and closes before rank 1 has looked at its port even once. */
+/* Rank 0 sends and closes before rank 1 has looked at its port for the first time. */
 static void send_and_close(struct suite_rank *rank)
 {
     struct kolo_desc desc = {{1}};

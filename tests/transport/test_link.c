@@ -31,8 +31,8 @@ Test(link, describe_says_how_far_it_is, .timeout = 60)
     suite_close(world);
 }
 
-/* Every allocation fails once: a status, never a crash, and all is given back (the sanitizer sees
- * it). */
+/* Each allocation fails once: the result is a status, never a crash, and nothing leaks (sanitizers
+ * check that). */
 static void works_without_memory(uint64_t nth)
 {
     struct suite_world *world;

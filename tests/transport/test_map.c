@@ -24,7 +24,7 @@ Test(map, finds_what_was_put_and_nothing_else)
     cr_assert_null(kolo_map_get(&map, 0));
 }
 
-/* Keys that begin in the same slots, put and removed at random, against a plain table. */
+/* Keys whose slots collide, inserted and removed at random, against a plain table. */
 Test(map, removing_hides_nothing)
 {
     enum { KEYS = 64, STEPS = 20000 };

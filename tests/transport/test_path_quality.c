@@ -48,7 +48,7 @@ Test(path_quality, all_else_equal_the_shorter_round_trip)
     cr_assert(kolo_path_quality_best(paths, 1, 0) == 0);
 }
 
-/** A card that is as good as any, but for where it is. */
+/** A card with ordinary properties, which may or may not be near. */
 static struct kolo_path_quality card(const char *interface, bool is_near, int64_t rtt_us)
 {
     struct kolo_path_quality quality = path(rtt_us, 0, true, 25000);

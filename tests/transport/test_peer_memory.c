@@ -13,9 +13,9 @@
 
 enum { PAGES = 5, PAGE = 4096, BYTES = PAGES * PAGE };
 
-/** A child with the parent's addresses and its own bytes in them. */
+/** A child with the same addresses as its parent, and its own bytes there. */
 struct child {
-    uint8_t *memory; /* PAGES pages, then one without anything */
+    uint8_t *memory; /* PAGES pages, followed by an unmapped one */
     uint64_t word;
     pid_t pid;
     struct kolo_peer_memory peer;
@@ -58,7 +58,7 @@ static void end(struct child *child)
     waitpid(child->pid, NULL, 0);
 }
 
-/** Refused, with @p words in the reason. */
+/** Asserts a refusal whose reason contains @p words. */
 static void refused(const struct kolo_peer_memory *peer, const void *at, const char *words)
 {
     uint8_t to[2 * PAGE];

@@ -41,7 +41,7 @@ Test(places_local, local_addresses_carry_the_port_and_no_link_local)
     }
 }
 
-/** What /sys says of an interface's node, read in another way. */
+/** The NUMA node of an interface according to /sys, read independently. */
 static int node_of(const char *interface)
 {
     char path[96];

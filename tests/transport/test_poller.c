@@ -148,10 +148,10 @@ Test(poller, too_many_open_files_says_once_what_to_raise)
 {
     struct kolo_poller *poller = NULL;
     struct rlimit few;
-    const int next = dup(STDERR_FILENO); /* the lowest that is free */
+    const int next = dup(STDERR_FILENO); /* the lowest free descriptor */
     close(next);
     cr_assert(next >= 0 && getrlimit(RLIMIT_NOFILE, &few) == 0);
-    for (rlim_t more = 0; more < 2; more++) { /* epoll_create1, eventfd */
+    for (rlim_t more = 0; more < 2; more++) { /* for epoll_create1, then for eventfd */
         few.rlim_cur = (rlim_t)next + more;
         cr_assert(setrlimit(RLIMIT_NOFILE, &few) == 0);
         cr_expect(kolo_poller_create(&poller) == KOLO_ERR_SYSTEM);

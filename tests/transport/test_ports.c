@@ -51,7 +51,7 @@ Test(ports, once_round_meets_every_port_once)
     }
 }
 
-/** Three ports in a row of 127.0.0.1 that are free. */
+/** Finds three consecutive free ports of 127.0.0.1. */
 static struct kolo_ports find_free(void)
 {
     for (uint16_t low = (uint16_t)(20000 + getpid() % 3000 * 3); low < 30000; low += 3) {
@@ -115,7 +115,7 @@ Test(ports, listeners_keep_to_the_range_and_say_when_it_is_full)
     kolo_poller_destroy(poller);
 }
 
-/** Ports from here on anybody may have. */
+/** The first port that needs no privilege. */
 static int first_of_anybody(void)
 {
     int first = 0;

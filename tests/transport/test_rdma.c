@@ -16,12 +16,12 @@
 
 TestSuite(rdma, .init = begin, .fini = end);
 
-/* ---- what cannot be had at the start ---- */
+/* ---- what is not available at the start ---- */
 
 enum { BYTES = 300000 };
 static char described[2][128];
 
-/** One long message each way. */
+/** A long message in each direction. */
 static void exchange(struct suite_rank *rank)
 {
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);
@@ -46,7 +46,7 @@ static void exchange(struct suite_rank *rank)
     free(in);
 }
 
-/** Two ranks whose endpoints may go on by TCP. */
+/** Two ranks whose endpoints may fall back to TCP. */
 static struct suite_world *open_auto(void)
 {
     struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
@@ -54,7 +54,7 @@ static struct suite_world *open_auto(void)
     return world;
 }
 
-/** What users are told of the link. */
+/** Checks what users are told about the link. */
 static void expect_named(const struct suite_world *world, const char *name, const char *reason)
 {
     const char *transport = NULL, *why = NULL;
@@ -122,7 +122,7 @@ static bool is_its_turn(struct suite_rank *rank, void *context)
     return rank->rank <= atomic_load(&turn);
 }
 
-/** A short message each way between rank 0 and each other, one rank after the other. */
+/** A short message in each direction between rank 0 and every other rank, one after the other. */
 static void meet_each(struct suite_rank *rank)
 {
     const int last = rank->rank == 0 ? rank->world->size - 1 : 0;
@@ -144,7 +144,7 @@ static void meet_each(struct suite_rank *rank)
 Test(rdma, what_fails_with_several_peers_in_a_row_is_tried_no_more, .timeout = 60)
 {
     atomic_store(&turn, 0);
-    fake_verbs_device(0)->attr.max_cqe = 2 * RDMA_BUFFERS; /* for one link */
+    fake_verbs_device(0)->attr.max_cqe = 2 * RDMA_BUFFERS; /* enough for one link */
     struct suite_world *world = suite_open("rdma", 8, NULL, NULL);
     snprintf(world->settings.transport, sizeof world->settings.transport, "auto");
     suite_run(world, meet_each);
@@ -158,8 +158,8 @@ Test(rdma, what_fails_with_several_peers_in_a_row_is_tried_no_more, .timeout = 6
               "more than two lines: %s", logged);
 }
 
-/** Four ranks on a port that has pairs for one link: the others go by TCP, and the one line names
- * its limit. */
+/** Four ranks use a port that has room for the queue pairs of only one link: the other links use
+ * TCP, and one warning names the limit. */
 Test(rdma, a_device_that_has_no_room_for_more_pairs_leaves_tcp, .timeout = 60)
 {
     fake_verbs_device(0)->attr.max_qp = 2;
@@ -225,7 +225,7 @@ Test(rdma, a_device_without_links_is_left_alone)
     suite_close(world);
 }
 
-/* ---- what is an error where RDMA is forced ---- */
+/* ---- what is an error if RDMA is forced ---- */
 
 /** Waits until the other side's link is down. */
 static bool is_down(struct suite_rank *rank, void *context)
@@ -259,8 +259,8 @@ Test(rdma, what_fails_at_the_start_is_an_error_where_rdma_is_forced, .timeout = 
     suite_close(world);
 }
 
-/** A device without room for a second pair, where nothing else is allowed: both sides hear the
- * reason. */
+/** A device without room for a second queue pair, with no other transport allowed: both sides get
+ * the reason. */
 Test(rdma, a_device_that_has_no_room_for_more_pairs_is_an_error_where_rdma_is_forced, .timeout = 60)
 {
     fake_verbs_device(0)->attr.max_qp = 1;
@@ -276,7 +276,7 @@ Test(rdma, a_device_that_has_no_room_for_more_pairs_is_an_error_where_rdma_is_fo
 
 /* ---- what breaks later ---- */
 
-/** What is ready among them is told. */
+/** Handles the descriptors that are ready. */
 static void look_at_files(struct suite_rank *rank)
 {
     bool moved;
@@ -313,7 +313,7 @@ static void expect_lost(void (*body)(struct suite_rank *rank), const char *reaso
     cr_assert(fake_verbs_living() == 0);
 }
 
-/** A byte from rank 1, which rank 0 sleeps for. */
+/** Rank 1 sends a byte, for which rank 0 sleeps. */
 static void lose_the_channel(struct suite_rank *rank)
 {
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);
@@ -355,8 +355,7 @@ Test(rdma, a_device_that_is_pulled_out_ends_its_links, .timeout = 60)
 
 static atomic_bool has_vanished;
 
-/** Rank 0 looks at its descriptors alone, so that it meets the end of the connection before the
- * message. */
+/** Rank 0 only checks its descriptors, so it sees the end of the connection before the message. */
 static void meet_the_end_first(struct suite_rank *rank)
 {
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);

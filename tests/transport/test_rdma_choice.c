@@ -13,9 +13,9 @@
 #include "transport/devices.h"
 #include "transport/rdma_device.h"
 
-static char near[64]; /* KOLO_NEAR */
+static char near[64]; /* value of KOLO_NEAR */
 
-/** The name of the device that is taken by a rank at @p numa_node, of those that @p net allows. */
+/** The name of the device that a rank at @p numa_node uses, of those that @p net allows. */
 static const char *taken(const char *net, int numa_node)
 {
     static char name[64];
@@ -39,7 +39,7 @@ static void keep_told(void *context, const char *name, const char *addresses, co
     snprintf(told + used, sizeof told - used, "%s: %s: %s\n", name, addresses, networks);
 }
 
-/** What `kolorun doctor` has of it: as many ports as rails are asked for. */
+/** What `kolorun doctor` prints about it: as many ports as there are to be rails. */
 Test(rdma_choice, what_is_taken_is_told_with_its_networks)
 {
     fake_verbs_reset();
@@ -97,7 +97,7 @@ Test(rdma_choice, the_fastest_port_is_taken)
 Test(rdma_choice, an_address_that_somebody_gave_comes_before_speed)
 {
     fake_verbs_reset();
-    fake_verbs_device(0)->ports[0].gid_count = 2; /* link-local ones */
+    fake_verbs_device(0)->ports[0].gid_count = 2; /* link-local ones only */
     attr_of(0, 0)->active_width = 2;
     attr_of(0, 0)->active_speed = 64;
     cr_assert_str_eq(taken("", -1), "fake1 port 1");
@@ -156,7 +156,7 @@ static void make_directory(char *path, size_t capacity, const char *folder, cons
     cr_assert(mkdir(path, 0700) == 0);
 }
 
-/** Two switches with a card and a GPU each, at one NUMA node, and a GPU at neither. */
+/** Two switches at one NUMA node, with a card and a GPU each, and a GPU at neither switch. */
 Test(rdma_choice, of_equal_ones_that_is_taken_which_shares_bridges_with_the_gpu)
 {
     char folder[] = "/tmp/kolo-device-XXXXXX", one[64], other[64], near_one[64], near_other[64];
@@ -164,8 +164,7 @@ Test(rdma_choice, of_equal_ones_that_is_taken_which_shares_bridges_with_the_gpu)
     fake_verbs_reset();
     cr_assert(mkdtemp(folder));
     make_directory(one, sizeof one, folder, "b");
-    make_directory(other, sizeof other, folder,
-                   "b1"); /* the same letters are not the same bridge */
+    make_directory(other, sizeof other, folder, "b1"); /* a common prefix is not a common bridge */
     make_directory(near_one, sizeof near_one, one, "gpu");
     make_directory(near_other, sizeof near_other, other, "gpu");
     make_directory(apart, sizeof apart, folder, "gpu");
@@ -267,7 +266,7 @@ Test(rdma_choice, what_is_no_name_is_refused)
     fake_open_refused(text, KOLO_ERR_CONFIG, "expected NAME or NAME:PORT");
 }
 
-/** An empty one would be any port, and what is wrong with a later one is told before anything is
+/** An empty entry would select any port. Errors in later entries are found before anything is
  * opened. */
 Test(rdma_choice, each_entry_of_a_list_is_a_name)
 {

@@ -14,7 +14,7 @@
 
 enum { REQUESTS = 16, BYTES = 64, ENTRIES = 64 };
 
-/** One side of the pair under test. */
+/** One side of the queue pair under test. */
 struct side {
     struct kolo_rdma_device *device;
     struct kolo_rdma_completions *completions;
@@ -22,8 +22,7 @@ struct side {
     struct ibv_mr *region;
     struct kolo_rdma_track sends, receives;
     uint8_t memory[REQUESTS * BYTES];
-    int done[1000],
-        done_count; /* what `context` of the requests said, in the order of their ends */
+    int done[1000], done_count; /* the `context` of each request, in the order of completion */
     uint32_t numbers[1000];
     int failures;
     kolo_status why;
@@ -312,7 +311,7 @@ Test(rdma_complete, a_message_that_is_too_long_is_the_peers_fault)
 Test(rdma_complete, what_comes_twice_is_found)
 {
     cr_assert(post_receive(&sides[1], 0) == 0 && post_receive(&sides[1], 1) == 0);
-    fake_verbs_duplicate(1); /* the receiver's */
+    fake_verbs_duplicate(1); /* the receiver's completion */
     cr_assert(post_send(&sides[0], 0, true) == 0);
     poll_until_quiet();
     has_failed(&sides[1], KOLO_ERR_INTERNAL, "told a request twice");
@@ -321,7 +320,7 @@ Test(rdma_complete, what_comes_twice_is_found)
 Test(rdma_complete, what_comes_twice_and_has_no_successor_is_found)
 {
     cr_assert(post_receive(&sides[1], 0) == 0);
-    fake_verbs_duplicate(2); /* the sender's */
+    fake_verbs_duplicate(2); /* the sender's completion */
     cr_assert(post_send(&sides[0], 0, true) == 0);
     poll_until_quiet();
     in_order(&sides[0], 1);
@@ -347,8 +346,8 @@ Test(rdma_complete, sends_out_of_order_end_once)
         cr_assert(post_receive(&sides[1], i) == 0);
     cr_assert(post_send(&sides[0], 0, true) == 0);
     poll_until_quiet();
-    /* Completions of both sides alternate in time, but each side's queue has its own: swap two of
-     * the sender's. */
+    /* Completions of both sides alternate in time, but each side has a queue of its own: this
+     * swaps two of the sender's. */
     fake_verbs_swap(2);
     cr_assert(post_send(&sides[0], 1, true) == 0 && post_send(&sides[0], 2, true) == 0);
     poll_until_quiet();
@@ -409,7 +408,7 @@ Test(rdma_complete, the_channel_tells_what_comes_after_it_was_armed)
     cr_assert(poll(&wait, 1, 0) == 0);
     cr_assert(kolo_rdma_completions_poll(sides[1].completions, &moved) == KOLO_OK && moved);
     in_order(&sides[1], 1);
-    /* One that nobody heard does not keep the queue from being closed. */
+    /* A notification that nobody has read does not keep the queue from being closed. */
     cr_assert(kolo_rdma_completions_arm(sides[1].completions) == KOLO_OK);
     cr_assert(post_send(&sides[0], 1, true) == 0);
     poll_until_quiet();
@@ -450,7 +449,7 @@ Test(rdma_complete, tracks_have_room_or_are_refused)
     cr_assert(kolo_rdma_track_open(&fourth, completions, &ops, false, REQUESTS) ==
               KOLO_ERR_NO_MEMORY);
     completions->next_number =
-        third.number; /* after 2^24 of them: one that is in use is passed over */
+        third.number; /* after 2^24 numbers they repeat: one that is in use is skipped */
     cr_assert(kolo_rdma_track_open(&fourth, completions, &ops, false, REQUESTS) == KOLO_OK);
     cr_assert(fourth.number != third.number);
     cr_assert(kolo_rdma_track_open(&fifth, completions, &ops, false, REQUESTS) ==

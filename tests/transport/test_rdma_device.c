@@ -126,7 +126,7 @@ Test(rdma_device, the_settings_say_how_long_a_peer_may_be_silent)
     kolo_rdma_device_close(device);
 }
 
-/* ---- news ---- */
+/* ---- events ---- */
 
 static char logged[256];
 
@@ -153,7 +153,7 @@ Test(rdma_device, what_cannot_be_given_back_is_told)
 {
     static const struct {
         const char *call, *words;
-        int living; /* afterwards */
+        int living; /* objects that exist afterwards */
     } faults[] = {{"dealloc_pd", "fake0: its protection domain is still in use", 0},
                   {"close_device", "fake0: it cannot be closed", 1}};
     kolo_log_set_sink(keep_line, NULL);
@@ -224,7 +224,7 @@ Test(rdma_device, the_list_has_every_port)
     cr_assert(fake_verbs_living() == 0);
 }
 
-/* ---- after the port was out ---- */
+/* ---- after the port was down ---- */
 
 static void lost(struct kolo_rdma_device *device, struct kolo_rdma_gid *gid, const char *text)
 {

@@ -88,7 +88,7 @@ Test(rdma_device_memory, what_is_freed_is_let_go_when_nobody_has_it)
     cr_assert(fake_verbs_regions() == 0);
 }
 
-/** As a device's driver cuts small ones out of one page. */
+/** Two small allocations in one page, as drivers make them. */
 Test(rdma_device_memory, what_shares_a_page_is_let_go_by_itself)
 {
     const struct kolo_pointer first = allocate(), second = allocate();
@@ -96,7 +96,7 @@ Test(rdma_device_memory, what_shares_a_page_is_let_go_by_itself)
     struct kolo_extent *extent = &regions.devices->extent;
     const uint8_t *low = extent->base < at(&second, 0) ? extent->base : at(&second, 0);
     const uint8_t *high = extent->base < at(&second, 0) ? at(&second, BYTES) : at(&first, BYTES);
-    extent->base = (uint8_t *)(uintptr_t)low; /* pages that both have a part of */
+    extent->base = (uint8_t *)(uintptr_t)low; /* the pages that both share */
     extent->bytes = (size_t)(high - low);
     cr_assert(kolo_rdma_regions_know(&regions, &second));
     cr_assert(kolo_rdma_regions_is_device(&regions, first.memory, BYTES) &&
@@ -106,18 +106,19 @@ Test(rdma_device_memory, what_shares_a_page_is_let_go_by_itself)
     cr_assert(!kolo_rdma_regions_is_device(&regions, second.memory, 1));
 }
 
-/** Nobody said that the first was freed. */
+/** Nothing reported that the first allocation was freed. */
 Test(rdma_device_memory, an_address_that_is_given_out_again_is_registered_anew)
 {
     const struct kolo_pointer pointer = allocate();
     cr_assert(kolo_rdma_regions_know(&regions, &pointer));
     const uint32_t key = regions.devices->local_key;
-    regions.devices->extent.id += 1000; /* as if the allocation before had been there */
+    regions.devices->extent.id += 1000; /* as if another allocation had been there before */
     cr_assert(kolo_rdma_regions_know(&regions, &pointer));
     struct kolo_rdma_region *region =
         kolo_rdma_regions_take_device(&regions, pointer.memory, BYTES);
     cr_assert(region->local_key != key && fake_verbs_regions() == 1);
-    /* The same while it is in use: its users keep the old pages, all others get the new ones. */
+    /* The same while the registration is in use: its users keep the old pages, all others get the
+     * new ones. */
     region->extent.id += 1000;
     cr_assert(kolo_rdma_regions_know(&regions, &pointer) && fake_verbs_regions() == 2);
     struct kolo_rdma_region *fresh = kolo_rdma_regions_take_device(&regions, pointer.memory, 1);

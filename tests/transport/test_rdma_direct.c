@@ -16,7 +16,7 @@ enum { BYTES = 1 << 17, TYPE = 128 };
 static struct kolo_rdma_device *device;
 static struct kolo_heap *heap;
 static struct kolo_rdma_regions regions;
-static struct kolo_rdma_direct ours, theirs; /* who receives, who sends */
+static struct kolo_rdma_direct ours, theirs; /* the receiver's and the sender's */
 static uint8_t *memory;
 
 static void begin(void)
@@ -55,7 +55,7 @@ static struct kolo_work work_of(uint32_t number)
                               .number = number};
 }
 
-/** Offers @p receive's memory, by way of the wire. */
+/** Offers @p receive's memory, through the wire format. */
 static void offer(struct kolo_work *receive)
 {
     struct kolo_desc desc;
@@ -125,7 +125,7 @@ Test(rdma_direct, an_offer_that_nobody_can_mean_is_refused)
     cr_assert(kolo_rdma_direct_heard(&theirs, &bad, payload, sizeof payload, &channel) ==
               KOLO_ERR_PROTOCOL);
     bad = desc;
-    memset(bad.bytes + 16, 0xff, 8); /* it would reach beyond the end of all memory */
+    memset(bad.bytes + 16, 0xff, 8); /* the range would wrap around the end of the address space */
     cr_assert(kolo_rdma_direct_heard(&theirs, &bad, payload, sizeof payload, &channel) ==
               KOLO_ERR_PROTOCOL);
     memcpy(none, payload, sizeof none);

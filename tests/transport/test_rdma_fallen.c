@@ -62,7 +62,7 @@ Test(rdma_fallen, no_cause_is_lost_however_many_there_are)
         kolo_rdma_fallen_note(&fallen, i, "b", text);
     }
     memset(text, 'y', sizeof text - 1);
-    text[sizeof text - 1] = '\0'; /* longer than what is kept of it, and the same one again */
+    text[sizeof text - 1] = '\0'; /* longer than what is kept of it, and then the same text again */
     kolo_rdma_fallen_note(&fallen, 1, "b", text);
     kolo_rdma_fallen_note(&fallen, 2, "b", text);
     kolo_rdma_fallen_tell(&fallen);
@@ -84,7 +84,7 @@ Test(rdma_fallen, tries_in_a_row_take_a_second_in_all)
     cr_assert(fallen.in_a_row == KOLO_RDMA_FALLEN_IN_A_ROW && all_ns < 1000000000, "%d, %ld ns",
               fallen.in_a_row, (long)all_ns);
     for (int i = 0; i < 1000; i++)
-        kolo_rdma_fallen_failed(&fallen); /* those that were under way at once */
+        kolo_rdma_fallen_failed(&fallen); /* attempts that were in progress at the same time */
     cr_assert(kolo_rdma_fallen_patience_ns(&fallen) > 10000000);
     kolo_rdma_fallen_succeeded(&fallen);
     cr_assert(!kolo_rdma_fallen_gives_up(&fallen));

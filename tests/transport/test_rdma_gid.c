@@ -21,7 +21,7 @@ static struct ibv_context *open_fake(int number)
     return context;
 }
 
-/** What port 1 of device @p number has. */
+/** The addresses of port 1 of device @p number. */
 static struct kolo_rdma_gids gids_of(int number)
 {
     struct kolo_rdma_gids gids;
@@ -46,7 +46,7 @@ static struct fake_port *bare_port(int number)
     return port;
 }
 
-/** Have they a network in common, by name? */
+/** Whether the two have a network in common, compared by name. */
 static bool share(const struct kolo_rdma_gids *ours, const struct kolo_rdma_gids *theirs)
 {
     char one[KOLO_RDMA_GID_TEXT], other[KOLO_RDMA_GID_TEXT];
@@ -60,7 +60,7 @@ static bool share(const struct kolo_rdma_gids *ours, const struct kolo_rdma_gids
     return false;
 }
 
-/** Joins ports 0 and 1 from both sides; "" if they cannot, else "OURS - THEIRS". */
+/** Joins ports 0 and 1 from both sides; "" if they cannot be joined, else "OURS - THEIRS". */
 static const char *join(void)
 {
     static char text[2 * KOLO_RDMA_GID_TEXT + 8];
@@ -154,7 +154,7 @@ Test(rdma_gid, the_settings_choose_interfaces_and_networks)
     static const struct {
         const char *net;
         size_t count;
-        int entry; /* of the best */
+        int entry; /* of the best pair */
     } cases[] = {{"", 4, 0},          {"lo", 4, 0},          {"^lo", 0, 0},
                  {"eth9,lo", 4, 1},   {"10.0.0.0/24", 2, 0}, {"fe80::/10", 2, 0},
                  {"^10.0.0.1", 2, 0}, {"11.0.0.0/8", 0, 0},  {"11.0.0.0/8,10.0.0.0/8", 2, 1}};
@@ -176,7 +176,7 @@ Test(rdma_gid, the_settings_choose_interfaces_and_networks)
     fake_verbs_table()->close_device(context);
 }
 
-/** A folder like that of a device in /sys, with the interface @p name ("": none). */
+/** Makes a folder like that of a device in /sys, with the interface @p name ("": none). */
 static void make_sys(struct ibv_device *device, const char *name)
 {
     char path[IBV_SYSFS_PATH_MAX];

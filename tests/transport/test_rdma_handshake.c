@@ -93,7 +93,8 @@ Test(rdma_handshake, other_bytes_are_refused)
     struct kolo_rdma_hello hello = offer(), got;
     unsigned seed = 5;
     kolo_rdma_hello_pack(&hello, good);
-    memset(bytes, 0, sizeof bytes); /* what a truncated one would be, read into zeroes */
+    /* what a truncated hello would be if it were filled up with zeros */
+    memset(bytes, 0, sizeof bytes);
     cr_assert(kolo_rdma_hello_unpack(bytes, &published, &got) == KOLO_ERR_PROTOCOL);
     cr_assert(strstr(kolo_error_detail(), "begins with 00000000"), "%s", kolo_error_detail());
     memcpy(bytes, good, sizeof bytes);
@@ -108,9 +109,9 @@ Test(rdma_handshake, other_bytes_are_refused)
                   reserved[i]);
     }
     memcpy(bytes, good, sizeof bytes);
-    bytes[45] = 0xff; /* a text that ends nowhere */
+    bytes[45] = 0xff; /* a text without an end */
     cr_assert(kolo_rdma_hello_unpack(bytes, &published, &got) == KOLO_ERR_PROTOCOL);
-    /* Whatever is let through is packed again as it came: nothing of it was misread. */
+    /* A hello that is accepted is packed again as the same bytes, so nothing of it was misread. */
     for (int round = 0; round < 200000; round++) {
         memcpy(bytes, good, sizeof bytes);
         for (int i = rand_r(&seed) % 4; i >= 0; i--)

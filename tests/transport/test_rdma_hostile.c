@@ -19,7 +19,7 @@
 
 TestSuite(rdma_hostile, .init = begin_by_what_there_is, .fini = end_of_it);
 
-/* ---- a peer that proves itself and then says nothing, or what nobody says ---- */
+/* ---- a peer that proves itself and then is silent, or sends what no honest peer sends ---- */
 
 static int stranger_fd;
 
@@ -44,8 +44,8 @@ static const struct kolo_address *address_of(const struct suite_world *world, in
     return &world->peers[rank].addresses[i];
 }
 
-/** Rank 0 has a link then; a connection that ends before that is none to it, and nobody hears of
- * it. */
+/** Rank 0 then has a link. A connection that ends before that is not a link yet, and nothing is
+ * reported. */
 static void settle_which_stands(struct suite_rank *rank)
 {
     struct pollfd fd = {.fd = stranger_fd, .events = POLLIN};
@@ -56,7 +56,7 @@ static void settle_which_stands(struct suite_rank *rank)
                 "no welcome");
 }
 
-/** Rank 1 proves itself to rank 0 by hand. */
+/** Rank 1 dials rank 0 and proves itself, driven by the test. */
 static void dial_by_hand(struct suite_rank *rank)
 {
     const struct kolo_endpoint_config *config = kolo_endpoint_config_of(rank->endpoint);
@@ -109,18 +109,18 @@ Test(rdma_hostile, who_is_dialled_and_hears_no_more_gives_up, .timeout = 60)
     suite_close(world);
 }
 
-/** What rank 1 says after its proof, and what rank 0 makes of it. */
+/** What rank 1 sends after its proof, and what rank 0 must report. */
 struct forgery {
     const char *what;
-    size_t bytes; /* of a block that begins as a good one */
-    size_t at;    /* is changed, ... */
-    uint8_t by;   /* ... by these bits */
+    size_t bytes; /* sent of a block that is valid otherwise */
+    size_t at;    /* the byte that is changed */
+    uint8_t by;   /* the bits that are changed in it */
     kolo_status why;
     const char *text;
 };
 static const struct forgery *forgery;
 
-/** A good hello of rank 1, but for its queue pair, which is nobody's. */
+/** A valid hello of rank 1, except that its queue pair does not exist. */
 static void good_block(const struct suite_world *world, uint8_t block[KOLO_RDMA_HELLO_BYTES])
 {
     struct kolo_rdma_gids gids;
@@ -177,7 +177,7 @@ Test(rdma_hostile, what_is_forged_or_cut_off_ends_the_link_and_names_the_peer, .
     }
 }
 
-/* ---- a peer that settles everything as it should, and then sends what nobody sends ---- */
+/* ---- a peer that completes the negotiation, and then sends what no honest peer sends ---- */
 
 struct hostile {
     const char *what;
@@ -251,7 +251,7 @@ static size_t receive_by_hand(struct by_hand *hand, uint8_t *data, size_t bytes)
     return got;
 }
 
-/** One stage: our block, then theirs. */
+/** One stage: sends our block, then receives theirs. */
 static bool agree_by_hand(struct by_hand *hand, const struct kolo_rdma_hello *mine,
                           struct kolo_rdma_hello *theirs)
 {
@@ -311,7 +311,7 @@ static void send_by_hand(struct by_hand *hand)
     for (int i = 0; i < hostile->times; i++) {
         uint8_t *buffer = buffer_by_hand(hand);
         if (buffer == NULL)
-            return; /* the other side had enough */
+            return; /* the other side has closed the connection */
         memset(buffer, 0, hostile->bytes);
         if (hostile->bytes >= KOLO_HEADER_BYTES)
             kolo_header_pack(&hostile->header, buffer);

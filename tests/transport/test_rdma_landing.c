@@ -25,7 +25,7 @@ static void begin_all(void)
 
 TestSuite(rdma_landing, .init = begin_all, .fini = end, .timeout = 100);
 
-/** Memory of the rank's device, known to its endpoint. */
+/** Allocates memory of the rank's device that its endpoint knows. */
 static uint8_t *allocate_there(struct suite_rank *rank, size_t bytes)
 {
     struct kolo_pointer pointer;
@@ -56,7 +56,7 @@ static size_t first_wrong_there(const uint8_t *memory, size_t bytes, unsigned se
 
 static bool is_early;
 
-/** Each size both ways; the receive is posted first, or last. */
+/** Messages of each size in both directions; the receive is posted before or after the send. */
 static void to_and_fro(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -152,7 +152,7 @@ static bool is_down(struct suite_rank *rank, void *context)
     return rank->heard[1 - rank->rank].down > 0;
 }
 
-/** Rank 0 gives a receive up that rank 1 may write into. */
+/** Rank 0 cancels a receive that rank 1 may write into. */
 static void give_up_a_receive(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -174,7 +174,7 @@ static void give_up_a_receive(struct suite_rank *rank)
     free(instead);
 }
 
-/** Rank 0 gives a send up that its device reads. */
+/** Rank 0 cancels a send that its device is reading. */
 static void give_up_a_send(struct suite_rank *rank)
 {
     struct kolo_desc desc;

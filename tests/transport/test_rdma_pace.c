@@ -7,7 +7,7 @@
 
 enum { RAILS = 3, PIECE = KOLO_RDMA_PIECE_BYTES };
 
-/** A rail that carries one piece after the other. */
+/** A rail that transfers one piece after the other. */
 struct rail {
     struct kolo_rdma_pace pace;
     int64_t ns_per_piece, ends[KOLO_RDMA_PIECES_OUT];
@@ -23,7 +23,7 @@ static void give(struct rail *rail, int64_t now)
     rail->taken++;
 }
 
-/** The next piece is over; gives when. 0: none is out. */
+/** Completes the next piece, and returns the time; 0: no piece is in flight. */
 static int64_t go_on(struct rail *rails, int count)
 {
     struct rail *next = NULL;
@@ -40,7 +40,7 @@ static int64_t go_on(struct rail *rails, int count)
     return now;
 }
 
-/** Carries so many pieces; gives how long it took. */
+/** Transfers @p pieces pieces, and returns how long it took. */
 static int64_t carry(struct rail *rails, int count, int pieces)
 {
     struct kolo_rdma_pace *paces[RAILS];
@@ -72,7 +72,7 @@ Test(rdma_pace, equal_rails_get_the_same)
     cr_assert(took == 100 * 7000, "%lld", (long long)took);
 }
 
-/** As much as the rates allow, but for one piece of the slowest. */
+/** Each rail gets as much as its rate allows, give or take one piece of the slowest. */
 Test(rdma_pace, each_gets_by_its_rate_and_all_end_together)
 {
     static const int64_t slow[] = {7000, 14000, 30000, 70000, 7000000};

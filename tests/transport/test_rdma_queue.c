@@ -23,7 +23,7 @@ struct side {
     struct kolo_rdma_device *device;
     struct kolo_rdma_completions *completions;
     struct kolo_rdma_queue *queue;
-    size_t gid; /* of the device's addresses */
+    size_t gid; /* index among the device's addresses */
     unsigned sent, to_send, got;
     unsigned seed_out, seed_in;
     int failures;
@@ -134,7 +134,7 @@ static void close_side(struct side *side)
     kolo_rdma_device_close(side->device);
 }
 
-/** What the other side said, by way of the wire. */
+/** The hello of the other side, through the wire format. */
 static struct kolo_rdma_hello hello_of(struct side *side)
 {
     struct kolo_rdma_hello hello;
@@ -234,14 +234,14 @@ Test(rdma_queue, nobody_sends_without_a_buffer_there)
     sides[0].to_send = 1000;
     send_what_fits(&sides[0]);
     bool moved;
-    for (int i = 0; i < 50; i++) /* the receiver does not look */
+    for (int i = 0; i < 50; i++) /* the receiver does not poll */
         cr_assert(kolo_rdma_completions_poll(sides[0].completions, &moved) == KOLO_OK);
     cr_assert(sides[0].sent == BUFFERS - 4 && kolo_rdma_queue_buffer(sides[0].queue) == NULL, "%u",
               sides[0].sent);
     run(0, 0);
 }
 
-/** The next message of side 0, of which the device need not tell. */
+/** Posts the next message of side 0, which need not be signalled. */
 static void post_one(void)
 {
     struct side *side = &sides[0];
@@ -346,8 +346,8 @@ static bool is_done_without(struct kolo_rdma_queue *queue)
     return true;
 }
 
-/** Of a queue that others stand in for: the sender knows that they arrived, and will not send them
- * again. */
+/** When other queue pairs replace this one, the sender knows that these messages arrived and will
+ * not send them again. */
 Test(rdma_queue_faults, what_had_arrived_is_delivered_although_a_receive_is_refused)
 {
     static const struct kolo_rdma_queue_ops spare_ops = {.arrived = arrived,
@@ -432,7 +432,7 @@ Test(rdma_queue_faults, memory_that_stays_registered_is_not_freed)
     fake_verbs_fail("dereg_mr", 1, EBUSY);
     kolo_rdma_queue_close(sides[0].queue);
     sides[0].queue = NULL;
-    memset(memory, 1, region->length); /* as the device may */
+    memset(memory, 1, region->length); /* as a device may do */
     cr_assert(fake_verbs_regions() == 2, "until the device is closed");
 }
 
@@ -468,8 +468,8 @@ Test(rdma_queue_faults, credit_that_was_never_used_is_a_lie)
         "%s", sides[0].detail);
 }
 
-/** The nth of something goes wrong in the middle of traffic: both sides end, or nobody noticed;
- * nothing hangs. */
+/** The nth call of something fails in the middle of traffic: either both sides end, or neither
+ * notices; nothing hangs. */
 static void disturbed(const char *what, int nth)
 {
     end();

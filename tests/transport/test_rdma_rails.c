@@ -108,7 +108,7 @@ Test(rdma_rails, so_many_at_most)
     run("8", 8, look_at_it);
 }
 
-/** Whatever fails on the way to the second: the link goes on with one. */
+/** Whatever fails while the second rail comes up, the link continues with one. */
 Test(rdma_rails, one_that_cannot_be_had_is_done_without)
 {
     static const struct {
@@ -138,7 +138,7 @@ Test(rdma_rails, one_that_nothing_gets_through_is_told_once_and_done_without)
 static int nth;
 static void (*fault)(void);
 
-/** Pieces go to every rail again, whatever a rank that had to wait took its rails for. */
+/** Sends pieces to every rail again, whatever rates a rank that had to wait has estimated. */
 static void forget_paces(struct rdma_link *link)
 {
     for (int i = 0; i < KOLO_RDMA_RAILS_MAX; i++)
@@ -214,29 +214,31 @@ static void refuse_a_receive(void)
     fake_verbs_refuse_receive(fake_verbs_device(1), nth);
 }
 
-/** What had come before is delivered yet: its sender knows that it is there, and will not write it
- * again. */
+/** Messages that had arrived are still delivered: their sender knows that they are there, and will
+ * not write them again. */
 Test(rdma_rails, it_goes_on_when_a_receive_is_refused)
 {
     for (nth = 1; nth < 6; nth++)
         expect_going_on(refuse_a_receive, "a receive of 4096 bytes: the device does not take it");
 }
 
-/** At each piece, and at the mark of a row, whether it had arrived or not. */
+/** One breaks at each piece, and at the mark of a row, both after it had arrived and before. */
 Test(rdma_rails, it_goes_on_wherever_one_breaks)
 {
     for (nth = 1; nth < 14; nth++) {
         expect_going_on(lose_a_piece, "no answer");
         expect_going_on(lose_an_answer, "no answer");
-        expect_going_on(refuse, "goes on by the others"); /* which side tells first is open */
+        /* either side may be the first to log it */
+        expect_going_on(refuse, "goes on by the others");
     }
 }
 
-/* ---- a device that does not let go ---- */
+/* ---- a device that cannot destroy its queue pair ---- */
 
-static int stubborn; /* ranks whose device is */
+static int stubborn; /* the ranks whose device is stubborn */
 
-/** A rail breaks while a receive is offered, and one side's device does not destroy its pair. */
+/** A rail breaks while a receive is offered, and the device of one side fails to destroy its queue
+ * pair. */
 static void break_one_that_is_not_destroyed(struct suite_rank *rank)
 {
     struct rdma_link *link = rails_up(rank, 2);
@@ -272,7 +274,7 @@ Test(rdma_rails, a_link_ends_with_a_rail_that_its_device_does_not_let_go_of)
     cr_assert(stubborn == 1 && strstr(logged, "a queue pair cannot be destroyed"), "%s", logged);
 }
 
-/* ---- what nobody can mean ---- */
+/* ---- messages that no honest peer sends ---- */
 
 static void say_nonsense(struct suite_rank *rank)
 {

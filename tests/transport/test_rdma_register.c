@@ -80,7 +80,7 @@ Test(rdma_register, what_is_freed_is_let_go)
     char *memory = allocate(BYTES);
     kolo_rdma_regions_give(&regions, take(memory, BYTES));
     cr_assert(kolo_heap_free(heap, memory, gone, &regions) == KOLO_OK && fake_verbs_regions() == 0);
-    /* The address comes again, as another span. */
+    /* The address is used again, by another span. */
     for (int i = 0; i < 20; i++) {
         memory = allocate(BYTES);
         struct kolo_rdma_region *region = take(memory, BYTES);
@@ -116,7 +116,7 @@ Test(rdma_register, a_severed_span_is_registered_anew)
     struct kolo_rdma_region *region = take(memory + BYTES / 4, BYTES / 4);
     cr_assert((char *)region->handle->addr == memory + BYTES / 4 && region->span != 0);
     kolo_rdma_regions_give(&regions, region);
-    /* What crosses an edge lies in no one span. */
+    /* A range across an edge lies in no single span. */
     region = take(memory, BYTES);
     cr_assert(region->span == 0 && region->handle->length == BYTES);
     kolo_rdma_regions_give(&regions, region);
@@ -168,8 +168,8 @@ static void keep_line(void *context, enum kolo_log_level level, const char *line
         snprintf(logged + used, sizeof logged - used, "%s\n", line);
 }
 
-/** A span that was registered and then freed, while its device does not let go of it: the way to
- * its pages. */
+/** A span that was registered and then freed, but that its device fails to deregister. Returns
+ * another mapping of its pages. */
 static uint8_t *free_refused(void)
 {
     char *memory = allocate(BYTES);
@@ -258,7 +258,7 @@ Test(rdma_register, without_memory_of_our_own)
 {
     char *memory = allocate(BYTES);
     struct kolo_rdma_region *region = NULL;
-    for (uint64_t nth = 1; nth <= 2; nth++) { /* the region, and its place in the map */
+    for (uint64_t nth = 1; nth <= 2; nth++) { /* the region, then its entry in the map */
         kolo_alloc_fail_nth(nth);
         cr_assert(kolo_rdma_regions_take(&regions, memory, 1, &region) == KOLO_ERR_NO_MEMORY);
         cr_assert(region == NULL && fake_verbs_regions() == 0);

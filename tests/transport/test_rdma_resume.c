@@ -25,8 +25,8 @@ TestSuite(rdma_resume, .init = begin, .fini = end, .timeout = 120);
 
 static void (*fault)(struct suite_rank *rank);
 
-/** Both ways at once: messages that are written in place, that go through eager buffers from where
- * they lie, and that are copied. */
+/** In both directions at the same time: messages that are written directly, that are sent to eager
+ * buffers from where they lie, and that are copied. */
 static void exchange_all(struct suite_rank *rank, struct kolo_link *link, uint8_t *memory,
                          uint8_t *own, unsigned round)
 {
@@ -81,7 +81,7 @@ static bool came_back(void)
            strstr(logged, ": back after ") != NULL;
 }
 
-/* ---- where it breaks ---- */
+/* ---- where the queue pair breaks ---- */
 
 static int nth;
 
@@ -116,7 +116,7 @@ Test(rdma_resume, a_message_whose_answer_is_lost_is_not_taken_twice)
     come_back_from(1, 120, 7, lose_an_answer);
 }
 
-/* ---- what fails on the way back ---- */
+/* ---- what fails during recovery ---- */
 
 static const char *function;
 
@@ -127,11 +127,11 @@ static void lose_and_fail(struct suite_rank *rank)
     fake_verbs_fail(function, nth, EINVAL);
 }
 
-/** Of one pair that breaks: two are stopped, prepared, joined, made to send. */
+/** For one queue pair that breaks, two are stopped, prepared, connected and made ready to send. */
 Test(rdma_resume, a_round_that_fails_is_followed_by_another)
 {
     function = "modify_qp";
-    come_back_from(5, 9, 1, lose_and_fail); /* joined to its peer's, or told to send */
+    come_back_from(5, 9, 1, lose_and_fail); /* connected to its peer's, or made ready to send */
 }
 
 /* ---- a cable ---- */
@@ -147,7 +147,7 @@ static bool is_logged(struct suite_rank *rank, void *text)
 
 static size_t lost_bytes = 1;
 
-/** Nothing gets through for a while, to either side. */
+/** Nothing passes for a while, in either direction. */
 static void flap(struct suite_rank *rank)
 {
     static const uint8_t lost[100];
@@ -169,7 +169,7 @@ Test(rdma_resume, a_cable_that_was_out_for_a_while)
     cr_assert(came_back(), "%s", logged);
 }
 
-/** The addresses stand elsewhere in the table when the cable is back. */
+/** The addresses are at other positions in the table when the cable is back. */
 static void flap_and_move(struct suite_rank *rank)
 {
     for (int i = 0; i < 2; i++) {
@@ -189,7 +189,7 @@ Test(rdma_resume, an_address_that_stands_elsewhere_is_found_again)
     cr_assert(came_back(), "%s", logged);
 }
 
-/** As where other programs have taken what the device had for that. */
+/** As if other programs had taken the device's resources for inline sends. */
 static void flap_and_inline_less(struct suite_rank *rank)
 {
     fake_verbs_device(0)->inline_most = fake_verbs_device(1)->inline_most = 64;
@@ -198,7 +198,7 @@ static void flap_and_inline_less(struct suite_rank *rank)
 
 Test(rdma_resume, a_fresh_pair_may_inline_less)
 {
-    lost_bytes = 100; /* too long for that, not for the pair before */
+    lost_bytes = 100; /* too long for inline sends now, but not before */
     fault = flap_and_inline_less;
     run();
     cr_assert(came_back(), "%s", logged);
@@ -239,11 +239,12 @@ Test(rdma_resume, a_cable_that_stays_out_is_the_error_that_it_was)
     suite_close(world);
 }
 
-/* ---- a device that does not let go ---- */
+/* ---- a device that cannot destroy its queue pair ---- */
 
-static int stubborn; /* ranks whose device is */
+static int stubborn; /* the ranks whose device is stubborn */
 
-/** The pair breaks while a receive is offered, and one side's device does not destroy its own. */
+/** The queue pair breaks while a receive is offered, and the device of one side fails to destroy
+ * its own. */
 static void break_one_that_is_not_destroyed(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -276,7 +277,7 @@ Test(rdma_resume, a_link_ends_with_a_pair_that_its_device_does_not_let_go_of)
     cr_assert(stubborn == 1 && strstr(logged, "a queue pair cannot be destroyed"), "%s", logged);
 }
 
-/* ---- a way that takes short messages alone ---- */
+/* ---- a path that only short messages pass ---- */
 
 struct chat {
     struct kolo_link *link;
@@ -284,7 +285,7 @@ struct chat {
     char byte;
 };
 
-/** One message after the other, until the link has ended. */
+/** Sends one message after the other until the link has ended. */
 static bool has_chatted(struct suite_rank *rank, void *context)
 {
     struct kolo_desc desc = {{5}};
@@ -324,14 +325,15 @@ static int count_of(const char *text)
     return count;
 }
 
-/** What comes from the other side does not prove that what broke the pair gets through. */
+/** Messages from the other side do not prove that the message that broke the queue pair gets
+ * through. */
 Test(rdma_resume, what_breaks_every_pair_ends_the_link)
 {
     struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "1s");
     suite_run(world, talk_while_a_long_one_is_lost);
     for (int i = 0; i < 2; i++)
         cr_assert(world->ranks[i].heard[1 - i].down == 1, "%s", logged);
-    /* the other side's messages do arrive, again and again */
+    /* the other side's messages arrive each time */
     cr_assert(count_of("rank 1 on ") <= 1, "%s", logged);
     suite_close(world);
 }
@@ -352,11 +354,11 @@ Test(rdma_resume, a_device_that_fell_silent)
               logged);
 }
 
-/* ---- words that are not true ---- */
+/* ---- false claims ---- */
 
 static void (*forge)(struct rdma_link *link, struct kolo_rdma_hello *hello);
 
-/** Rank 0 says something over the connection that no rank says. */
+/** Rank 0 sends something over the connection that no honest rank sends. */
 static void lie(struct suite_rank *rank)
 {
     struct kolo_desc desc;

@@ -40,12 +40,12 @@ static void to_and_fro(struct suite_rank *rank)
                     rank->heard[1 - rank->rank].text);
 }
 
-/** Which rail a piece goes by follows from the clock: what is expected of the shares is seen in
- * some world where this machine had nothing else to do meanwhile (tests/transport/test_rdma_pace.c
- * has a clock of its own). */
+/** The clock decides which rail takes a piece. So the expected shares are required only in one of
+ * several worlds, one in which this machine did nothing else meanwhile
+ * (tests/transport/test_rdma_pace.c simulates the clock). */
 enum { WORLDS_MAX = 40 };
 
-/** What was written by each device in one more world. */
+/** Runs one more world, and counts the bytes that each device wrote. */
 static void run_and_count(const char *rails, int devices, size_t *written)
 {
     size_t all = 0;
@@ -92,7 +92,7 @@ Test(rdma_stripe, a_slow_rail_gets_less)
     cr_assert(written[1] < written[0] / 2, "%zu of %zu", written[1], written[0]);
 }
 
-/** The first rail's mark comes last, or the other's. */
+/** The mark of the first rail comes last, or that of the other. */
 Test(rdma_stripe, messages_come_whole_whichever_rail_is_late)
 {
     before = slow_down_the_first;

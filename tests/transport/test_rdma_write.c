@@ -22,7 +22,7 @@ TestSuite(rdma_write, .init = begin, .fini = end, .timeout = 100);
 
 static size_t unit = BYTES;
 
-/** Long messages both ways, between short ones on the same channel. */
+/** Long messages in both directions, between short ones on the same channel. */
 static void to_and_fro(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -82,8 +82,8 @@ Test(rdma_write, where_memory_cannot_be_registered_they_are_copied_with_a_warnin
     cr_assert(strstr(logged, "long messages are copied, not written in place: "), "%s", logged);
 }
 
-/** Memory of the program's own, receives that reduce, and a message that is sent before its receive
- * is posted. */
+/** What is not written directly: memory of the program, receives that reduce, and a message that is
+ * sent before its receive is posted. */
 static void none_of_these(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -117,10 +117,10 @@ Test(rdma_write, what_cannot_be_written_in_place_goes_through_eager_buffers)
               "eager buffers, and what is sent from where it lies: %d", fake_verbs_registered());
 }
 
-/* ---- what is given up ---- */
+/* ---- what is cancelled ---- */
 
-/** Rank 1 has offered the peer *memory_out for a message, its receive is @p work; rank 0 knows it,
- * and has such memory too. NULL: it could not. */
+/** Rank 1 has offered *memory_out to its peer for a message whose receive is @p work. Rank 0 has
+ * the offer, and memory of the same kind. NULL: it failed. */
 static struct kolo_link *offer(struct suite_rank *rank, struct kolo_desc *desc,
                                uint8_t **memory_out, struct kolo_work *work)
 {
@@ -133,7 +133,7 @@ static struct kolo_link *offer(struct suite_rank *rank, struct kolo_desc *desc,
     return exchange_bytes(rank, link, 2) ? link : NULL;
 }
 
-/** Rank 1's link ends while a receive is offered, and its device does not let go. */
+/** Rank 1's link ends while a receive is offered, and its device fails to deregister the memory. */
 static void end_with_a_stubborn_device(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -161,7 +161,7 @@ Test(rdma_write, what_a_device_does_not_let_go_of_is_not_the_programs_memory_any
     cr_assert(!strstr(logged, "may still be written"), "%s", logged);
 }
 
-/** Rank 1 takes a receive back that rank 0 knows of and writes into. */
+/** Rank 1 cancels a receive that rank 0 knows of and writes into. */
 static void give_up_a_receive(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -194,8 +194,8 @@ Test(rdma_write, a_receive_that_is_given_up_is_written_by_nobody)
     cr_assert(fake_verbs_written() == BYTES, "%zu written, elsewhere", fake_verbs_written());
 }
 
-/** Rank 1 takes a receive back between two others that go on; the edges of all three lie in the
- * middle of a page. */
+/** Rank 1 cancels a receive between two others that go on; the edges of all three lie within
+ * pages. */
 static void give_up_a_neighbour(struct suite_rank *rank)
 {
     enum { PART = 100000 };
@@ -230,7 +230,7 @@ Test(rdma_write, receives_beside_one_that_is_given_up_come_whole)
     cr_assert(fake_verbs_written() == 300000, "%zu written", fake_verbs_written());
 }
 
-/** Rank 0 takes a send back while the device reads it. */
+/** Rank 0 cancels a send while the device reads it. */
 static void give_up_a_send(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -242,7 +242,7 @@ static void give_up_a_send(struct suite_rank *rank)
         fill(memory, BYTES, 5);
     SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
     if (rank->rank == 0) {
-        fake_verbs_delay(2, 1000); /* the first piece goes, the second waits */
+        fake_verbs_delay(2, 1000); /* the first piece is sent, the second one waits */
         kolo_link_send(link, 1, &desc, memory, BYTES, &work);
         SUITE_CHECK(rank, work.status == KOLO_AGAIN, "it is over");
         kolo_work_cancel(&work);
@@ -262,8 +262,8 @@ Test(rdma_write, a_send_that_is_given_up_is_read_by_nobody)
     run(give_up_a_send);
 }
 
-/** The same of one that goes through the peer's eager buffers: as much as was on its way comes as
- * it was. */
+/** The same for a message that goes through the peer's eager buffers: the part that was on its way
+ * arrives unchanged. */
 static void give_up_frames(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -273,7 +273,7 @@ static void give_up_frames(struct suite_rank *rank)
     SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
     if (rank->rank == 0) {
         fill(memory, BYTES, 5);
-        fake_verbs_delay(2, 1000); /* the first frame goes, the second waits */
+        fake_verbs_delay(2, 1000); /* the first frame is sent, the second one waits */
         kolo_link_send(link, 1, &desc, memory, BYTES, &work);
         SUITE_CHECK(rank, work.status == KOLO_AGAIN && work.bytes_done < work.bytes_taken, "%zu",
                     work.bytes_done);
@@ -296,16 +296,17 @@ Test(rdma_write, frames_that_are_given_up_are_read_by_nobody)
     run(give_up_frames);
 }
 
-static int short_before; /* messages, so that the device tells of another frame each time */
+/* number of messages before it, so that another frame is signalled each time */
+static int short_before;
 
-/** The last frame of a message cannot be sent from where it lies, as those before it were: somebody
- * has to hear of these. */
+/** The last frame of a message cannot be sent from where it lies, as those before it were; the
+ * completion of those must still be waited for. */
 static void copy_the_last_frame(struct suite_rank *rank)
 {
     struct kolo_desc desc;
     struct kolo_link *link = come_up(rank, &desc);
     struct kolo_settings *settings = &rank->world->settings;
-    const size_t bytes = settings->credit_bytes + 1000; /* so that the last waits for credit */
+    const size_t bytes = settings->credit_bytes + 1000; /* so that the last one waits for credit */
     uint8_t *out = allocate(rank, bytes), *other = allocate(rank, bytes), *own = calloc(1, bytes);
     struct kolo_work works[2];
     SUITE_CHECK(rank, link != NULL && out != NULL && other != NULL && own != NULL, "no link");
@@ -345,7 +346,7 @@ static bool is_down(struct suite_rank *rank, void *context)
 
 static void (*before_the_send)(void);
 
-/** Rank 0's write does not succeed: both sides hear of it, and no work is left. */
+/** Rank 0's write fails: both sides are told, and no work is left. */
 static void fail_a_write(struct suite_rank *rank)
 {
     struct kolo_desc desc;
@@ -400,8 +401,8 @@ Test(rdma_write, a_write_that_fails_ends_the_link_and_says_why)
     expect_failure(break_down, "a write of 1000 bytes: the device broke down");
 }
 
-/** Beside a message that is being written others go on, but for those of its channel: they come
- * behind it. */
+/** While a message is being written, others go on, except those of its channel, which come behind
+ * it. */
 static void go_on_beside(struct suite_rank *rank)
 {
     enum { LONG = 24 * MIB, SHORTS = 40, AHEAD = 5 * MIB };
@@ -427,7 +428,7 @@ static void go_on_beside(struct suite_rank *rank)
             bytes[i] = (uint8_t)i;
             kolo_link_send(link, 1 + i, &desc, &bytes[i], 1, &works[2 + i]);
         }
-        /* As many as find eager buffers are out at once: they were copied. */
+        /* As many as find eager buffers complete at once, because they were copied. */
         for (int i = 1; i < 10; i++)
             SUITE_CHECK(rank, works[2 + i].status == KOLO_OK, "%d waits", i);
     }
@@ -444,7 +445,7 @@ Test(rdma_write, beside_a_long_message_others_go_on)
     cr_assert(fake_verbs_written() == (size_t)48 * MIB, "%zu written", fake_verbs_written());
 }
 
-/** Rank 0 marks a message as written that nobody has offered memory for. */
+/** Rank 0 announces a written message for which nobody offered memory. */
 static void forge_a_mark(struct suite_rank *rank)
 {
     struct kolo_desc desc;

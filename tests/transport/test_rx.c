@@ -42,7 +42,7 @@ Test(rx, the_last_byte_of_the_credit_is_taken_and_no_more, .timeout = 60)
     suite_close(world);
 }
 
-/* The credit that the link returns now, on whatever channel; 0: none. */
+/* The credit that the link now returns, on any channel; 0: none. */
 static uint64_t returned_credit(struct kolo_link *link)
 {
     struct kolo_frame frame;
@@ -61,10 +61,11 @@ Test(rx, what_has_its_place_is_paid_before_it_comes_and_not_twice, .timeout = 60
     struct kolo_header header = header_of(7, FIRST);
     uint8_t *memory = malloc(ALL);
     struct kolo_work work;
-    link->is_pushing = true; /* the frames are for us to take */
+    link->is_pushing = true; /* the test takes the frames */
     kolo_link_recv(link, 7, &header.desc, memory, ALL, NULL, &work);
     cr_assert_eq(feed(link, &header), KOLO_OK);
-    cr_assert_eq(returned_credit(link), ALL + KOLO_FRAME_COST_BYTES); /* the first one's too */
+    /* including the first one's */
+    cr_assert_eq(returned_credit(link), ALL + KOLO_FRAME_COST_BYTES);
     header.bytes = FRAME;
     for (int i = 0; i < FRAMES; i++) {
         cr_assert_eq(feed(link, &header), KOLO_OK, "frame %d", i);
@@ -87,7 +88,7 @@ Test(rx, the_rest_of_an_early_message_is_paid_when_it_gets_its_place, .timeout =
     struct kolo_header header = header_of(7, FIRST);
     uint8_t *memory = malloc(ALL);
     struct kolo_work work;
-    link->is_pushing = true; /* the frames are for us to take */
+    link->is_pushing = true; /* the test takes the frames */
     cr_assert_eq(feed(link, &header), KOLO_OK);
     header.bytes = SECOND;
     cr_assert_eq(feed(link, &header), KOLO_OK);
@@ -109,7 +110,7 @@ Test(rx, two_messages_before_the_credit_is_sent_are_both_paid, .timeout = 60)
     struct kolo_header header = header_of(7, FIRST);
     uint8_t *memory = malloc(2 * ALL);
     struct kolo_work works[2];
-    link->is_pushing = true; /* the frames are for us to take */
+    link->is_pushing = true; /* the test takes the frames */
     kolo_link_recv(link, 7, &header.desc, memory, FIRST + REST, NULL, &works[0]);
     kolo_link_recv(link, 7, &header.desc, memory + ALL, ALL, NULL, &works[1]);
     cr_assert_eq(feed(link, &header), KOLO_OK);
@@ -142,13 +143,13 @@ Test(rx, what_was_paid_in_advance_for_a_send_that_is_cancelled_breaks_nothing, .
     plain.is_remote = NULL; /* by frames, as over tcp */
     plain.withdraw = NULL;
     link->transport = &plain;
-    link->is_pushing = true; /* the frames are for us to take */
+    link->is_pushing = true; /* the test takes the frames */
     kolo_link_send(link, 0, &desc, memory, ALL, &work);
     cr_assert(kolo_link_next_frame(link, FRAME, &frame));
     kolo_link_frame_done(link, &frame);
     kolo_work_cancel(&work);
     struct kolo_writer writer = kolo_writer_over(credit.desc.bytes + 8, 8);
-    kolo_write_u64(&writer, ALL - FRAME); /* crossed the cancellation */
+    kolo_write_u64(&writer, ALL - FRAME); /* it crossed the cancellation */
     kolo_status status = feed(link, &credit);
     link->transport = real;
     cr_assert_eq(status, KOLO_OK, "%s", kolo_error_detail());
@@ -164,7 +165,7 @@ Test(rx, what_was_paid_for_a_receive_that_is_gone_may_still_come, .timeout = 60)
     struct kolo_header header = header_of(7, FIRST);
     uint8_t *memory = malloc(ALL);
     struct kolo_work work;
-    link->is_pushing = true; /* the frames are for us to take */
+    link->is_pushing = true; /* the test takes the frames */
     kolo_link_recv(link, 7, &header.desc, memory, ALL, NULL, &work);
     cr_assert_eq(feed(link, &header), KOLO_OK);
     cr_assert_eq(returned_credit(link), ALL + KOLO_FRAME_COST_BYTES);
@@ -185,11 +186,11 @@ Test(rx, control_frames_out_of_bounds_break_the_protocol, .timeout = 60)
         control_of(KOLO_CONTROL_ABORT, KOLO_CONTROL_BYTES_MAX + 1),
         control_of(KOLO_CONTROL_ABORT, UINT32_MAX),
         control_of(KOLO_CONTROL_CREDIT, 1),
-        control_of(KOLO_CONTROL_CREDIT, 0), /* of channel 0, never used */
+        control_of(KOLO_CONTROL_CREDIT, 0), /* for channel 0, which is never used */
         control_of(KOLO_CONTROL_GOODBYE, 1),
         control_of(0, 0),
         control_of(99, 0),
-        control_of(KOLO_CONTROL_TRANSPORT, 0), /* inproc has none of its own */
+        control_of(KOLO_CONTROL_TRANSPORT, 0), /* inproc has none of these */
         control_of(255, 8),
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
@@ -209,7 +210,7 @@ Test(rx, nothing_comes_after_a_goodbye, .timeout = 60)
     suite_close(world);
 }
 
-/** Four receives of 8 bytes on channel 1, none of which has anything yet. */
+/** Four receives of 8 bytes on channel 1, none of which has any data yet. */
 static void post_four(struct kolo_link *link, uint8_t memory[4][8], struct kolo_work works[4])
 {
     const struct kolo_header header = header_of(1, 8);
@@ -218,8 +219,8 @@ static void post_four(struct kolo_link *link, uint8_t memory[4][8], struct kolo_
         kolo_link_recv(link, 1, &header.desc, memory[i], 8, NULL, &works[i]);
 }
 
-/* Written, frame, written, frame: the turns come in order, the written ones are whole the other way
- * round. */
+/* Written, frame, written, frame: their turns come in order, but the written ones are complete in
+ * the opposite order. */
 Test(rx, what_follows_a_message_that_has_its_turn_waits_for_it, .timeout = 60)
 {
     struct suite_world *world;
@@ -253,7 +254,8 @@ Test(rx, a_message_that_has_its_turn_out_of_turn_breaks_the_protocol, .timeout =
     post_four(link, memory, works);
     cr_assert_eq(kolo_link_rx_turn(link, &works[1]), KOLO_ERR_PROTOCOL);
     cr_assert_eq(kolo_link_rx_turn(link, &works[0]), KOLO_OK);
-    cr_assert_eq(kolo_link_rx_turn(link, &works[0]), KOLO_OK); /* heard when the first is whole */
+    /* reported when the first one is complete */
+    cr_assert_eq(kolo_link_rx_turn(link, &works[0]), KOLO_OK);
     kolo_link_rx_whole(link, &works[0]);
     cr_assert(link->state == KOLO_LINK_DOWN);
     suite_close(world);

@@ -28,7 +28,7 @@ static struct kolo_board *begin(struct shm_side *side, uint32_t id)
     return board;
 }
 
-/** Drives both sides until the boards are settled; @p boards[1] may be NULL. */
+/** Drives both sides until the boards have opened or failed; @p boards[1] may be NULL. */
 static void drive_ready(struct shm_side sides[2], struct kolo_board *const boards[2])
 {
     kolo_deadline deadline = kolo_deadline_in_ms(50000);
@@ -50,7 +50,7 @@ Test(shm_board, segments_wait_for_their_board, .timeout = 60)
     boards[0] = begin(&sides[0], BOARD);
     strcpy(kolo_board_notes(boards[0], 0), "first");
     shm_drive_rounds(sides, 2, 3);
-    kolo_board_close(boards[0]); // unseen
+    kolo_board_close(boards[0]); // before the other side has seen it
     shm_drive_rounds(sides, 2, 3);
     cr_assert(shm_count_fds() == fds && shm_count_maps() == maps);
     boards[0] = begin(&sides[0], BOARD);
@@ -62,7 +62,8 @@ Test(shm_board, segments_wait_for_their_board, .timeout = 60)
     cr_assert_str_eq((char *)kolo_board_notes(boards[1], 0), "second");
     kolo_board_close(boards[0]);
     shm_drive_rounds(sides, 2, 3);
-    cr_assert_str_eq((char *)kolo_board_notes(boards[1], 0), "second"); // until it is closed here
+    // it exists until this side closes it
+    cr_assert_str_eq((char *)kolo_board_notes(boards[1], 0), "second");
     boards[0] = begin(&sides[0], BOARD);
     shm_drive_rounds(sides, 2, 3);
     cr_assert(kolo_board_ready(boards[0], NULL) == KOLO_AGAIN, "the other's is the old one");
@@ -85,7 +86,7 @@ Test(shm_board, a_segment_is_read_only_for_others, .timeout = 60)
     drive_ready(sides, boards);
     void *theirs = kolo_board_notes(boards[1], 0);
     cr_assert(mprotect(theirs, 4096, PROT_READ | PROT_WRITE) != 0, "could be made writable");
-    shm_pair_close(sides); // closes the boards
+    shm_pair_close(sides); // closes the boards too
 }
 
 /* ---- hostile messages ---- */
@@ -99,7 +100,8 @@ static int make_segment(size_t bytes, bool is_sealed)
     return fd;
 }
 
-/** Side 1 sends @p message as a hostile peer would; is side 0's link up afterwards? */
+/** Side 1 sends @p message as a hostile peer would. Returns whether side 0's link is up
+ * afterwards. */
 static bool survives(const struct kolo_shm_message *message, bool is_open)
 {
     static struct shm_side sides[2];
@@ -176,7 +178,8 @@ Test(shm_board, segments_that_wait_are_bounded, .timeout = 60)
     cr_assert(shm_count_maps() == maps);
 }
 
-/** Messages of random kinds, numbers and descriptors: the link lives or ends, nothing is left. */
+/** Messages with random kinds, numbers and descriptors: the link survives or ends, and nothing is
+ * left. */
 Test(shm_board, random_messages_leave_nothing_behind, .timeout = 120)
 {
     int fds = shm_count_fds(), maps = shm_count_maps();
@@ -203,7 +206,7 @@ Test(shm_board, random_messages_leave_nothing_behind, .timeout = 120)
             cr_assert(kolo_shm_message_send(kolo_shm_link_of(sides[1].link)->watch.fd, &message) ==
                       KOLO_OK);
             if (kolo_board_borrow(board, 1, &name, 4096, &memory) == KOLO_OK)
-                memory[0] = memory[4095]; // whatever has become of it since
+                memory[0] = memory[4095]; // whatever has happened to it since
             if (rand() % 8 == 0)
                 kolo_board_settle(board);
             shm_drive_rounds(&sides[0], 1, 1);
@@ -244,7 +247,7 @@ Test(shm_board, a_span_that_is_freed_too_early_leaves_its_addresses, .timeout = 
     cr_assert(borrowed[8191] == 0 && *(uint8_t *)memory == 5);
     cr_assert(kolo_board_borrow(boards[1], 0, &name, 8192, &borrowed) == KOLO_AGAIN);
     cr_assert(kolo_board_borrow(others[1], 0, &name, 8192, &borrowed) == KOLO_AGAIN);
-    kolo_board_settle(boards[1]); // the other one may use it
+    kolo_board_settle(boards[1]); // the other side may use it
     cr_assert(kolo_shm_link_of(sides[1].link)->borrower.graves == 1);
     kolo_board_settle(others[1]);
     cr_assert(kolo_shm_link_of(sides[1].link)->borrower.graves == 0);
@@ -266,13 +269,13 @@ Test(shm_board, severed_memory_is_out_of_reach, .timeout = 60)
     memset(mine, 5, bytes);
     kolo_board_lend(boards[0], mine, bytes, &name);
     cr_assert(kolo_board_borrow(boards[1], 0, &name, bytes, &stale) == KOLO_OK);
-    // the other side is stopped: it does not look at its socket, and writes
+    // the other side is stopped: it does not read its socket, but writes
     cr_assert(kolo_board_sever(boards[0], mine + page, 2 * page) == KOLO_OK, "%s",
               kolo_error_detail());
     memset(stale, 7, bytes);
     cr_assert(mine[0] == 7 && mine[page] == 5 && mine[3 * page - 1] == 5 && mine[3 * page] == 7);
     cr_assert(kolo_board_sever(boards[0], &local, 1) == KOLO_OK);
-    // and is lent again, each part by itself
+    // and it is lent again, each part by itself
     for (size_t i = 0; i < 4; i++) {
         uint8_t *part = mine + i * page, value = (uint8_t)(20 + i);
         kolo_board_lend(boards[0], part, page, &name);
@@ -284,7 +287,7 @@ Test(shm_board, severed_memory_is_out_of_reach, .timeout = 60)
     kolo_board_lend(boards[0], mine, bytes, &name);
     cr_assert(name.span == 0, "it lies in three files");
     uint8_t *copy = calloc(2, page);
-    shm_transfer(sides, 0, mine + page, copy, 2 * page); // the link lends it, too
+    shm_transfer(sides, 0, mine + page, copy, 2 * page); // the link lends it too
     kolo_board_settle(boards[1]);
     shm_pair_close(sides);
     free(copy);
@@ -365,7 +368,8 @@ static struct kolo_board *open_alone(struct shm_side *side)
     return kolo_board_ready(board, NULL) == KOLO_OK ? board : NULL;
 }
 
-/** Rank 1: lends what rank 0 writes into, says what it found; stays until it is killed. */
+/** Rank 1 lends memory that rank 0 writes into, reports what it found there, and stays until it is
+ * killed. */
 static void live_as_child(struct shm_side *side)
 {
     struct kolo_board *board = open_alone(side);
@@ -441,7 +445,7 @@ Test(shm_board, processes_share_and_a_killed_one_is_noticed, .timeout = 60)
     wait_for_turn(&side, board, 1, UINT32_MAX);
     cr_assert(side.downs == 1 && side.down_why == KOLO_ERR_LINK, "%s", side.down_text);
     cr_assert(kolo_board_ready(board, NULL) == KOLO_ERR_LINK);
-    borrowed[0] = 1; // what is mapped outlives its owner
+    borrowed[0] = 1; // a mapping outlives its owner
     kolo_board_ring(board);
     kolo_board_close(board);
     shm_side_close(&side);

@@ -66,7 +66,7 @@ static int count_maps(void)
     return count;
 }
 
-/** The borrower takes what is on the socket; the first failure. */
+/** The borrower reads everything from the socket; returns the first failure. */
 static kolo_status read_socket(struct pair *pair)
 {
     struct kolo_shm_message message;
@@ -87,7 +87,7 @@ static bool promise(struct pair *pair, const struct kolo_span *span, uint64_t of
     return kolo_shm_lender_promise(&pair->lender, pair->sockets[0], span, offset, work);
 }
 
-/** Offers @p work and hands the descriptor to the borrower. */
+/** Offers @p work and passes the descriptor to the borrower. */
 static struct kolo_shm_borrowed lend(struct pair *pair, const struct kolo_span *span,
                                      uint64_t offset, struct kolo_work *work)
 {
@@ -237,7 +237,7 @@ Test(shm_direct, a_freed_span_is_unmapped_once_its_last_loan_is_back)
     cr_assert(kolo_shm_lender_collect(&pair->lender, &frame));
     kolo_shm_lender_tell(&pair->lender, pair->sockets[0]);
     cr_assert(read_socket(pair) == KOLO_OK && count_maps() == mapped - 1, "still mapped");
-    // The handle is used again, with another generation.
+    // The handle is reused, with another generation.
     borrowed = lend(pair, &other, 0, &work);
     cr_assert(borrowed.data[0] == 2);
     span_free(&span);
@@ -297,7 +297,7 @@ Test(shm_direct, impossible_descriptors_are_refused)
         {1, 0, 1, 1, SPAN_BYTES, KOLO_ERR_PROTOCOL},
         {1, 0, 1, UINT64_MAX, 2, KOLO_ERR_PROTOCOL},
         {1, 0, 1, 2, UINT64_MAX, KOLO_ERR_PROTOCOL},
-        {0, 0, 1, 0, 1, KOLO_ERR_PROTOCOL}, // the slot is taken
+        {0, 0, 1, 0, 1, KOLO_ERR_PROTOCOL}, // the slot is in use
         {1, 0, 2, 0, 1, KOLO_AGAIN},
         {1, 1, 1, 0, 1, KOLO_AGAIN},
         {1, 0, 1, 0, SPAN_BYTES, KOLO_OK},
@@ -327,7 +327,7 @@ Test(shm_direct, impossible_messages_are_refused)
     const struct kolo_shm_message spans[] = {
         {.id = KOLO_SHM_SPANS, .bytes = SPAN_BYTES, .fds = {span.fd}, .fd_count = 1},
         {.id = UINT32_MAX, .bytes = SPAN_BYTES, .fds = {span.fd}, .fd_count = 1},
-        {.id = 0, .bytes = SPAN_BYTES, .fds = {span.fd}, .fd_count = 1}, // in use
+        {.id = 0, .bytes = SPAN_BYTES, .fds = {span.fd}, .fd_count = 1}, // that id is in use
         {.id = 1, .bytes = 0, .fds = {span.fd}, .fd_count = 1},
         {.id = 1, .bytes = SPAN_BYTES + 1, .fds = {span.fd}, .fd_count = 1},
         {.id = 1, .bytes = SPAN_BYTES, .fd_count = 0},
@@ -337,8 +337,8 @@ Test(shm_direct, impossible_messages_are_refused)
         cr_assert(kolo_shm_borrower_map(&pair->borrower, &spans[i]) == KOLO_ERR_PROTOCOL,
                   "span %zu", i);
     const struct kolo_shm_message gones[] = {
-        {.id = (uint64_t)1 << 32}, // lent
-        {.id = (uint64_t)2 << 32}, // another generation
+        {.id = (uint64_t)1 << 32}, // that id is lent
+        {.id = (uint64_t)2 << 32}, // that id has another generation
         {.id = 1},
         {.id = UINT64_MAX},
         {.id = (uint64_t)1 << 32, .fds = {span.fd}, .fd_count = 1},

@@ -80,7 +80,7 @@ Test(shm_fds, only_sealed_memory_of_the_right_size_is_mapped)
     cr_assert(kolo_shm_memory_map(-1, 8192, true, &base) == KOLO_ERR_PROTOCOL);
 }
 
-/* The kernel would end the process by SIGXFSZ. */
+/* Otherwise the kernel would end the process by SIGXFSZ. */
 Test(shm_fds, a_limit_of_file_size_is_an_error)
 {
     const struct rlimit limit = {.rlim_cur = 4096, .rlim_max = 4096};
@@ -131,7 +131,7 @@ Test(shm_fds, messages_bring_their_descriptors_in_order)
     cr_assert(count_fds() == before);
 }
 
-/** The bytes of a message as the wire has it. */
+/** The bytes of a message on the wire. */
 static void pack(uint8_t data[KOLO_SHM_MESSAGE_BYTES], uint32_t magic)
 {
     struct kolo_writer writer = kolo_writer_over(data, KOLO_SHM_MESSAGE_BYTES);

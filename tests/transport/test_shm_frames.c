@@ -122,7 +122,7 @@ Test(shm_frames, a_peer_that_scribbles_over_the_link_is_a_protocol_error, .timeo
                       "seed %u: %s", seed, sides[rank].down_text);
         }
         kolo_status status =
-            kolo_endpoint_close(sides[0].endpoint, 0); // what is lost may not drain
+            kolo_endpoint_close(sides[0].endpoint, 0); // a lost link may not drain in time
         status = kolo_endpoint_close(sides[1].endpoint, 0);
         (void)status;
         kolo_heap_destroy(sides[0].heap);
@@ -131,7 +131,7 @@ Test(shm_frames, a_peer_that_scribbles_over_the_link_is_a_protocol_error, .timeo
     cr_assert(protocol_errors >= 20, "only %d", protocol_errors);
 }
 
-/** A receiver that runs in a thread of its own until its work is done, or told to stop. */
+/** A receiver in a thread of its own, which runs until its work is done or it is told to stop. */
 struct receiver {
     struct shm_side *side;
     struct kolo_work work;

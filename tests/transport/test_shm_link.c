@@ -15,7 +15,8 @@
 
 enum { MIB = 1 << 20 };
 
-/** In a child: rank 1, up, then @p act; the exit status says whether it came that far. */
+/** Runs rank 1 in a child: it comes up, and then calls @p act. Its exit status says whether it got
+ * that far. */
 static pid_t fork_rank(int socket, void (*act)(struct shm_side *side))
 {
     pid_t pid = fork();
@@ -33,7 +34,7 @@ static pid_t fork_rank(int socket, void (*act)(struct shm_side *side))
     _exit(7);
 }
 
-/** Rank 0 in this process, met with the child's. */
+/** Runs rank 0 in this process, connected to the child. */
 static void meet_child(struct shm_side *side, int socket)
 {
     struct kolo_peer other;
@@ -157,7 +158,7 @@ Test(shm_link, what_a_killed_peer_had_published_still_arrives, .timeout = 60)
 
 /* ---- a peer that knows the secret and misbehaves ---- */
 
-/** What the other end of a link's socket is made of: a poller and a conn of its own. */
+/** The other end of a link's socket: a poller and a conn of its own. */
 struct raw {
     struct kolo_poller *poller;
     struct kolo_conn *conn;
@@ -200,7 +201,7 @@ static void raw_drive(struct raw *raw, struct shm_side *side)
     cr_assert(raw->fd >= 0, "no connection");
 }
 
-/** Rank 1, raw, has dialled @p side, which is rank 0 and is to answer by an offer. */
+/** Rank 1 is raw and has dialled @p side, which is rank 0 and must answer with an offer. */
 static void raw_dial(struct raw *raw, struct shm_side *side)
 {
     const struct kolo_greeting mine = {KOLO_PROTOCOL_VERSION, KOLO_PURPOSE_SHM, 1, 0, 0};
@@ -224,7 +225,7 @@ static void raw_dial(struct raw *raw, struct shm_side *side)
     raw_drive(raw, side);
 }
 
-/** Rank 0, raw, listens; @p side, which is rank 1, has dialled it and awaits an offer. */
+/** Rank 0 is raw and listens; @p side, which is rank 1, has dialled it and awaits an offer. */
 static void raw_listen(struct raw *raw, struct shm_side *side)
 {
     const struct kolo_greeting mine = {KOLO_PROTOCOL_VERSION, KOLO_PURPOSE_SHM, 0, -1, 0};
@@ -271,7 +272,7 @@ static void await_down(struct shm_side *side, const char *what, kolo_status why,
               (int)side->down_why, side->down_text);
 }
 
-/** Descriptors that a hostile message may bring. */
+/** Descriptors that a hostile message may carry. */
 enum fd_kind { FD_PAGE, FD_EVENT, FD_BLOCKING_EVENT, FD_PIPE, FD_UNSEALED, FD_SMALL_RING };
 
 static int make_fd(enum fd_kind kind)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** A ring with both its sides, on the heap, where ASan watches its ends. */
+/** A ring with both its sides, on the heap, where ASan checks its bounds. */
 struct ring {
     uint8_t *memory;
     uint64_t capacity;
@@ -86,7 +86,7 @@ static bool take(struct ring *ring, uint64_t number, size_t bytes, bool *woke_ou
     return same;
 }
 
-/** Has the reader taken all? */
+/** Whether the reader has taken everything. */
 static bool is_empty(const struct kolo_shm_writer *writer)
 {
     return atomic_load_explicit(&writer->control->tail, memory_order_acquire) == writer->head;
@@ -119,7 +119,7 @@ Test(shm_ring, every_length_at_every_offset)
     size_t longest = kolo_shm_record_max(ring.capacity);
     uint64_t number = 0;
     for (size_t bytes = 0; bytes <= longest; bytes++) {
-        // One more line each time round: the record begins at every line of the ring.
+        // One more line in each iteration, so that the record begins at every line of the ring.
         for (size_t line = 0; line < ring.capacity / KOLO_SHM_LINE; line++) {
             uint64_t at = ring.writer.head;
             while ((ring.writer.head - at) / KOLO_SHM_LINE < 1) {
@@ -231,7 +231,8 @@ Test(shm_ring, a_reader_looks_at_one_word)
     struct ring ring;
     bool woke;
     ring_init(&ring, 0);
-    for (uint64_t number = 0; number < 1000; number++) { // payloads of no byte that is 0, all round
+    // fills the whole ring with payloads that have no byte 0
+    for (uint64_t number = 0; number < 1000; number++) {
         const size_t bytes = number * 37 % 1500;
         cr_assert_eq(atomic_load(kolo_shm_reader_word(&ring.reader)), 0, "before %zu",
                      (size_t)number);
@@ -278,8 +279,8 @@ Test(shm_ring, impossible_words_are_protocol_errors)
     ring_fini(&ring);
 }
 
-/** A peer that writes random bytes anywhere at any time: each call ends in OK, AGAIN or PROTOCOL,
- * and every piece lies within the ring (ASan sees the rest). */
+/** A peer that writes random bytes anywhere at any time: each call returns OK, AGAIN or PROTOCOL,
+ * and every piece lies within the ring (ASan checks the rest). */
 Test(shm_ring, garbage_anywhere_stays_in_bounds, .timeout = 60)
 {
     for (uint64_t seed = 1; seed <= 2000; seed++) {

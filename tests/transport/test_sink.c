@@ -5,7 +5,7 @@
 
 #include "transport/core.h"
 
-/* An operator whose order shows. */
+/* An operator whose result depends on the order of its operands. */
 static void subtract(void *out, const void *a, const void *b, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -114,7 +114,7 @@ static void open_rank(struct world *w, int rank)
     kolo_endpoint_self(w->ranks[rank].endpoint, &w->peers[rank]);
 }
 
-/** Opens the first @p opened ranks; the others are played by the test. */
+/** Opens the first @p opened ranks; the test plays the others. */
 static void open_ranks(struct world *w, int opened)
 {
     for (int i = 0; i < opened; i++)
@@ -156,7 +156,7 @@ static bool progress(struct world *w)
     return any;
 }
 
-/** Progress until *flag is no longer AGAIN (or, as a count, positive). */
+/** Makes progress until *flag is no longer AGAIN (or, for a count, positive). */
 static void run_until(struct world *w, const kolo_status *status, const int *count, int ms)
 {
     kolo_deadline deadline = kolo_deadline_in_ms(ms);
@@ -197,7 +197,7 @@ static uint8_t *make_data(size_t bytes, int tag)
     return data;
 }
 
-/** Moves one message and checks it. */
+/** Sends one message and checks it. */
 static void move(struct world *w, int from, int to, uint32_t channel, size_t bytes, bool is_early)
 {
     struct kolo_desc desc = desc_of((int)bytes);
@@ -234,8 +234,8 @@ Test(tcp, messages_of_all_sizes_both_ways, .timeout = 60)
     close_world(&w);
 }
 
-/** A long frame without a receive waits in the socket for its receive, but keeps nothing back for
- * long that stands behind it. */
+/** A long frame without a receive waits in the socket for its receive, but does not delay what is
+ * behind it for long. */
 Test(tcp, what_stands_behind_an_early_frame_arrives, .timeout = 60)
 {
     struct world w;
@@ -259,7 +259,8 @@ Test(tcp, what_stands_behind_an_early_frame_arrives, .timeout = 60)
     close_world(&w);
 }
 
-/** Whoever goes to sleep has been told of all that came, also where nothing is waited for. */
+/** A rank that goes to sleep has been told of everything that arrived, even if it waits for
+ * nothing. */
 Test(tcp, a_rank_that_sleeps_holds_no_early_frame, .timeout = 60)
 {
     struct world w;
@@ -274,7 +275,8 @@ Test(tcp, a_rank_that_sleeps_holds_no_early_frame, .timeout = 60)
     kolo_link_send(link_of(&w, 0, 1), 1, &desc, src, 1 << 19, &send);
     run_until(&w, &send.status, NULL, 100);
     kolo_endpoint_arm(w.ranks[1].endpoint);
-    for (int looks = 0; looks < 8; looks++) /* fewer than a rank that is awake would wait */
+    /* fewer looks than a rank that does not sleep would wait for */
+    for (int looks = 0; looks < 8; looks++)
         cr_assert(kolo_endpoint_progress(w.ranks[1].endpoint, NULL) == KOLO_OK);
     cr_assert(w.ranks[1].early == 2, "%d frames", w.ranks[1].early);
     kolo_endpoint_disarm(w.ranks[1].endpoint);
@@ -335,7 +337,7 @@ Test(tcp, reductions_take_whole_elements_whatever_the_cuts, .timeout = 60)
         struct kolo_action action = {
             .kind = KOLO_REDUCE, .dtype = KOLO_INT64, .op = KOLO_SUM, .local = dst};
         struct kolo_work send, receive;
-        /* A small one before it puts the large one at an odd place of the buffer. */
+        /* A small message before it puts the large one at an odd offset in the buffer. */
         move(&w, 0, 1, 9, 13, true);
         kolo_link_recv(link_of(&w, 1, 0), 3, &desc, dst, count * 8, &action, &receive);
         kolo_link_send(link_of(&w, 0, 1), 3, &desc, src, count * 8, &send);
@@ -357,7 +359,7 @@ Test(tcp, many_channels_do_not_wait_for_each_other, .timeout = 60)
     struct world w;
     struct kolo_work sends[CHANNELS], receives[CHANNELS];
     uint8_t *src[CHANNELS], *dst[CHANNELS];
-    size_t bytes = 3 << 20; /* above the credit: most wait for their receive */
+    size_t bytes = 3 << 20; /* more than the credit, so most of it waits for its receive */
 
     init_world(&w, 2);
     open_world(&w, 2);
@@ -369,7 +371,7 @@ Test(tcp, many_channels_do_not_wait_for_each_other, .timeout = 60)
     }
     for (int i = 0; i < 200; i++)
         progress(&w);
-    for (int i = CHANNELS; i-- > 0;) { /* the last first */
+    for (int i = CHANNELS; i-- > 0;) { /* the last one first */
         struct kolo_desc desc = desc_of(i);
         kolo_link_recv(link_of(&w, 1, 0), (uint32_t)i, &desc, dst[i], bytes, NULL, &receives[i]);
         run_until(&w, &receives[i].status, NULL, 10000);
@@ -406,7 +408,7 @@ Test(tcp, a_cancelled_send_leaves_the_others_whole, .timeout = 60)
         kolo_work_cancel(&doomed);
         cr_assert(doomed.status == KOLO_ERR_ABORTED);
         memset(doomed_src, 0xee, 48 << 20);
-        free(doomed_src); /* ASan sees a read after this */
+        free(doomed_src); /* ASan reports any later read */
         kolo_link_recv(link_of(&w, 1, 0), channel + 1, &desc, dst, bytes, NULL, &receive);
         run_until(&w, &receive.status, NULL, 10000);
         cr_assert(receive.status == KOLO_OK, "%d %s%s", receive.status, w.ranks[0].text,
@@ -430,7 +432,8 @@ Test(tcp, a_peer_that_does_not_read_is_not_lost, .timeout = 60)
 
     init_world(&w, 2);
     set(&w, "peer_timeout", "400ms");
-    set(&w, "credit_bytes", "64MiB"); /* far more than the sockets hold: the window closes */
+    /* far more than the sockets hold, so that the window closes */
+    set(&w, "credit_bytes", "64MiB");
     open_world(&w, 2);
     move(&w, 0, 1, 2, 10, false);
     kolo_link_send(link_of(&w, 0, 1), 1, &desc, src, bytes, &send);
@@ -465,7 +468,7 @@ Test(tcp, what_was_sent_before_the_goodbye_arrives, .timeout = 60)
         struct world w;
         struct kolo_work send, unread, receive;
         struct kolo_desc desc = desc_of(1);
-        size_t bytes = 900000; /* within the credit, and more than the peer's socket takes in */
+        size_t bytes = 900000; /* within the credit, but more than the peer's socket takes */
         uint8_t *src = make_data(bytes, 1), *dst = calloc(1, bytes);
         uint8_t crumb = 1;
         pthread_t thread;
@@ -474,7 +477,7 @@ Test(tcp, what_was_sent_before_the_goodbye_arrives, .timeout = 60)
         init_world(&w, 2);
         open_world(&w, 2);
         move(&w, 0, 1, 2, 10, false);
-        /* A socket that is closed with bytes unread resets the connection. */
+        /* A socket that is closed with unread bytes resets the connection. */
         kolo_link_send(link_of(&w, 1, 0), 7, &desc, &crumb, 1, &unread);
         kolo_link_send(link_of(&w, 0, 1), 1, &desc, src, bytes, &send);
         kolo_link_recv(link_of(&w, 1, 0), 1, &desc, dst, bytes, NULL, &receive);
@@ -508,7 +511,7 @@ Test(tcp, an_abort_arrives_though_the_connection_ends, .timeout = 60)
     close_world(&w);
 }
 
-/** Rank 0 begins to dial rank 1, which was there and is gone. */
+/** Rank 0 begins to dial rank 1, which has existed and is gone. */
 static void dial_nobody(struct world *w, int within_ms)
 {
     struct kolo_link *link;
@@ -545,7 +548,7 @@ Test(tcp, nobody_at_the_address_is_waited_for_as_long_as_a_start_may_take, .time
     close_world(&w);
 }
 
-/* Of a firewall nothing, on one host; between hosts tests/cluster/network.sh has one. */
+/* Within one host nothing is said of a firewall; tests/cluster/network.sh has one between hosts. */
 static int slow_dials;
 
 static void count_slow_dials(void *context, enum kolo_log_level level, const char *line)
@@ -600,7 +603,8 @@ static int index_of_tcp(void)
     return index;
 }
 
-/** What the first link of @p rank has, on the side that dialled and on the one that was dialled. */
+/** The congestion control of @p rank's first link, on the side that dialled and on the side that
+ * was dialled. */
 static void congestion_of(const struct world *w, int rank, char name[64])
 {
     const struct kolo_link *link = w->ranks[rank].endpoint->first_link;
@@ -622,7 +626,7 @@ Test(tcp, inside_a_host_the_congestion_control_is_reno_unless_another_is_asked_f
         set(&w, "tcp_congestion", asked[i]);
         if (asked[i][0] != '\0' &&
             setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, asked[i], (socklen_t)strlen(asked[i])) == 0)
-            snprintf(wanted, sizeof wanted, "%s", asked[i]); /* it may be used here */
+            snprintf(wanted, sizeof wanted, "%s", asked[i]); /* it may be used on this machine */
         open_world(&w, 2);
         move(&w, 0, 1, 1, 10, false);
         for (int rank = 0; rank < 2; rank++) {
@@ -634,7 +638,7 @@ Test(tcp, inside_a_host_the_congestion_control_is_reno_unless_another_is_asked_f
     }
 }
 
-/** 127.0.0.1 and 127.0.0.2 look like two hosts to the sockets between them. */
+/** To the sockets, 127.0.0.1 and 127.0.0.2 look like two hosts. */
 static void move_apart(struct world *w)
 {
     struct kolo_place places[TCP_PLACES_MAX];
@@ -737,7 +741,7 @@ static void on_raw(void *context, kolo_status status, int fd, const struct kolo_
     raw->fd = fd;
 }
 
-/** Dials rank @p to as @p rank, and proves itself. */
+/** Dials rank @p to as rank @p rank, and proves itself. */
 static void raw_dial(struct world *w, struct raw *raw, int rank, int to)
 {
     const struct kolo_greeting mine = {KOLO_PROTOCOL_VERSION, KOLO_PURPOSE_TCP, rank, to, 0};
@@ -747,7 +751,7 @@ static void raw_dial(struct world *w, struct raw *raw, int rank, int to)
     const struct kolo_address *address = &w->peers[to].addresses[index_of_tcp()];
     char text[64];
 
-    /* The first place of its address: count, family 4, port, four bytes. */
+    /* The first place of its address: count, family (4), port, four bytes. */
     cr_assert(address->data[1] == 4);
     snprintf(text, sizeof text, "%d.%d.%d.%d:%d", address->data[4], address->data[5],
              address->data[6], address->data[7], address->data[2] | address->data[3] << 8);
@@ -771,7 +775,7 @@ static void raw_dial(struct world *w, struct raw *raw, int rank, int to)
     cr_assert(raw->status == KOLO_OK, "%s", kolo_error_detail());
 }
 
-/** The next byte from the rank, -1: the end of the stream, -2: nothing yet. */
+/** The next byte from the rank; -1: the end of the stream; -2: nothing yet. */
 static int raw_byte(const struct raw *raw)
 {
     uint8_t byte = 0;
@@ -788,7 +792,7 @@ static int raw_await(struct world *w, const struct raw *raw)
     return byte;
 }
 
-/** Dials rank 0 as @p rank, up to a link that is up. */
+/** Dials rank 0 as @p rank, until the link is up. */
 static void raw_open(struct world *w, struct raw *raw, int rank)
 {
     raw_dial(w, raw, rank, 0);
@@ -809,7 +813,7 @@ static void raw_send(struct world *w, struct raw *raw, const void *data, size_t 
     while (bytes > 0 && !kolo_deadline_passed(deadline)) {
         ssize_t put = send(raw->fd, at, bytes, MSG_NOSIGNAL);
         if (put < 0 && errno != EAGAIN)
-            return; /* it was thrown out: as it should be */
+            return; /* it was disconnected, as it should be */
         if (put > 0) {
             at += put;
             bytes -= (size_t)put;
@@ -840,7 +844,7 @@ Test(tcp, the_end_without_a_goodbye_is_told, .timeout = 60)
     close_world(&w);
 }
 
-/** As a rank does that was not answered in time, and dials once more. */
+/** Like a rank that got no answer in time and dials again. */
 Test(tcp, a_connection_that_its_dialler_has_left_is_no_link, .timeout = 60)
 {
     struct world w;
@@ -848,7 +852,8 @@ Test(tcp, a_connection_that_its_dialler_has_left_is_no_link, .timeout = 60)
     int ends[2];
     const struct kolo_greeting theirs = {KOLO_PROTOCOL_VERSION, KOLO_PURPOSE_TCP, 1, 0, 0};
     open_for_raw(&w, 2);
-    for (int i = 0; i < 2; i++) { /* one that is left before anything was said, and one after it */
+    /* one connection that is abandoned before anything was sent, and one after that */
+    for (int i = 0; i < 2; i++) {
         cr_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
         if (i == 1)
             cr_assert(send(ends[1], "x", 1, 0) == 1);
@@ -863,8 +868,8 @@ Test(tcp, a_connection_that_its_dialler_has_left_is_no_link, .timeout = 60)
     close_world(&w);
 }
 
-/** As a rank does that was not answered in time at one place, and proves itself at another one as
- * well: it takes what answers first, which may be any of them. */
+/** Like a rank that got no answer in time at one place, and also proves itself at another: it takes
+ * the first answer, which may come from either. */
 Test(tcp, of_several_dials_the_one_that_is_not_left_stands, .timeout = 60)
 {
     enum { DIALS = 3 };
@@ -895,8 +900,8 @@ Test(tcp, of_several_dials_the_one_that_is_not_left_stands, .timeout = 60)
     }
 }
 
-/** Nobody hears of dials that their rank has left, however often; the link comes up by whoever
- * dials next. */
+/** Dials that their rank has abandoned are not reported, however many there are; the link comes up
+ * when either side dials next. */
 Test(tcp, a_dial_that_is_left_after_its_welcome_is_made_anew, .timeout = 60)
 {
     for (int round = 0; round < 12; round++) {
@@ -1028,7 +1033,7 @@ Test(tcp, an_oversized_frame_breaks_the_protocol, .timeout = 60)
     }
 }
 
-/** Frames that are nearly right: small channels, plausible lengths, random descriptions. */
+/** Frames that are almost valid: small channels, plausible lengths, random descriptions. */
 static size_t make_hostile(uint8_t *bytes, size_t capacity, int kind)
 {
     size_t used = 0;
@@ -1090,7 +1095,7 @@ Test(tcp, hostile_frames_end_the_link_at_most, .timeout = 120)
 
 Test(tcp, allocation_failures_come_back_as_such, .timeout = 120)
 {
-    /* Each allocation of opening, connecting and one message fails once. */
+    /* Each allocation made by opening, connecting and sending one message fails once. */
     for (uint64_t nth = 1; nth < 60; nth++) {
         struct world w;
         struct kolo_work send = {.status = KOLO_AGAIN}, receive = {.status = KOLO_AGAIN};

@@ -4,7 +4,8 @@
 
 #include "tests/support/transport_frames.h"
 
-/* Takes all data frames there are of at most @p max_bytes; notes channel and bytes of each. */
+/* Takes all available data frames of at most @p max_bytes, and notes the channel and length of
+ * each. */
 static size_t take_frames(struct kolo_link *link, size_t max_bytes, struct kolo_header *headers_out,
                           size_t max)
 {
@@ -25,7 +26,7 @@ Test(tx, channels_take_turns_frame_by_frame, .timeout = 60)
     struct kolo_desc desc = {{0}};
     struct kolo_work works[3];
     static uint8_t memory[2000];
-    link->is_pushing = true; /* the frames are for us to take */
+    link->is_pushing = true; /* the test takes the frames */
     for (uint32_t i = 0; i < 3; i++)
         kolo_link_send(link, i, &desc, memory, 1000 + i, &works[i]);
     cr_assert_eq(take_frames(link, 500, headers, 16), 9);
@@ -79,8 +80,8 @@ Test(tx, credit_that_was_never_used_is_not_taken_back, .timeout = 60)
     suite_close(world);
 }
 
-/* Sends a message of @p bytes in frames of 4 KiB as far as the credit goes; the peer then returns
- * @p returned bytes. True: the whole message went. */
+/* Sends a message of @p bytes in frames of 4 KiB as far as the credit allows; the peer then
+ * returns @p returned bytes. True: the whole message was sent. */
 static bool goes_with(size_t bytes, uint64_t returned, kolo_status expected)
 {
     enum { FRAME = 4096, FRAMES = 128 };
@@ -94,7 +95,7 @@ static bool goes_with(size_t bytes, uint64_t returned, kolo_status expected)
     struct kolo_transport plain = *real;
     plain.is_remote = NULL; /* by frames, as over tcp */
     link->transport = &plain;
-    link->is_pushing = true; /* the frames are for us to take */
+    link->is_pushing = true; /* the test takes the frames */
     kolo_link_send(link, 0, &desc, memory, bytes, &work);
     size_t taken = take_frames(link, FRAME, headers, FRAMES);
     cr_assert_eq(taken, 14, "%zu frames", taken);
@@ -126,7 +127,7 @@ Test(tx, goodbye_is_the_last_frame_even_if_credit_is_owed, .timeout = 60)
     struct kolo_frame frame;
     uint8_t *memory = malloc(40000);
     struct kolo_work work;
-    link->is_pushing = true; /* the frames are for us to take */
+    link->is_pushing = true; /* the test takes the frames */
     link->owes_goodbye = true;
     cr_assert(kolo_link_next_frame(link, KOLO_CONTROL_BYTES_MAX, &frame));
     cr_assert_eq(frame.header.desc.bytes[0], KOLO_CONTROL_GOODBYE);

@@ -67,7 +67,7 @@ Test(cuda, before_the_program_uses_it_all_is_the_hosts)
     cr_assert_eq(mock->calls("cuInit"), 0);
 }
 
-/* What a copy finds and leaves: context 2 * device is the primary one. */
+/* The state before and after a copy; context 2 * device is the primary one. */
 struct visit {
     enum mock_kind kind;
     int device, current;
@@ -130,7 +130,7 @@ Test(cuda, every_call_that_fails_is_named_and_leaves_nothing)
             cr_assert_not_null(strstr(kolo_error_detail(), call), "%s", kolo_error_detail());
             cr_assert(mock->current() == 0 && mock->depth() == 1 && mock->capture_mode() == 0, "%s",
                       functions[i]);
-            if (result == KOLO_CUDA_OUT_OF_MEMORY) /* a lost device gives nothing back either */
+            if (result == KOLO_CUDA_OUT_OF_MEMORY) /* a lost device frees nothing */
                 cr_assert_eq(mock->retained(1), retained, "%s", functions[i]);
         }
 }

@@ -83,7 +83,8 @@ _Static_assert(sizeof(struct kolo_cuda_memory_op) == sizeof(CUstreamBatchMemOpPa
                "CUstreamBatchMemOpParams");
 _Static_assert(sizeof(CUuuid) == sizeof((struct kolo_loan){0}.device), "CUuuid");
 
-/* Number and conversions of the arguments: each call of ours, made of theirs. */
+/* Checks the numbers and types of arguments: each call of our declaration is made with the
+ * arguments of theirs. */
 enum {
     CALLS =
         sizeof(cuInit(0u)) + sizeof(cuDriverGetVersion((int *)0)) +
@@ -133,7 +134,7 @@ enum {
 
 Test(cuda_abi, symbols_are_those_that_the_header_leads_to)
 {
-    /* cuda.h redirects names to the versions of the ABI that its prototypes are of */
+    /* cuda.h maps names to the ABI versions that its prototypes describe */
 #define CHECK(member, symbol, name, parameters) cr_expect_str_eq(symbol, TEXT(name));
     KOLO_CUDA_FUNCTIONS(CHECK)
     KOLO_CUDA_LATER_FUNCTIONS(CHECK)

@@ -36,7 +36,7 @@ static void give(const struct kolo_pointer *pointer)
     kolo_device_release(pointer);
 }
 
-/** A program that has not touched CUDA gets memory too. */
+/** A program that has not used CUDA before gets memory too. */
 Test(cuda_alloc, the_first_use_of_all)
 {
     mock = mock_cuda_load();
@@ -63,7 +63,7 @@ Test(cuda_alloc, the_device_is_the_one_asked_for_else_the_threads_else_the_ranks
     cr_assert_eq(mock->allocated(), 0);
 }
 
-/** Of two devices at nodes 1 and 2. */
+/** The devices are at nodes 1 and 2. */
 Test(cuda_alloc, a_rank_takes_a_device_at_its_node_if_there_is_one, .init = begin)
 {
     static const struct {
@@ -84,13 +84,13 @@ Test(cuda_alloc, a_rank_takes_a_device_at_its_node_if_there_is_one, .init = begi
         give(&pointer);
     }
     mock->fail("cuDeviceGetPCIBusId", 1,
-               KOLO_CUDA_INVALID_VALUE); /* of the first: nobody knows where */
+               KOLO_CUDA_INVALID_VALUE); /* for the first device: its node is unknown */
     cr_assert_eq(kolo_device_alloc(-1, &cases[0].share, 64, &pointer), KOLO_OK);
     cr_expect_eq(pointer.device, 1);
     give(&pointer);
 }
 
-/** Two at one node, in turn. */
+/** Two devices at one node, used in turn. */
 Test(cuda_alloc, ranks_of_a_node_take_its_devices_in_turn, .init = begin)
 {
     struct kolo_pointer pointer;

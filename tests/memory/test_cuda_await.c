@@ -13,7 +13,7 @@ enum { BYTES = 4096, FOREVER_MS = 60000, SHORT_MS = 50 };
 
 struct bench {
     const struct mock_cuda *mock;
-    struct kolo_cuda_driver *driver; /* threads that were left may still use it */
+    struct kolo_cuda_driver *driver; /* threads that gave up may still use it */
     struct kolo_cuda_visit visit;
     void *stream;
     uint32_t *flag; /* on the device */
@@ -37,7 +37,7 @@ static void begin(struct bench *bench, bool is_older)
     bench->visit.driver = bench->driver;
 }
 
-/** Its stream, until there is a 1 at the flag. */
+/** Makes its stream wait until the flag is 1. */
 static void hold_up(const struct bench *bench)
 {
     static const uint32_t zero = 0;

@@ -13,7 +13,7 @@
 #include "tests/memory/reduce_oracle.h"
 #include "tests/support/mock_cuda.h"
 
-/* BYTES: longer than what all threads of the mock's device have at a time. */
+/* BYTES: more than all threads of the mock's device process at a time */
 enum { INPUTS = 11, OUTPUTS = 3, BYTES = 80000, CALLS = 60, SHIFT = 64 };
 
 struct bench {
@@ -67,7 +67,7 @@ static void fill(struct bench *bench, kolo_dtype dtype)
     free(pool);
 }
 
-/** One fold of random shape. An output may be an input. */
+/** Checks one fold of random shape, in which an output may be an input. */
 static void check(struct bench *bench, const struct kolo_fold *fold, uint64_t *state)
 {
     const size_t size = kolo_dtype_bytes(fold->dtype), kind = oracle_random(state) % 3;

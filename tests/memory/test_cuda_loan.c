@@ -28,7 +28,7 @@ enum wish { LEND, FREE, SHOW };
 struct order {
     enum wish wish;
     enum mock_kind kind;
-    uint8_t fill; /* bytes of it, and one more each */
+    uint8_t fill; /* the first byte; each byte after that is greater by one */
 };
 
 struct owner {
@@ -47,7 +47,7 @@ static void fill(uint8_t bytes[static BYTES], uint8_t first)
         bytes[i] = (uint8_t)(first + i % 251);
 }
 
-/** What an owner does until nobody is there to tell it more. */
+/** The loop of an owner, until nobody sends commands any more. */
 static void serve(int socket)
 {
     static uint8_t bytes[BYTES];
@@ -89,7 +89,7 @@ static void start(struct owner *owner)
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)alarm(LIFE_S);
         for (const struct owner *other = owners; other < owner; other++)
-            close(other->socket); /* whose owners wait for its end */
+            close(other->socket); /* whose owners wait for this end to be closed */
         close(ends[0]);
         serve(ends[1]);
     }
@@ -115,7 +115,7 @@ static bool free_memory(struct owner *owner)
     return ask(owner, (struct order){.wish = FREE}, &unused, sizeof unused);
 }
 
-/** How it ended. */
+/** Returns how the owner ended. */
 static int end_owner(struct owner *owner, int with)
 {
     int how = 0;
@@ -191,13 +191,13 @@ static int closed(void)
     return mock->calls("cuIpcCloseMemHandle");
 }
 
-/** Unmaps what is stale and not held. */
+/** Unmaps mappings that are stale and not held. */
 static void tidy(void)
 {
     kolo_cuda_borrower_unmap(borrower, kolo_cuda_borrower_detach(borrower));
 }
 
-/** Forgets it and tidies; true: none of it is mapped any more. */
+/** Forgets the loan and tidies; true: nothing of it is mapped any more. */
 static bool ends(int lender, uint64_t id)
 {
     (void)kolo_cuda_borrower_forget(borrower, lender, id);
@@ -244,7 +244,7 @@ Test(cuda_loan, what_is_mapped_stays_so_until_it_is_forgotten, .init = begin, .f
     cr_assert(free_memory(&owners[0]) && free_memory(&owners[1]));
 }
 
-/** The mock's owner ends if it frees what somebody has mapped. */
+/** The mock ends an owner that frees memory while another process has it mapped. */
 Test(cuda_loan, what_is_held_stays_until_its_last_holder_is_done, .init = begin, .fini = end)
 {
     const struct kolo_loan *loan = lend(&owners[0], MOCK_DEVICE, 9);
@@ -255,7 +255,7 @@ Test(cuda_loan, what_is_held_stays_until_its_last_holder_is_done, .init = begin,
     kolo_cuda_mapping_done(mapping);
     tidy();
     cr_assert_eq(closed(), 0);
-    struct kolo_mapping *again = map(0, loan); /* of another life: the old one is not found */
+    struct kolo_mapping *again = map(0, loan); /* of another instance: the old one is not found */
     cr_assert(again != mapping && opened() == 2);
     kolo_cuda_mapping_done(mapping);
     cr_assert_eq(closed(), 0, "a driver may wait: only where the caller has said that it can");
@@ -267,7 +267,7 @@ Test(cuda_loan, what_is_held_stays_until_its_last_holder_is_done, .init = begin,
     cr_assert(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT);
 }
 
-/** What an owner lends in the place of what it had lent before: that is freed. */
+/** The owner lends memory that has replaced memory that it lent before and has freed. */
 Test(cuda_loan, memory_that_was_given_out_again_takes_the_place_of_the_old, .init = begin,
      .fini = end)
 {
@@ -320,11 +320,12 @@ struct sums {
     const struct kolo_cuda_driver *driver;
     struct kolo_cuda_kernels *kernels;
     void *stream;
-    uint8_t *memory[OWNERS + 1]; /* of each rank, as this one reaches it; the last is its own */
+    /* each rank's memory, as this rank reaches it; the last one is its own */
+    uint8_t *memory[OWNERS + 1];
     uint8_t input[OWNERS + 1][BYTES], expected[BYTES], got[BYTES];
 };
 
-/** Reduces the slice of one rank of @p ranks out of the memory of all into that of all. */
+/** Reduces the slice of one of @p ranks ranks from the memory of all into the memory of all. */
 static void check_slice(struct sums *sums, const struct kolo_fold *fold, size_t ranks, size_t slice)
 {
     const size_t size = kolo_dtype_bytes(fold->dtype), count = BYTES / size;
@@ -397,7 +398,7 @@ Test(cuda_loan, a_kernel_reduces_out_of_all_ranks_memory_into_it, .init = begin_
     free(sums);
 }
 
-/* ---- one process ---- */
+/* ---- within one process ---- */
 
 static struct kolo_loan lend_own(enum mock_kind kind, int device, uint8_t first)
 {
@@ -431,7 +432,7 @@ Test(cuda_loan, the_context_of_another_device_is_opened_once, .init = begin, .fi
     const struct kolo_loan further = lend_own(MOCK_DEVICE, 1, 9);
     struct kolo_mapping *mapping = map(1, &far), *another = map(1, &further);
     cr_assert_eq(mock->calls("cuCtxEnablePeerAccess"), 2);
-    if (kolo_cuda_image_bytes > 0) { /* who is not let in loses the device */
+    if (kolo_cuda_image_bytes > 0) { /* a kernel without access to the memory loses the device */
         const void *in[] = {at(mapping, &far, 0, BYTES), at(another, &further, 0, BYTES)};
         void *out[] = {mock->alloc(MOCK_DEVICE, 0, BYTES)}, *stream = mock->stream(0);
         cr_assert_eq(kolo_cuda_kernels_load(kolo_cuda_driver_loaded(), 0, &kernels), KOLO_OK);
@@ -480,7 +481,7 @@ Test(cuda_loan, every_refusal_of_a_mapping_says_why_and_leaves_nothing, .init = 
     refused(loan, KOLO_ERR_NO_MEMORY, "");
     struct kolo_cuda_driver *driver =
         (struct kolo_cuda_driver *)(uintptr_t)kolo_cuda_driver_loaded();
-    driver->ipc_open_handle = NULL; /* as of an old one */
+    driver->ipc_open_handle = NULL; /* as in an old driver */
     refused(loan, KOLO_ERR_UNSUPPORTED, "has no cuIpcOpenMemHandle");
     const struct kolo_loan own = lend_own(MOCK_DEVICE, 0, 1);
     kolo_cuda_mapping_done(map(6, &own));
@@ -540,7 +541,7 @@ static void not_lent(const void *memory, kolo_status status, const char *words)
     char part[64];
     snprintf(part, sizeof part, "%.*s", (int)strcspn(words, "_"), words);
     cr_assert_eq(kolo_pointer_look(memory, &pointer), KOLO_OK);
-    if (status == KOLO_ERR_SYSTEM) /* not of the look, that is */
+    if (status == KOLO_ERR_SYSTEM) /* except a failure of the lookup */
         mock->fail(words, 1, KOLO_CUDA_INVALID_VALUE);
     const kolo_status got = kolo_cuda_lend(&pointer, &loan);
     cr_assert(got == status && strstr(kolo_error_detail(), part), "%s: %s", kolo_status_name(got),
@@ -548,7 +549,7 @@ static void not_lent(const void *memory, kolo_status status, const char *words)
     cr_assert(loan.id == 77 && mock->depth() == depth);
 }
 
-/** All processes call a device alike, and two devices differently. */
+/** All processes have the same name for a device, and different names for two devices. */
 Test(cuda_loan, a_loan_names_its_device, .init = begin, .fini = end)
 {
     static const uint8_t none[16];
@@ -558,7 +559,7 @@ Test(cuda_loan, a_loan_names_its_device, .init = begin, .fini = end)
     cr_assert(memcmp(far.device, same.device, sizeof none) != 0);
     struct kolo_cuda_driver *driver =
         (struct kolo_cuda_driver *)(uintptr_t)kolo_cuda_driver_loaded();
-    driver->device_get_uuid = NULL; /* as of an old one */
+    driver->device_get_uuid = NULL; /* as in an old driver */
     const struct kolo_loan unnamed = lend_own(MOCK_DEVICE, 0, 1);
     cr_assert(memcmp(unnamed.device, none, sizeof none) == 0);
 }
@@ -577,7 +578,7 @@ Test(cuda_loan, what_cannot_be_lent_says_why, .init = begin, .fini = end)
     not_lent(memory, KOLO_ERR_UNSUPPORTED, "has no cuIpcGetMemHandle");
 }
 
-/** One line, however much of it there is; and a context that is gone took all along. */
+/** One warning, however many mappings there are; and a destroyed context took all of them along. */
 Test(cuda_loan, a_driver_that_unmaps_nothing_holds_nobody_up, .init = begin, .fini = end)
 {
     kolo_cuda_mapping_done(map(0, lend(&owners[0], MOCK_DEVICE, 1)));
@@ -589,7 +590,7 @@ Test(cuda_loan, a_driver_that_unmaps_nothing_holds_nobody_up, .init = begin, .fi
     mock->fail("", 1, 0);
 }
 
-/** Its owner must not free it, and is told once. */
+/** The owner must not free it, and is told once. */
 Test(cuda_loan, what_is_not_unmapped_is_told_of, .init = begin, .fini = end)
 {
     int lender = -1;

@@ -80,7 +80,7 @@ Test(cuda_pin, what_is_freed_is_unlocked_before, .init = begin, .fini = end)
     cr_assert_eq(mock->registered(), 0);
 }
 
-/** A context that only the memory of a pool stands for is held as long as pages are locked in
+/** If only pool memory refers to a context, the context is retained as long as pages are locked in
  * it. */
 Test(cuda_pin, a_primary_context_is_held, .init = begin, .fini = end)
 {
@@ -114,7 +114,7 @@ Test(cuda_pin, pieces_of_severed_memory_are_locked_anew, .init = begin, .fini = 
     cr_assert(mock->registered() == 1 && mock->depth() == 0);
 }
 
-/* ---- while a driver waits before it locks pages ---- */
+/* ---- while the driver waits before it locks pages ---- */
 
 static void *pin_all(void *near)
 {
@@ -135,8 +135,8 @@ static void *sever_one(void *memory)
     return NULL;
 }
 
-/** The first of two spans is being locked until the stream goes on; *@p use_first needs just that
- * one. */
+/** The first of two spans is locked only when the stream goes on; *@p use_first needs exactly that
+ * span. */
 static void lock_meanwhile(void *(*use_first)(void *memory))
 {
     struct kolo_pointer near = device_pointer(MOCK_DEVICE, 0);

@@ -58,7 +58,7 @@ Test(cuda_share, an_extent_is_the_whole_allocation_in_whole_pages)
     cr_assert_neq(extent_of(mock->alloc(MOCK_DEVICE, 1, BYTES)).id, whole.id);
 }
 
-/** The same address, another allocation. */
+/** The same address, but another allocation. */
 Test(cuda_share, memory_that_was_given_out_again_is_another)
 {
     struct kolo_pointer pointer, again;
@@ -136,7 +136,7 @@ Test(cuda_share, what_is_no_allocation_has_no_extent)
     struct kolo_extent extent;
     mock->fail("cuPointerGetAttributes", 1, KOLO_CUDA_INVALID_VALUE);
     cr_assert_eq(kolo_pointer_extent(&pointer, &extent), KOLO_ERR_SYSTEM);
-    pointer.memory = &extent; /* freed meanwhile, say */
+    pointer.memory = &extent; /* for example, it was freed meanwhile */
     cr_assert_eq(kolo_pointer_extent(&pointer, &extent), KOLO_ERR_UNSUPPORTED);
     const struct kolo_pointer host = look(&extent);
     int fd = -1;

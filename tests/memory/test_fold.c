@@ -16,7 +16,7 @@ static bool is_short(kolo_dtype dtype)
     return dtype == KOLO_FLOAT16 || dtype == KOLO_BFLOAT16;
 }
 
-/** Sums and products of 16-bit floats: float32 until the end. */
+/** Sums and products of 16-bit floats are computed in float32 until the end. */
 static union oracle_element fold_shorts(kolo_dtype dtype, kolo_redop op,
                                         const union oracle_element *in, size_t nin, size_t divisor)
 {
@@ -53,7 +53,8 @@ struct fold_data {
     uint8_t in[INPUTS][8 * COUNT], expected[INPUTS + 1][8 * COUNT];
 };
 
-/** An element of the oracle's pool: specials meet each other in every place of a fold. */
+/** An element from the oracle's pool: special values meet each other at every position of a
+ * fold. */
 static uint64_t element(const struct oracle_data *pool, size_t i, size_t k)
 {
     const size_t at = (i * 37 + k * 613 + i * k) % ORACLE_COUNT_MAX;
@@ -86,11 +87,11 @@ static struct fold_data *data_create(struct kolo_fold fold)
 
 // ---- one call
 
-/** What one call is like. */
+/** The shape of one call. */
 struct shape {
     size_t nin, nout, first, count;
     size_t in_shift[INPUTS], out_shift[OUTPUTS];
-    int alias[OUTPUTS]; /* the input that an output is; -1: none */
+    int alias[OUTPUTS]; /* the input that is also this output; -1: none */
     enum kolo_store_how how;
 };
 
@@ -106,7 +107,7 @@ static struct shape shape_draw(uint64_t *state, size_t size)
     shape.count = counts[draw(state, sizeof(counts) / sizeof(counts[0]))];
     shape.first = draw(state, COUNT - shape.count + 1);
     shape.how = draw(state, 2) ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
-    const size_t kind = draw(state, 3); /* all aligned, by element, by byte */
+    const size_t kind = draw(state, 3); /* all aligned, aligned to elements, or to bytes */
     const size_t unit = kind == 2 ? 1 : size;
     for (size_t k = 0; k < shape.nin; k++)
         shape.in_shift[k] = kind ? unit * draw(state, 16) : 0;
@@ -117,7 +118,7 @@ static struct shape shape_draw(uint64_t *state, size_t size)
     return shape;
 }
 
-/** All buffers end with a guard, or, where nothing is written, at the end of the allocation. */
+/** All buffers end with a guard, or, if they are only read, at the end of the allocation. */
 static void check_call(const char *variant, const struct fold_data *data, const struct shape *shape)
 {
     const size_t bytes = shape->count * data->size, at = shape->first * data->size;
@@ -191,8 +192,8 @@ ParameterizedTest(int *dtype, fold, kernels, .timeout = 200)
     check_fold((struct kolo_fold){.dtype = (kolo_dtype)*dtype, .op = KOLO_MAX, .divisor = 7});
 }
 
-/** The naive fold's, which the kernels have everywhere, as an x86-64 got them: ranks of one job may
- * be on processors of both kinds, and the answer depends on neither. */
+/** The results of the naive fold on an x86-64, which kernels must give everywhere: ranks of one job
+ * may be on different processors. */
 Test(fold, has_the_same_bits_on_every_processor, .timeout = 200)
 {
     static const uint64_t bits[KOLO_DTYPES] = {
@@ -221,7 +222,8 @@ Test(fold, has_the_same_bits_on_every_processor, .timeout = 200)
     }
 }
 
-/** Rounded at every step, 1 + 2^-11 n times would stay 1; accumulated in float32 it does not. */
+/** If every step were rounded, adding 2^-11 n times to 1 would give 1; accumulated in float32 it
+ * does not. */
 Test(fold, shorts_are_rounded_once)
 {
     const uint16_t one = 0x3c00, small = kolo_float16_from_float(0x1p-11f);
@@ -235,7 +237,7 @@ Test(fold, shorts_are_rounded_once)
     cr_assert(kolo_float16_to_float(result) == 1 + 8 * 0x1p-11f);
 }
 
-/** The order of operands decides the result of a sum of floats: from left to right. */
+/** The order of operands determines the result of a sum of floats: it is from left to right. */
 Test(fold, order_is_left_to_right)
 {
     const float big = 0x1p24f, one = 1, less = -0x1p24f;

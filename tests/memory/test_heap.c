@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "tests/memory/heap_stress.h"
 
-/** Of 4 to 64 KiB: spans are cut at pages, wherever kolo runs. */
+/** Pages have 4 to 64 KiB, depending on the machine; spans are cut at page boundaries. */
 static size_t page_bytes(void)
 {
     return (size_t)sysconf(_SC_PAGESIZE);
@@ -137,7 +137,7 @@ static void note_gone(void *context, uint64_t id)
     told->ids[told->count++] = id;
 }
 
-/** What a neighbour has mapped of @p span. */
+/** Maps @p span as a neighbour would. */
 static unsigned char *map_as_neighbour(const struct kolo_span *span)
 {
     unsigned char *mapped =
@@ -232,7 +232,7 @@ Test(heap, severs_parts)
         cr_assert(told.count > 0);
         check_pieces(heap, memory, stale, model, PAGES);
     }
-    cr_assert(kolo_heap_find(heap, memory, bytes, &span)); // one again
+    cr_assert(kolo_heap_find(heap, memory, bytes, &span)); // they are one span again
     cr_assert(kolo_heap_sever(heap, memory + page, page, NULL, NULL) == KOLO_OK);
     cr_assert(!kolo_heap_find(heap, memory, page + 1, &span));
     const struct {
@@ -267,7 +267,7 @@ Test(heap, severing_that_fails_changes_nothing)
     memset(memory, 6, bytes);
     cr_assert(kolo_heap_find(heap, memory, bytes, &before));
     cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    for (int more = 0; more < 2; more++) { // not even a second descriptor; not a new file
+    for (int more = 0; more < 2; more++) { // first no second descriptor, then no new file
         none =
             (struct rlimit){.rlim_cur = (rlim_t)(before.fd + 1 + more), .rlim_max = limit.rlim_max};
         cr_assert(setrlimit(RLIMIT_NOFILE, &none) == 0);
@@ -291,7 +291,8 @@ Test(heap, leaves_nothing)
     cr_assert(open_files() == before, "%d descriptors are left", open_files() - before);
 }
 
-/** Every allocation in turn fails: an error, no leak, and the heap goes on. */
+/** Each allocation fails in turn: the result is an error, nothing leaks, and the heap still
+ * works. */
 Test(heap, torture)
 {
     enum { SPANS = 20 };

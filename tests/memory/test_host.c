@@ -62,7 +62,7 @@ Test(host, zeroed_whole_pages)
     }
 }
 
-/** The neighbour: reaches the memfd by the owner's process id, as another program would. */
+/** The neighbour opens the memfd by the owner's process id, as another program would. */
 static int neighbour(void *argument)
 {
     const struct kolo_span *span = argument;
@@ -122,7 +122,7 @@ struct limit_case {
     const char *advice;
 };
 
-/** 42: as expected. */
+/** Returns 42 if all is as expected. */
 static int under_limit(void *argument)
 {
     const struct limit_case *given = argument;
@@ -169,7 +169,7 @@ Test(host, probe_says_why_not, .timeout = 60)
     cr_assert(child_result(probe_without_files, NULL) == 42);
 }
 
-/** 42: an allocation is there, with its pages, but for what the kernel refuses. */
+/** Returns 42 if an allocation exists, with its pages, except for what the kernel refuses. */
 static int in_a_sandbox(void *argument)
 {
     const int number = *(const int *)argument;
@@ -210,7 +210,7 @@ static void on_alarm(int signal)
     (void)signal;
 }
 
-/** Signals that come all the time do not keep an allocation from ending. */
+/** Frequent signals do not keep an allocation from ending. */
 Test(host, survives_signals, .timeout = 60)
 {
     const struct sigaction action = {.sa_handler = on_alarm};

@@ -73,7 +73,7 @@ Test(lane, who_looks_has_nobody_called, .timeout = 60)
     cr_assert_eq(told(), 0);
     cr_assert_eq(mock->calls("cuStreamWaitEvent"), 0);
     cr_assert_eq(mock->calls("cuEventRecord"), ROUNDS);
-    /* contexts are entered and left for each copy, mark and look */
+    /* contexts are entered and left for each copy, mark and query */
     const int looks = mock->calls("cuEventQuery") - queries;
     cr_assert_leq(mock->calls(NULL) - before, ROUNDS * 2 + looks + 4 * (2 * ROUNDS + looks));
     cr_assert_eq(kolo_lane_passed(lane, KOLO_WAY_IN, ROUNDS), KOLO_OK);
@@ -119,7 +119,7 @@ Test(lane, who_sleeps_is_woken_by_the_next_mark, .timeout = 60)
     end();
 }
 
-/** By another thread, for which the sleeper's wake() is all that it hears of. */
+/** Marks are put by another thread, and only the sleeper's wake() tells it. */
 Test(lane, who_sleeps_is_woken_by_what_is_put_meanwhile, .timeout = 60)
 {
     begin();
@@ -133,8 +133,8 @@ Test(lane, who_sleeps_is_woken_by_what_is_put_meanwhile, .timeout = 60)
     end();
 }
 
-/** More marks than events: the first ones are seen when the later ones have passed, and somebody
- * who was woken too early is woken again. */
+/** More marks than events: the first ones are seen when the later ones have passed, and a sleeper
+ * that was woken too early is woken again. */
 Test(lane, who_sleeps_is_woken_although_its_event_was_taken_over, .timeout = 60)
 {
     begin();
@@ -172,10 +172,10 @@ static void where_nobody_tells(const char *call, int result)
     mock->fail(call, 1, result);
     mark = put();
     mock->fail("", 1, 0);
-    await_wakes(2); /* who slept has to know that there is something to look for */
+    await_wakes(2); /* a sleeper that wakes must find something */
     await_mark(mark);
     cr_assert_eq(kolo_lane_sleeps(lane, false), KOLO_OK);
-    mock->delays(3, 3000); /* longer than kolo_lane_wait looks */
+    mock->delays(3, 3000); /* longer than kolo_lane_wait polls */
     for (int i = 0; i < ROUNDS; i++) {
         mark = put();
         mock->fail(call, 1, result);

@@ -16,7 +16,8 @@ struct seen {
     bool is_misaligned, is_other_type;
 };
 
-/** Neither commutative nor the same for two bytes of an element: 3 a + b + the byte's place. */
+/** Not commutative, and different for the bytes of an element: 3 a + b + the position of the
+ * byte. */
 static uint8_t combine(uint8_t a, uint8_t b, size_t place)
 {
     return (uint8_t)(3u * a + b + place);
@@ -63,7 +64,7 @@ static void check(size_t size, size_t count, size_t nin, size_t shift, bool in_p
             cr_assert(((uint8_t *)out[j])[i] == want, "size %zu count %zu nin %zu, byte %zu", size,
                       count, nin, i);
     }
-    for (size_t j = 0; j < NOUT; j++) /* nothing beyond the end */
+    for (size_t j = 0; j < NOUT; j++) /* nothing is written beyond the end */
         cr_assert(memcmp(memory[NIN_MAX + j] + shift + count * size,
                          before[NIN_MAX + j] + shift + count * size,
                          ROOM - shift - count * size) == 0);
@@ -86,7 +87,7 @@ Test(operator, no_elements)
     check(24, 0, 3, 1, false);
 }
 
-/** A fold hands over to it, whatever operator and type it names. */
+/** A fold calls it, whatever operator and type it has. */
 Test(operator, as_a_fold)
 {
     struct seen seen = {.element_bytes = 4};

@@ -20,7 +20,8 @@ Test(plain, heap_of_brk)
 {
     enum { STEP = 1 << 16 };
     void *first =
-        sbrk(STEP); /* beside malloc, which copes with that; AddressSanitizer's has none */
+        /* next to malloc, which can cope with that; AddressSanitizer's malloc does not use brk */
+        sbrk(STEP);
     cr_assert_neq(first, (void *)-1);
     kolo_memory_find_plain();
     char *end = sbrk(STEP);
@@ -87,7 +88,7 @@ Test(plain, what_a_heap_has)
     cr_assert(kolo_memory_is_plain(at, 3 * PAGE), "other pages of the host's are there");
     cr_assert_eq(kolo_heap_free(heap, memory, NULL, NULL), KOLO_OK);
     cr_assert_not(kolo_memory_is_plain(at, 1));
-    for (size_t i = 0; i < 40; i++) /* more than are noted */
+    for (size_t i = 0; i < 40; i++) /* more than it records */
         cr_assert_eq(kolo_heap_alloc(heap, PAGE, &rest[i]), KOLO_OK);
     cr_assert(kolo_memory_is_plain(rest[0], PAGE));
     cr_assert_eq(kolo_heap_free(heap, rest[0], NULL, NULL), KOLO_OK);
@@ -99,7 +100,7 @@ Test(plain, what_a_heap_has)
     cr_assert_not(kolo_memory_is_plain(memory, PAGE));
 }
 
-/** Two ranges in turn, of which no address is of both and which do not lie side by side. */
+/** Two ranges alternate; they neither overlap nor touch. */
 static void *change(void *argument)
 {
     for (int i = 0; i < 2000000; i++) {

@@ -21,7 +21,7 @@ Test(pointer, all_is_the_hosts_where_nothing_else_can_be)
     cr_assert(kolo_pointer_is_host(&pointer));
 }
 
-/** Where there is one, its memory is recognised. */
+/** If there is a device, its memory is recognised. */
 Test(pointer, memory_of_a_device_that_is_not_there_is_refused)
 {
     struct kolo_pointer pointer = {.device = 77}, found;

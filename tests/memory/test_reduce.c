@@ -85,8 +85,8 @@ ParameterizedTest(int *dtype, reduce, division, .timeout = 200)
     free(data);
 }
 
-/** All pairs of a 16-bit float with the special ones, both orders: every input is decoded, every
- * kind of output encoded. */
+/** All pairs of a 16-bit float with a special one, in both orders: every input is decoded, and
+ * every kind of output is encoded. */
 static void check_all_shorts(kolo_dtype dtype, int mantissa_bits, kolo_redop op)
 {
     enum { ALL = 65536 };
@@ -213,7 +213,7 @@ static void check_encode(float value)
         cr_assert(half == second, "%a to float16: %#x, the compiler says %#x", x, half, second);
 }
 
-/** Each 16-bit float, the middle between it and the next, and the float32 neighbours of both. */
+/** Each 16-bit float, the midpoint between it and the next, and the float32 neighbours of both. */
 Test(reduce, encodes_at_every_tie, .timeout = 200)
 {
     for (int mantissa_bits = ORACLE_BRAIN_MANTISSA; mantissa_bits <= ORACLE_HALF_MANTISSA;
@@ -240,7 +240,8 @@ Test(reduce, encodes_at_every_tie, .timeout = 200)
         check_encode((union oracle_element){.bits32 = (uint32_t)oracle_random(&state)}.f32);
 }
 
-/** Against single elements; a factor is rounded to float32 where the arithmetic is. */
+/** Compares with single elements; a factor is rounded to float32 if the arithmetic is in
+ * float32. */
 static void check_scale(const char *variant, kolo_dtype dtype, double factor)
 {
     struct oracle_data *data = oracle_data_create(dtype, KOLO_PROD);

@@ -56,7 +56,7 @@ Test(shared_file, another_has_no_name)
     check_nameless();
 }
 
-/** A file system that has no O_TMPFILE. */
+/** As on a file system without O_TMPFILE. */
 Test(shared_file, nor_where_it_must_have_had_one)
 {
     if (!refuse_call(SYS_openat, 2, O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, EOPNOTSUPP))

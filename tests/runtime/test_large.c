@@ -129,7 +129,7 @@ Test(large, every_plan)
  * other ranks' data must report. 0: it is not one of those plans. */
 static size_t naive_held(const struct kolo_plan *plan, size_t n)
 {
-    size_t held = n / 2; /* bruck: packed in a round, and what comes in each */
+    size_t held = n / 2; /* bruck: what is packed and what is received in one round */
     if (strcmp(plan->name, "flat") == 0)
         return n - 1;
     if (plan->collective != KOLO_COLLECTIVE_ALLTOALL || strcmp(plan->name, "bruck") != 0)
@@ -175,7 +175,7 @@ Test(large, scratch_is_bounded_in_bytes)
                 }
 }
 
-/** Two levels need hosts: the bound is what its scratch is, on every rank the same. */
+/** Two levels need hosts: the bound is the size of its scratch, which is the same on every rank. */
 Test(large, scratch_of_an_alltoall_in_two_levels)
 {
     enum { RANKS = 4096 };
@@ -235,7 +235,7 @@ Test(large, descriptions)
     cr_assert(strstr(words, "count 8589934597, 4096 bytes each") != NULL, "%s", words);
 }
 
-/* ---- for real ---- */
+/* ---- calls that really run ---- */
 
 static uint8_t input(int rank, size_t i)
 {

@@ -43,7 +43,7 @@ Test(local, a_stopped_process_is_known)
     cr_assert(!kolo_local_is_stopped((int)child) && !kolo_local_is_stopped((int)getpid()));
 }
 
-/** In a process of its own, because hwloc asks all threads of the process. */
+/** In a process of its own, because hwloc asks about all threads of the process. */
 static int look_bound(void)
 {
     cpu_set_t set;
@@ -63,8 +63,7 @@ static int look_bound(void)
     return kolo_local_numa() == kolo_local_facts()->numa_node ? 0 : 6;
 }
 
-/** A child that may run on @p cpus (a bit each, of the first 64) alone, and stops once it is bound
- * so. */
+/** A child that is bound to @p cpus (one bit each, of the first 64) and then stops. */
 static int start_bound(uint64_t cpus)
 {
     cpu_set_t set;
@@ -81,7 +80,7 @@ static int start_bound(uint64_t cpus)
     _exit(0);
 }
 
-/** Whether processes with these bindings can have a processor each. */
+/** Whether processes with these bindings can each have a processor of their own. */
 static bool can_have(const uint64_t *cpus, int count)
 {
     int pids[4], status;
@@ -123,7 +122,7 @@ Test(local, who_has_a_processor_to_itself)
     cr_assert(kolo_local_has_cores((int[]){0}, 1, &can) && can, "this thread");
 }
 
-/** As if the machine had two NUMA nodes of two cores, bound to one of these. */
+/** Simulates a machine with two NUMA nodes of two cores, and a process bound to one node. */
 static int look_at_two_nodes(void)
 {
     cpu_set_t set;
@@ -134,7 +133,7 @@ static int look_at_two_nodes(void)
     while (!CPU_ISSET(cpu, &set))
         cpu++;
     if (cpu > 3)
-        return 0; /* no processor of theirs may be used here */
+        return 0; /* this process may not use these processors */
     CPU_ZERO(&set);
     CPU_SET(cpu, &set);
     if (sched_setaffinity(0, sizeof set, &set) != 0)

@@ -14,7 +14,7 @@
 #include "tests/support/await.h"
 #include "tests/support/world.h"
 
-/** Can all ranks of such a world have a board? */
+/** Whether all ranks of such a world can have a board. */
 static bool has_board(const struct world_param *param)
 {
     return strcmp(param->name, "tcp") != 0;
@@ -22,7 +22,7 @@ static bool has_board(const struct world_param *param)
 
 /* ---- different calls ---- */
 
-/** One of two calls that do not go together. */
+/** One of two calls that do not match. */
 struct side {
     enum kolo_call_kind kind;
     size_t count;
@@ -86,7 +86,7 @@ static const struct quarrel quarrels[] = {
 };
 enum { QUARRELS = sizeof(quarrels) / sizeof(quarrels[0]) };
 
-/** A broadcast that says what is wrong with data that it was given as right. */
+/** A broadcast that also checks the data it received, and fails if they are wrong. */
 static kolo_status do_broadcast(struct kolo_comm *comm, const struct side *side, char *data,
                                 const struct kolo_opts *opts)
 {
@@ -129,17 +129,17 @@ static kolo_status do_call(struct kolo_comm *comm, const struct side *side)
 
 struct dispute {
     const struct quarrel *quarrel;
-    int odd; /* the rank that differs */
+    int odd; /* the rank whose call differs */
 };
 
 static kolo_status differ(struct kolo_comm *comm, void *argument)
 {
     const struct dispute *dispute = argument;
     const struct side *side = &dispute->quarrel->sides[kolo_rank(comm) == dispute->odd];
-    kolo_status status = kolo_barrier(comm, NULL, NULL); /* sequence 0: all well */
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* sequence 0: all ranks agree */
     if (status == KOLO_OK)
         status = do_call(comm, side);
-    /* a broadcast may be over here before it is known that others differ: the next call tells */
+    /* a broadcast may end on this rank before the difference is known: then the next call fails */
     if (status == KOLO_OK && side->kind == KOLO_CALL_BROADCAST)
         status = kolo_barrier(comm, NULL, NULL);
     if (status == KOLO_OK)
@@ -162,7 +162,7 @@ static void words_of(const struct side *side, char *words, size_t capacity)
     kolo_call_words(&call, words, capacity);
 }
 
-/** Blocks of kolo_alloc memory, of which rank 1 believes that they lie elsewhere. */
+/** Blocks in memory of kolo_alloc, about whose displacements rank 1 disagrees. */
 static kolo_status lie_elsewhere(struct kolo_comm *comm, void *argument)
 {
     enum { EACH = 40000 };
@@ -179,7 +179,7 @@ static kolo_status lie_elsewhere(struct kolo_comm *comm, void *argument)
         status = kolo_gatherv(comm, block, whole, counts, displs, KOLO_FLOAT32, 0, NULL, NULL);
     else
         status = kolo_scatterv(comm, whole, counts, displs, block, KOLO_FLOAT32, 0, NULL, NULL);
-    return status == KOLO_OK ? kolo_barrier(comm, NULL, NULL) : status; /* it may be through */
+    return status == KOLO_OK ? kolo_barrier(comm, NULL, NULL) : status; /* it may have succeeded */
 }
 
 ParameterizedTestParameters(mismatch, blocks_that_lie_elsewhere)
@@ -239,11 +239,11 @@ ParameterizedTest(struct world_param *param, mismatch, different_calls, .timeout
         }
 }
 
-/* ---- whatever each rank takes for the root ---- */
+/* ---- any combination of roots ---- */
 
 enum { FREE_CHOICES = 4 /* three roots, or a barrier instead */ };
 
-/** What each rank calls: a digit for each. */
+/** What each rank calls, one digit per rank. */
 struct opinions {
     int digits;
     const char *transport;
@@ -257,7 +257,8 @@ static bool is_unanimous(int digits, int size)
     return true;
 }
 
-/** Two broadcasts from here, and what some believe of the second, then a barrier. */
+/** A broadcast from rank 1, then what this rank's digit says (a broadcast or a barrier), then a
+ * barrier. */
 static kolo_status have_opinions(struct kolo_comm *comm, void *argument)
 {
     int digit = ((const struct opinions *)argument)->digits, rank = kolo_rank(comm);
@@ -270,7 +271,7 @@ static kolo_status have_opinions(struct kolo_comm *comm, void *argument)
     kolo_status status = kolo_barrier(comm, NULL, NULL); /* all have started */
     if (status == KOLO_OK)
         status = do_call(comm, &all);
-    if (status != KOLO_OK) /* others are through it, and have found that they differ */
+    if (status != KOLO_OK) /* the others have left the barrier, and have found the difference */
         return status;
     status = do_call(comm, &mine);
     return status == KOLO_OK ? kolo_barrier(comm, NULL, NULL) : status;
@@ -316,12 +317,13 @@ struct early_leaver {
     bool finalizes;
 };
 
-/** Rank 1 has its data before rank 2 calls something else. */
+/** Rank 1 has its data before rank 2 makes another call. */
 static kolo_status one_is_through(struct kolo_comm *comm, void *argument)
 {
     struct early_leaver *leaver = argument;
     char data[8] = {0};
-    kolo_status status = kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL); /* makes links */
+    /* opens the links */
+    kolo_status status = kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL);
     WORLD_EXPECT(status == KOLO_OK, "the first broadcast: %s", kolo_error_detail());
     data[0] = kolo_rank(comm) == 0 ? 5 : 1;
     WORLD_EXPECT(kolo_rank(comm) != 2 || AWAIT(atomic_load(&leaver->is_over)),
@@ -371,12 +373,12 @@ ParameterizedTest(struct world_param *param, mismatch, a_broadcast_that_was_over
 
 enum { AHEAD = 3 * KOLO_OPEN_MAX };
 
-/** Rank 2, whom nobody needs, comes when the root can go no further. */
+/** Rank 2, whose data nobody needs, comes when the root can go no further. */
 static kolo_status run_ahead(struct kolo_comm *comm, void *argument)
 {
     atomic_bool *may_come = argument;
     int64_t data[2] = {0, 0};
-    kolo_status status = kolo_barrier(comm, NULL, NULL); /* makes the links */
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* opens the links */
     WORLD_EXPECT(kolo_rank(comm) != 2 || AWAIT(atomic_load(may_come)), "the root goes on");
     for (int i = 0; status == KOLO_OK && i < AHEAD; i++) {
         struct kolo_request *request = NULL;
@@ -408,7 +410,7 @@ ParameterizedTest(struct world_param *param, mismatch, a_root_runs_ahead, .timeo
     WORLD_MUST_RUN(&world, run_ahead, &may_come);
 }
 
-/** Rank 1 calls nothing until the stream has ended. */
+/** Rank 1 makes no call until the series of broadcasts has ended. */
 static kolo_status stream_to_nobody(struct kolo_comm *comm, void *argument)
 {
     char data[8] = {0};
@@ -435,7 +437,7 @@ Test(mismatch, a_stream_of_broadcasts_misses_who_never_comes, .timeout = 60)
               "%s: %s", kolo_status_name(world.results[0].status), world.results[0].text);
 }
 
-/** Nobody calls anything after a broadcast that ranks did not call alike. */
+/** No rank makes a call after a broadcast that ranks called differently. */
 static kolo_status differ_and_leave(struct kolo_comm *comm, void *argument)
 {
     const struct dispute *dispute = argument;
@@ -502,7 +504,7 @@ ParameterizedTest(struct world_param *param, mismatch, leaving_without_the_last_
     }
 }
 
-/* ---- broadcasts in what later calls say ---- */
+/* ---- broadcasts as later calls describe them ---- */
 
 /** No message of the broadcast reveals the difference, only what this rank later says about it. */
 static kolo_status remember_otherwise(struct kolo_comm *comm, void *argument)

@@ -22,9 +22,9 @@ enum { SOON_MS = 60000, RANKS_MAX = 256 };
 struct world {
     struct kolo_store_thread *thread;
     struct kolo_secret secret;
-    struct kolo_place place; /* bytes 0: socket pairs */
+    struct kolo_place place; /* bytes of 0: socket pairs */
     struct store_rank ranks[RANKS_MAX];
-    int size, says; /* what the server and what the ranks say */
+    int size, says; /* the sizes of the world according to the server and to the ranks */
     int timeout_ms;
 };
 static struct world world;
@@ -76,7 +76,7 @@ static void run(int count, void (*body)(struct store_rank *rank))
     kolo_store_thread_stop(world.thread, kolo_deadline_in_ms(SOON_MS));
 }
 
-/** A body ends like this; rank->context says what went wrong, NULL: nothing. */
+/** Records the first @p condition that fails, in rank->context; it stays NULL if none does. */
 #define EXPECT(rank, condition)                                                                    \
     do {                                                                                           \
         if (!(condition) && !(rank)->context)                                                      \
@@ -390,7 +390,7 @@ Test(store_client, what_comes_with_the_table_is_heard)
     hear_what_came_with_the_table(false);
 }
 
-/** Posting looks at the socket again, which has nothing more to read. */
+/** Posting reads the socket again, which has nothing more to read. */
 Test(store_client, what_comes_with_the_table_is_heard_after_a_post)
 {
     hear_what_came_with_the_table(true);
@@ -460,7 +460,7 @@ Test(store_client, server_that_goes_ends_calls)
 Test(store_client, every_allocation_may_fail)
 {
     int patience_ms =
-        200; /* many a failure ends with it; too short for success on a busy machine */
+        200; /* many failures end with it; too short for a success on a busy machine */
     for (uint64_t nth = 1; nth < 100; nth++) {
         struct store_rank rank = {0};
         open_world(1, false);

@@ -141,7 +141,8 @@ Test(store_server, start_deadline_names_the_missing)
     const int here[] = {0, 1, 2, 4};
     kolo_clock_replace(fake_now);
     cr_assert(raw_server_open(&raw, 8) == KOLO_OK);
-    advance_ms(&raw, 100000); /* a program that does not use kolo: nobody joins, nothing happens */
+    /* a program that does not use kolo: no rank joins, and nothing happens */
+    advance_ms(&raw, 100000);
     cr_assert(raw.aborted == 0);
     for (int i = 0; i < 4; i++) {
         cr_assert(raw_rank_open(&raw, &ranks[i]) == KOLO_OK);
@@ -323,7 +324,7 @@ Test(store_server, first_abort_wins)
     close_all(&raw, ranks, 3);
 }
 
-/** The next message must be FAILED of @p scope with this text. */
+/** Asserts that the next message is FAILED of @p scope with this text. */
 static void expect_scope(struct raw_rank *rank, uint32_t scope, const char *text)
 {
     expect_failed(rank, KOLO_ERR_ABORTED, text);
@@ -336,7 +337,8 @@ Test(store_server, a_process_that_joins_twice_is_told_so)
     struct raw_rank ranks[2], again;
     open_all(&raw, ranks, 2, 2);
     cr_assert(raw_rank_open(&raw, &again) == KOLO_OK);
-    raw_join(&again, 1, 2, WAIT_LONG_MS, "host1", 4); /* of the same pid, as raw_join has it */
+    /* with the pid that raw_join() always sends */
+    raw_join(&again, 1, 2, WAIT_LONG_MS, "host1", 4);
     raw_server_pump(&raw);
     expect_failed(&again, KOLO_ERR_INVALID,
                   "rank 1 (host1, pid 801), this process, has joined already; call kolo_init once");
@@ -352,7 +354,8 @@ Test(store_server, who_comes_after_a_rank_that_left_is_told_so)
     raw_plain(&ranks[1], KOLO_STORE_LEAVE, false, 0);
     raw_server_pump(&raw);
     cr_assert(raw_rank_open(&raw, &again) == KOLO_OK && raw_rank_open(&raw, &other) == KOLO_OK);
-    raw_join(&again, 1, 2, WAIT_LONG_MS, "host1", 4); /* of the same pid, as raw_join has it */
+    /* with the pid that raw_join() always sends */
+    raw_join(&again, 1, 2, WAIT_LONG_MS, "host1", 4);
     raw_join(&other, 1, 2, WAIT_LONG_MS, "late", 4);
     raw_server_pump(&raw);
     expect_failed(&again, KOLO_ERR_INVALID,
@@ -373,7 +376,8 @@ Test(store_server, each_communicator_fails_for_itself)
     raw_abort(&ranks[1], 5, KOLO_ERR_ABORTED, "five");
     raw_abort(&ranks[0], 5, KOLO_ERR_ABORTED, "again");
     raw_abort(&ranks[1], 0, KOLO_ERR_ABORTED, "the world");
-    raw_stalled(&ranks[0], 5 * KOLO_CHANNELS_PER_COMM, 1, 1, "a()"); /* nobody compares these */
+    /* not compared, because these communicators have failed */
+    raw_stalled(&ranks[0], 5 * KOLO_CHANNELS_PER_COMM, 1, 1, "a()");
     raw_stalled(&ranks[1], 5 * KOLO_CHANNELS_PER_COMM, 1, 2, "b()");
     raw_stalled(&ranks[0], 6 * KOLO_CHANNELS_PER_COMM, 1, 1, "a()");
     raw_stalled(&ranks[1], 6 * KOLO_CHANNELS_PER_COMM, 1, 2, "b()");
@@ -399,7 +403,8 @@ static void expect_answer(struct raw_rank *rank, uint32_t id, kolo_status status
     cr_assert(rank->status == status, "%s: %s", kolo_status_name(rank->status), rank->text);
 }
 
-/** The answer to a SHRINK: these ranks go on. Returns the number of their communicator. */
+/** Expects the answer to a SHRINK, with these ranks as survivors. Returns the number of their
+ * communicator. */
 static int64_t expect_survivors(struct raw_rank *rank, uint32_t id, uint8_t survivors)
 {
     expect_answer(rank, id, KOLO_OK);
@@ -414,7 +419,8 @@ Test(store_server, a_rank_that_counts_as_lost_is_no_survivor)
     struct raw_rank ranks[3];
     open_all(&raw, ranks, 3, 3);
     kolo_store_server_died(raw.server, 2, "was lost with its host");
-    raw_shrink(&ranks[2], 1, 0, 60000, 0x07); /* it lives: its host alone is not heard any more */
+    /* it lives, but its host cannot be reached any more */
+    raw_shrink(&ranks[2], 1, 0, 60000, 0x07);
     raw_shrink(&ranks[0], 1, 0, 60000, 0x07);
     raw_server_pump(&raw);
     expect_failed(&ranks[2], KOLO_ERR_PEER, "rank 2 (host2, pid 802) was lost with its host");
@@ -433,7 +439,8 @@ Test(store_server, a_rank_that_counts_as_lost_is_no_survivor)
     close_all(&raw, ranks, 2);
 }
 
-/** Five ranks ask, each says whom it has lost: @p survivors go on, the others are told why not. */
+/** Five ranks shrink, each with the ranks that it has lost: @p survivors go on, the others are told
+ * why not. */
 static void expect_choice(const uint8_t lost[5], uint8_t survivors)
 {
     struct raw_server raw;
@@ -452,12 +459,13 @@ static void expect_choice(const uint8_t lost[5], uint8_t survivors)
 
 Test(store_server, of_two_that_cannot_reach_each_other_one_goes_on)
 {
-    expect_choice((uint8_t[]){0, 0x08, 0, 0, 0}, 0x17);    /* 1 has lost 3 */
+    expect_choice((uint8_t[]){0, 0x08, 0, 0, 0}, 0x17);    /* rank 1 has lost 3 */
     expect_choice((uint8_t[]){0, 0x08, 0, 0x02, 0}, 0x17); /* and 3 has lost 1 */
-    expect_choice((uint8_t[]){0, 0, 0x12, 0, 0}, 0x1b);    /* 2 has lost 1 and 4 */
+    expect_choice((uint8_t[]){0, 0, 0x12, 0, 0}, 0x1b);    /* rank 2 has lost 1 and 4 */
     expect_choice((uint8_t[]){0x1c, 0x1c, 0, 0, 0}, 0x1c); /* two hosts, of two and three ranks */
     expect_choice((uint8_t[]){0x02, 0, 0x08, 0, 0}, 0x15); /* two pairs */
-    expect_choice((uint8_t[]){0, 0x1d, 0x1b, 0x17, 0x0f}, 0x01); /* each but 0 has lost all */
+    /* each rank but 0 has lost all others */
+    expect_choice((uint8_t[]){0, 0x1d, 0x1b, 0x17, 0x0f}, 0x01);
 }
 
 Test(store_server, who_cannot_reach_another_hears_whom)
@@ -466,7 +474,8 @@ Test(store_server, who_cannot_reach_another_hears_whom)
     struct raw_rank ranks[3];
     open_all(&raw, ranks, 3, 3);
     kolo_store_server_died(raw.server, 0, "died");
-    raw_shrink_without(&ranks[1], 1, 0, 60000, 0x07, 0x05); /* that 0 is lost is known */
+    /* that rank 0 is lost is already known */
+    raw_shrink_without(&ranks[1], 1, 0, 60000, 0x07, 0x05);
     raw_shrink_without(&ranks[2], 1, 0, 60000, 0x07, 0x01);
     raw_server_pump(&raw);
     expect_failed(&ranks[1], KOLO_ERR_PEER, "rank 0 (host0, pid 800) died");
@@ -499,7 +508,8 @@ Test(store_server, survivors_hear_the_same_when_the_others_are_gone)
     kolo_store_server_died(raw.server, 1, "died");
     raw_server_pump(&raw);
     expect_failed(&ranks[3], KOLO_ERR_PEER, "rank 4 (host4, pid 804) died while it waited");
-    int64_t third = expect_survivors(&ranks[3], 1, 0x08); /* answered before the news of rank 1 */
+    /* answered before the failure of rank 1 is reported */
+    int64_t third = expect_survivors(&ranks[3], 1, 0x08);
     expect_failed(&ranks[3], KOLO_ERR_PEER, "rank 1 (host1, pid 801) died");
     raw_plain(&ranks[3], KOLO_STORE_LEAVE, false, 0);
     raw_server_pump(&raw);
@@ -515,8 +525,9 @@ Test(store_server, who_has_finalized_is_not_waited_for)
     struct raw_server raw;
     struct raw_rank ranks[4];
     open_all(&raw, ranks, 4, 4);
-    raw_finalized(&ranks[1], 5, 0x0f); /* before anybody asks */
-    raw_finalized(&ranks[1], 6, 0x03); /* another, which tells nothing about the first */
+    raw_finalized(&ranks[1], 5, 0x0f); /* before any rank asks */
+    /* another communicator, which says nothing about the first */
+    raw_finalized(&ranks[1], 6, 0x03);
     raw_server_pump(&raw);
     raw_shrink(&ranks[0], 1, 5, 60000, 0x0f);
     raw_shrink(&ranks[2], 1, 5, 60000, 0x0f);
@@ -525,20 +536,20 @@ Test(store_server, who_has_finalized_is_not_waited_for)
     raw_finalized(&ranks[3], 7, 0x0f);
     raw_server_pump(&raw);
     cr_assert(!raw_rank_next(&ranks[0]), "rank 3 has finalized another");
-    raw_finalized(&ranks[3], 5, 0x0f); /* meanwhile */
+    raw_finalized(&ranks[3], 5, 0x0f); /* while the others wait */
     raw_server_pump(&raw);
     int64_t number = expect_survivors(&ranks[0], 1, 0x05);
     cr_assert(expect_survivors(&ranks[2], 1, 0x05) == number);
-    for (int rank = 0; rank < 4; rank++) /* all of them have, in the end */
+    for (int rank = 0; rank < 4; rank++) /* in the end all of them have finalized */
         raw_finalized(&ranks[rank], 7, 0x0f);
-    raw_finalized(&ranks[0], 7, 0x0e); /* it is none of them */
+    raw_finalized(&ranks[0], 7, 0x0e); /* it is not a member */
     raw_server_pump(&raw);
     cr_assert(!raw_rank_next(&ranks[0]) && ranks[0].is_closed);
     cr_assert(!raw_rank_next(&ranks[1]) || !ranks[1].is_closed);
     close_all(&raw, ranks, 4);
 }
 
-/** Who waited in vain is not to blame, as long as somebody never came. */
+/** A rank that waited in vain is not blamed as long as another never came. */
 Test(store_server, who_never_came_for_survivors_is_named)
 {
     struct raw_server raw;
@@ -579,7 +590,7 @@ Test(store_server, who_waits_for_survivors_may_give_up)
     raw_plain(&ranks[1], KOLO_STORE_CANCEL, true, 1);
     raw_shrink(&ranks[2], 1, 0, 60000, 0x07);
     raw_server_pump(&raw);
-    raw_shrink(&ranks[1], 2, 0, 60000, 0x06); /* of others than rank 2 says */
+    raw_shrink(&ranks[1], 2, 0, 60000, 0x06); /* with other members than rank 2 sends */
     raw_server_pump(&raw);
     expect_answer(&ranks[1], 2, KOLO_ERR_INVALID);
     raw_shrink(&ranks[1], 3, 0, 60000, 0x07);
@@ -588,12 +599,12 @@ Test(store_server, who_waits_for_survivors_may_give_up)
     (void)expect_survivors(&ranks[0], 2, 0x07);
     (void)expect_survivors(&ranks[1], 3, 0x07);
     (void)expect_survivors(&ranks[2], 1, 0x07);
-    raw_shrink(&ranks[0], 3, 4, 60000, 0x06); /* it is none of them */
+    raw_shrink(&ranks[0], 3, 4, 60000, 0x06); /* it is not a member */
     raw_server_pump(&raw);
     cr_assert(!raw_rank_next(&ranks[0]) && ranks[0].is_closed);
     raw_shrink_without(&ranks[1], 4, 4, 60000, 0x06, 0x02); /* it cannot have lost itself */
     raw_server_pump(&raw);
-    while (raw_rank_next(&ranks[1])) /* the news of rank 0 */
+    while (raw_rank_next(&ranks[1])) /* the report that rank 0 failed */
         continue;
     cr_assert(ranks[1].is_closed);
     close_all(&raw, ranks, 3);
@@ -666,7 +677,7 @@ Test(store_server, mismatched_stalls_name_both_sides)
     struct raw_rank ranks[3];
     open_all(&raw, ranks, 3, 3);
     raw_stalled(&ranks[1], 7, 12, 1, "broadcast(count 10, float32, root 2)");
-    raw_stalled(&ranks[2], 7, 11, 3, "barrier()"); /* behind: no mismatch */
+    raw_stalled(&ranks[2], 7, 11, 3, "barrier()"); /* it is behind, which is not a mismatch */
     raw_stalled(&ranks[2], 8, 12, 3, "barrier()"); /* another channel */
     raw_server_pump(&raw);
     cr_assert(raw.aborted == 0, "%s", raw.text);
@@ -737,8 +748,8 @@ Test(store_server, long_stall_draws_warnings)
     close_all(&raw, ranks, 4);
 }
 
-/** Of a message that somebody waits for, and of a call in which somebody is missing that waits
- * itself. */
+/** Stalls of a message that is waited for, and of a call that one rank has not entered because it
+ * is itself waiting. */
 Test(store_server, stall_of_a_message_says_in_what_its_peer_is)
 {
     enum { MESSAGES = KOLO_CHANNELS_PER_COMM + KOLO_CHANNEL_MESSAGE };
@@ -769,7 +780,7 @@ Test(store_server, stall_of_a_message_says_in_what_its_peer_is)
     close_all(&raw, ranks, 4);
 }
 
-/** Many that wait for messages of one rank are one line. */
+/** Stalls of many ranks that wait for messages of one rank are reported in one line. */
 Test(store_server, stalls_of_messages_of_one_rank_are_one_warning)
 {
     enum { MESSAGES = KOLO_CHANNELS_PER_COMM + KOLO_CHANNEL_MESSAGE, RANKS = 5 };
@@ -797,7 +808,7 @@ Test(store_server, stalls_of_messages_of_one_rank_are_one_warning)
     close_all(&raw, ranks, RANKS);
 }
 
-/** Who is missing the store cannot know where nobody waits for a rank that has not reported. */
+/** The store cannot know which rank is missing if no rank waits for one that has not reported. */
 Test(store_server, stall_of_those_that_wait_for_each_other_says_no_more)
 {
     struct raw_server raw;
@@ -820,8 +831,8 @@ Test(store_server, stall_of_those_that_wait_for_each_other_says_no_more)
     close_all(&raw, ranks, 4);
 }
 
-/** Who waits in a later call of the same communicator has that one behind it: nobody is late, the
- * way is bad. */
+/** A rank that waits in a later call of the same communicator has finished this one: so no rank is
+ * late, and the connection is blamed. */
 Test(store_server, stall_of_a_call_that_is_over_elsewhere_blames_the_way)
 {
     struct raw_server raw;
@@ -831,7 +842,7 @@ Test(store_server, stall_of_a_call_that_is_over_elsewhere_blames_the_way)
     raw_stalled(&ranks[2], 8, UINT32_MAX, 1, "a()");
     raw_server_pump(&raw);
     advance_ms(&raw, 29999);
-    raw_stalled(&ranks[0], 8, 0, 2, "b()"); /* numbers begin anew */
+    raw_stalled(&ranks[0], 8, 0, 2, "b()"); /* sequence numbers begin at 0 again */
     raw_stalled(&ranks[1], 4, 9, 3, "c()"); /* of another communicator */
     raw_server_pump(&raw);
     advance_ms(&raw, 1);
@@ -943,7 +954,7 @@ static uint32_t noise(void)
     return (uint32_t)(noise_state >> 33);
 }
 
-/** A plausible message, some of its bytes wrong. */
+/** A plausible message with some wrong bytes. */
 static size_t make_noise(uint8_t out[512])
 {
     uint32_t body = noise() % 200;

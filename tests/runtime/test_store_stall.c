@@ -9,7 +9,7 @@
 TestSuite(store_stall, .timeout = 120);
 
 enum { CALLS = KOLO_CHANNELS_PER_COMM + KOLO_CHANNEL_COLLECTIVE };
-enum { WARN_MS = 500 }; /* much longer than a rank may be without a core */
+enum { WARN_MS = 500 }; /* much longer than a rank may have to wait for a core */
 
 static int warned;
 
@@ -53,8 +53,9 @@ Test(store_stall, members_come_and_go)
     kolo_stalls_destroy(stalls);
 }
 
-/** Ranks of a broadcast wait for different others: 4 for 1, which passes the data on to it; root 0
- * for 1 and 2, then for 3 alone, since the others have entered. 1 is what 4 lacks all the same. */
+/** Ranks of a broadcast wait for different ranks: 4 waits for 1, which forwards the data to it; the
+ * root, 0, waits for 1 and 2, and then only for 3, since the others have entered. Rank 4 still
+ * lacks rank 1. */
 Test(store_stall, those_that_are_waited_for)
 {
     struct kolo_stalls *stalls;
@@ -85,7 +86,7 @@ Test(store_stall, those_that_are_waited_for)
     kolo_stalls_destroy(stalls);
 }
 
-/** On a channel of messages each rank has numbers of its own, which meet nobody else's. */
+/** On a channel for messages each rank has sequence numbers of its own, which are not compared. */
 Test(store_stall, messages_are_each_ranks_own)
 {
     enum { CHANNEL = 3 * KOLO_CHANNELS_PER_COMM + KOLO_CHANNEL_MESSAGE };
@@ -122,7 +123,7 @@ Test(store_stall, one_rank_cannot_fill_it)
     while (!kolo_deadline_passed(past))
         ;
     const struct kolo_desc two = {{2}};
-    const uint8_t own = 1 << 0; /* what it has reported it may report anew */
+    const uint8_t own = 1 << 0; /* it may report the same stall again */
     cr_assert(report_stall(stalls, 0, (struct kolo_stall_report){CALLS, 0, &one, "one()", &own},
                            &other) == KOLO_OK);
     cr_assert(report_stall(stalls, 1, (struct kolo_stall_report){CALLS, 0, &two, "two()", NULL},

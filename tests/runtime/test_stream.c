@@ -15,7 +15,8 @@
 #include "tests/support/mock_cuda.h"
 #include "tests/support/world.h"
 
-enum { COUNT = 1003, BYTES = COUNT * 4, ROUNDS = 5, MANY = 150 /* more than a page has words */ };
+/* COUNT: more words than a page */
+enum { COUNT = 1003, BYTES = COUNT * 4, ROUNDS = 5, MANY = 150 };
 
 static const struct mock_cuda *mock;
 
@@ -32,7 +33,7 @@ static const struct kolo_cuda_driver *driver(void)
     return kolo_cuda_driver_loaded();
 }
 
-/** What one rank has. */
+/** What one rank uses. */
 struct side {
     void *stream;
     int32_t *send, *recv, *copy; /* on the device */
@@ -58,7 +59,7 @@ static void fill(struct side *side, int rank, int round)
         side->values[i] = (rank + 1) * 1000 * (round + 1) + i;
 }
 
-/** The sum of what all ranks fill in. */
+/** Whether these are the sums of what all ranks fill in. */
 static bool is_sum(const int32_t *got, int size, int round)
 {
     const int ranks = size * (size + 1) / 2;
@@ -75,13 +76,13 @@ static kolo_status on_stream(int result)
                : kolo_fail(KOLO_ERR_INTERNAL, "the stream's work failed with %d", result);
 }
 
-/** As a kernel that reads what the call before it wrote. */
+/** Like a kernel that reads the result of the previous call. */
 static kolo_status copy_on(void *stream, void *to, const void *from)
 {
     return on_stream(driver()->copy((uintptr_t)to, (uintptr_t)from, BYTES, stream));
 }
 
-/** A stream that waits for nobody: it is to end by itself. */
+/** Waits until the stream is idle, without waiting for a request: the stream must end by itself. */
 static kolo_status drain(void *stream)
 {
     return on_stream(driver()->stream_synchronize(stream));
@@ -92,7 +93,7 @@ static bool says(kolo_status got, kolo_status expected, const char *words)
     return got == expected && strstr(kolo_error_detail(), words) != NULL;
 }
 
-/** Is the progress thread free to doze again? All calls are over, however they ended. */
+/** Whether the progress thread may sleep again: all calls are over, whatever their result. */
 static bool nothing_follows(struct kolo_comm *comm)
 {
     kolo_comm_enter(comm);
@@ -103,7 +104,7 @@ static bool nothing_follows(struct kolo_comm *comm)
 
 /* ---- in order with the stream's work ---- */
 
-/** Writes, calls and reads follow each other on the stream; nothing of it is waited for between. */
+/** Writes, calls and reads are in the stream's order, with no waits in between. */
 static kolo_status rounds_of_work(struct kolo_comm *comm, void *argument)
 {
     const int rank = kolo_rank(comm), size = kolo_size(comm);
@@ -120,7 +121,7 @@ static kolo_status rounds_of_work(struct kolo_comm *comm, void *argument)
                                  &requests[i]));
         WORLD_TRY(copy_on(sides[0]->stream, side->copy, side->recv));
     }
-    WORLD_TRY(drain(sides[0]->stream)); /* kolo_wait is not what lets it go on */
+    WORLD_TRY(drain(sides[0]->stream)); /* it must go on without kolo_wait */
     for (int i = 0; i < ROUNDS; i++) {
         int32_t got[COUNT];
         mock->read(sides[i]->copy, got, BYTES);
@@ -160,7 +161,8 @@ ParameterizedTest(struct setup *setup, stream, work_before_and_after_is_in_order
     }
 }
 
-/** In place, the calls depend on each other; persistent; and one that is waited for at once. */
+/** Calls in place, which depend on each other; persistent ones; and one that is waited for at
+ * once. */
 static kolo_status calls_in_place(struct kolo_comm *comm, void *argument)
 {
     const int rank = kolo_rank(comm), size = kolo_size(comm);
@@ -184,7 +186,7 @@ static kolo_status calls_in_place(struct kolo_comm *comm, void *argument)
     }
     WORLD_TRY(kolo_request_free(&request));
     WORLD_TRY(kolo_allreduce(comm, side->copy, side->recv, COUNT, KOLO_INT32, KOLO_MIN, &opts,
-                             NULL)); /* of what the stream has just copied */
+                             NULL)); /* of the data that the stream has just copied */
     mock->read(side->recv, got, BYTES);
     for (int i = 0; i < COUNT; i++)
         WORLD_EXPECT(got[i] == size * size * (size * (size + 1) / 2 * 1000 + size * i),
@@ -202,8 +204,8 @@ Test(stream, requests_that_repeat_and_blocking_calls_follow_it_too, .timeout = 1
     }
 }
 
-/** The host's memory, into which the stream copies before and from which it copies after; and a
- * barrier, which has none. */
+/** Host memory, which the stream writes before and reads after a call; and a barrier, which has no
+ * memory. */
 static kolo_status host_memory(struct kolo_comm *comm, void *argument)
 {
     const int rank = kolo_rank(comm), size = kolo_size(comm);
@@ -245,9 +247,9 @@ ParameterizedTest(struct world_param *param, stream, memory_of_the_hosts_is_in_o
     WORLD_MUST_RUN(&world, host_memory, NULL);
 }
 
-/* ---- who waits for whom ---- */
+/* ---- which waits depend on which ---- */
 
-/** Lets a stream wait until there is a 1 at @p flag. */
+/** Makes a stream wait until the word at @p flag is 1. */
 static void hold_up(void *stream, uint32_t *flag)
 {
     static const uint32_t zero = 0;
@@ -261,7 +263,8 @@ static void let_go(uint32_t *flag)
     mock->write(flag, &one, sizeof one);
 }
 
-/** Calls on another communicator, without a stream, are not behind those that wait for theirs. */
+/** Calls without a stream, on another communicator, are not delayed by those that wait for their
+ * stream. */
 static kolo_status others_pass(struct kolo_comm *comm, void *argument)
 {
     struct side *side = side_create(kolo_rank(comm));
@@ -293,7 +296,8 @@ Test(stream, a_call_that_waits_for_its_stream_holds_up_nothing_else, .timeout = 
     WORLD_MUST_RUN(&world, others_pass, NULL);
 }
 
-/** All on their way before one may begin; on streams of their own, which go on in another order. */
+/** All calls are started before one may begin, each on a stream of its own; the streams then go on
+ * in another order. */
 static kolo_status many(struct kolo_comm *comm, void *argument)
 {
     static struct kolo_request *requests[4][MANY];
@@ -335,8 +339,8 @@ Test(stream, many_wait_at_once, .timeout = 120)
     cr_assert_eq(mock->registered(), 0);
 }
 
-/** Rank 1 comes when rank 0 is about to lock and unlock pages, which its driver does only once the
- * stream is through, and so the call. */
+/** Rank 1 calls when rank 0 is about to lock and unlock pages. Its driver does that only once the
+ * stream is idle, and hence after the call. */
 static kolo_status lock_meanwhile(struct kolo_comm *comm, void *argument)
 {
     struct side *side = side_create(kolo_rank(comm));
@@ -345,8 +349,7 @@ static kolo_status lock_meanwhile(struct kolo_comm *comm, void *argument)
     void *memory = NULL;
     int32_t got[COUNT];
     (void)argument;
-    mock->set_current(
-        kolo_rank(comm)); /* of a context that they shared rank 1 could lock nothing */
+    mock->set_current(kolo_rank(comm)); /* in a shared context rank 1 could not lock anything */
     WORLD_TRY(kolo_alloc(comm, BYTES, &memory));
     for (int i = 0; i < 3; i++) {
         fill(side, kolo_rank(comm), i);
@@ -381,7 +384,8 @@ Test(stream, a_driver_that_locks_pages_slowly_holds_up_no_call_in_progress, .tim
     }
 }
 
-/** Rank 0 calls behind its own calls until the driver holds its thread; only then rank 1 comes. */
+/** Rank 0 queues calls behind its own calls until the driver blocks its thread; only then rank 1
+ * calls. */
 static kolo_status call_until_held(struct kolo_comm *comm, void *argument)
 {
     enum { CALLS = 70 };
@@ -401,7 +405,7 @@ static kolo_status call_until_held(struct kolo_comm *comm, void *argument)
     }
     if (status == KOLO_OK)
         status = kolo_allreduce(comm, &last, &sum, 1, KOLO_INT32, KOLO_SUM, &opts, NULL);
-    if (opts.stream != NULL) /* nothing of what was refused is left in it */
+    if (opts.stream != NULL) /* a refused call must leave nothing in the stream */
         WORLD_TRY(drain(opts.stream));
     if (aborts)
         return status;
@@ -460,7 +464,7 @@ static void *call_often(void *argument)
     return NULL;
 }
 
-/** Calls that lay in the stream in another order than in the engine would wait for each other. */
+/** Calls whose order in the stream differed from that in the engine would wait for each other. */
 static kolo_status call_from_threads(struct kolo_comm *comm, void *argument)
 {
     enum { THREADS = 3 };
@@ -490,8 +494,8 @@ Test(stream, calls_of_several_threads_are_in_one_order, .timeout = 60)
     }
 }
 
-/** Who may not wait as long as the driver holds another's thread is told so; the communicator lives
- * on. */
+/** A call with a shorter deadline than the time for which the driver blocks another thread returns
+ * an error, and the communicator still works. */
 static kolo_status behind_a_held_call(struct kolo_comm *comm, void *argument)
 {
     const struct kolo_opts opts = {
@@ -523,8 +527,8 @@ Test(stream, who_waits_for_a_place_in_a_stream_does_so_by_its_deadline, .timeout
     WORLD_MUST_RUN(&world, behind_a_held_call, NULL);
 }
 
-/** Two results of which only one is kept: what the other stood in is unlocked, for which the driver
- * waits for a stream that ends only after kolo_wait. */
+/** Two results, of which only one is kept. The pages that stood in for the other are unlocked, for
+ * which the driver waits for a stream that ends only after kolo_wait. */
 static kolo_status give_up_slabs(struct kolo_comm *comm, void *argument)
 {
     enum { LARGE = 70 << 20 };
@@ -559,7 +563,7 @@ Test(stream, who_waits_for_a_call_does_not_wait_for_pages_to_be_unlocked, .timeo
 
 /* ---- beside captures of others ---- */
 
-/** Another thread of the program captures a stream meanwhile, in a context of its own, or in this
+/** Another thread of the program captures a stream meanwhile, in a context of its own or in this
  * one. */
 static kolo_status beside_a_capture(struct kolo_comm *comm, void *argument)
 {
@@ -596,7 +600,7 @@ Test(stream, a_capture_of_another_stream_and_calls_do_not_spoil_each_other, .tim
 
 /* ---- how it fails ---- */
 
-/** None of these loses the communicator. */
+/** None of these errors fails the communicator. */
 static kolo_status refusals(struct kolo_comm *comm, void *argument)
 {
     struct side *side = side_create(kolo_rank(comm));
@@ -648,7 +652,7 @@ Test(stream, what_it_cannot_do_is_refused, .timeout = 60)
     WORLD_MUST_RUN(&world, refusals, NULL);
 }
 
-/** Every collective, on the memory of a device. */
+/** Every collective, with device memory. */
 static kolo_status collective(struct kolo_comm *comm, int which, void *memory,
                               const struct kolo_opts *opts, struct kolo_request **out)
 {
@@ -690,7 +694,7 @@ static kolo_status collective(struct kolo_comm *comm, int which, void *memory,
 }
 enum { COLLECTIVES = 14 };
 
-/** @p argument: whether the stream that is captured is the call's; else it is another of the
+/** @p argument: whether the captured stream is the call's; otherwise it is another one of the
  * context. */
 static kolo_status in_a_capture(struct kolo_comm *comm, void *argument)
 {
@@ -764,7 +768,7 @@ Test(stream, a_process_without_a_driver_is_told_so, .timeout = 60)
     WORLD_MUST_RUN(&world, with_no_driver, NULL);
 }
 
-/** Such a device lets blocking calls follow its streams all the same. */
+/** With such a device, blocking calls still follow its streams. */
 static kolo_status without_waits(struct kolo_comm *comm, void *argument)
 {
     struct side *side = side_create(0);
@@ -787,7 +791,7 @@ Test(stream, a_device_whose_streams_cannot_wait_is_told_of, .timeout = 60)
     WORLD_MUST_RUN(&world, without_waits, NULL);
 }
 
-/** @p argument: 0: rank 1 does not call, but aborts. 1: its stream never comes to the call. */
+/** @p argument 0: rank 1 makes no call, but aborts; 1: its stream never reaches the call. */
 static kolo_status a_call_that_fails(struct kolo_comm *comm, void *argument)
 {
     struct side *side = side_create(kolo_rank(comm));
@@ -796,7 +800,7 @@ static kolo_status a_call_that_fails(struct kolo_comm *comm, void *argument)
         .size = sizeof opts, .stream = side->stream, .timeout_ms = is_stuck && rank == 1 ? 300 : 0};
     uint32_t *flag = mock->alloc(MOCK_NO_CONTEXT, 0, 4);
     struct kolo_request *request = NULL;
-    /* who is not up yet hears of an abort at its start, and who is still in here of it now */
+    /* otherwise a rank that is still starting would get the abort at its start */
     kolo_status status = kolo_barrier(comm, NULL, NULL);
     if (status != KOLO_OK) {
         free(side);
@@ -816,7 +820,7 @@ static kolo_status a_call_that_fails(struct kolo_comm *comm, void *argument)
     let_go(flag);
     char detail[KOLO_DETAIL_MAX];
     strcpy(detail, kolo_error_detail());
-    WORLD_TRY(drain(side->stream)); /* it waits for a call that failed no longer */
+    WORLD_TRY(drain(side->stream)); /* it no longer waits for a call that failed */
     free(side);
     return kolo_fail(status, "%s", detail);
 }
@@ -835,7 +839,7 @@ Test(stream, a_stream_goes_on_when_the_call_it_waits_for_fails, .timeout = 120)
     }
 }
 
-/** A failure of the driver's is told; nothing hangs, and the stream goes on. */
+/** A failure of the driver is reported, nothing hangs, and the stream goes on. */
 static kolo_status one_call(struct kolo_comm *comm, void *argument)
 {
     struct side *side = side_create(0);
@@ -875,7 +879,7 @@ Test(stream, a_driver_that_fails_is_told_of, .timeout = 200)
         }
 }
 
-/** The device is lost at the nth thing that any stream does. */
+/** The device is lost at each operation of its streams in turn. */
 Test(stream, a_device_that_is_lost_ends_the_call, .timeout = 200)
 {
     for (int nth = 1; nth < 6; nth++) {

@@ -45,7 +45,7 @@ static kolo_status many_outstanding(struct kolo_comm *comm, void *argument)
                                 &requests[i]);
     }
     for (int i = 0; i < MANY && status == KOLO_OK; i++) {
-        int at = (i * 37 + rank) % MANY; /* every rank in an order of its own */
+        int at = (i * 37 + rank) % MANY; /* each rank in an order of its own */
         status = kolo_wait(&requests[at], -1);
         int64_t sum = (int64_t)n * (n - 1) / 2 * 1000 + (int64_t)n * (at + LENGTH - 1);
         if (status == KOLO_OK && (data[at][LENGTH - 1] != sum || requests[at] != NULL))
@@ -96,7 +96,8 @@ ParameterizedTest(struct world_param *param, submit, test_makes_progress, .timeo
     run(param->name, 3, poll_with_test, NULL);
 }
 
-/** Rank 0 posts and then computes without calling the library; the others need it all the same. */
+/** Rank 0 posts and then computes without calling the library; the others nevertheless need its
+ * progress. */
 static kolo_status progress_without_the_caller(struct kolo_comm *comm, void *argument)
 {
     enum { COUNT = 1 << 19 };
@@ -156,11 +157,12 @@ Test(submit, wait_deadline, .timeout = 60)
 
 enum { ROUNDS = 20, SEVERAL_STEPS = 1 << 16 };
 struct rounds {
-    _Atomic int given_up, done; /* rounds in which rank 0 has given up, rank 1 is done */
+    /* rounds in which rank 0 has given up, and rounds that rank 1 has finished */
+    _Atomic int given_up, done;
 };
 
-/** Rank 0 looks by kolo_wait(.., 0), which takes the place of the progress thread, then computes:
- * the progress thread must have got its place back. */
+/** Rank 0 polls with kolo_wait(.., 0), which takes the place of the progress thread, and then
+ * computes: the progress thread must take over again. */
 static kolo_status give_up_waiting(struct kolo_comm *comm, void *argument)
 {
     struct rounds *rounds = argument;
@@ -199,8 +201,8 @@ ParameterizedTest(struct world_param *param, submit, giving_up, .timeout = 60)
     run(param->name, 2, give_up_waiting, &rounds);
 }
 
-/** Nothing is called for so long between two starts: the progress thread still looks by itself,
- * looks less often, or sleeps. In each state a start must have it move things. */
+/** Between two starts there is no call for this long, so the progress thread still polls, polls
+ * less often, or sleeps. In each of these states a start must make it move data. */
 static const int pauses_ms[] = {0, 0, 1, 0, 8, 60, 0, 60};
 enum { PAUSES = sizeof pauses_ms / sizeof *pauses_ms };
 
@@ -237,11 +239,11 @@ ParameterizedTest(struct world_param *param, submit, after_pauses, .timeout = 60
     run(param->name, 2, start_after_pauses, &done);
 }
 
-/* ---- asking again and again ---- */
+/* ---- repeated polling ---- */
 
 enum { ASKED_ROUNDS = 50, ASKS_MOST = 2000 };
 
-/** Both ranks on one processor: a rank's turn there is some milliseconds, in which it could ask
+/** Both ranks share one processor: a rank's time slice is some milliseconds, in which it could poll
  * ten thousand times. */
 static kolo_status ask_on_one_processor(struct kolo_comm *comm, void *argument)
 {
@@ -290,11 +292,11 @@ static kolo_status leave_outstanding(struct kolo_comm *comm, void *argument)
     float *mine = data[kolo_rank(comm)];
     (void)argument;
     kolo_status status = kolo_barrier(comm, NULL, &done);
-    if (status == KOLO_OK && kolo_rank(comm) == 0) /* nobody sends this */
+    if (status == KOLO_OK && kolo_rank(comm) == 0) /* nobody sends this message */
         status = kolo_recv(comm, mine, 1000, KOLO_FLOAT32, 1, NULL, &never);
     if (status == KOLO_OK)
         status = kolo_barrier(comm, NULL, NULL);
-    return status; /* both requests are finalize's to free */
+    return status; /* kolo_finalize frees both requests */
 }
 
 ParameterizedTestParameters(submit, finalize_with_outstanding)
@@ -359,7 +361,7 @@ ParameterizedTest(struct world_param *param, submit, two_threads_per_rank, .time
     run(param->name, 3, messages_beside_collectives, NULL);
 }
 
-/* ---- the same bits everywhere and every time ---- */
+/* ---- the same bits on every rank and in every run ---- */
 
 enum { NOISE = 10007 };
 struct bits {
@@ -397,8 +399,8 @@ static kolo_status same_bits(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-/* By a plan that is forced, and by all that are deterministic, over every transport; else from run
- * to run. */
+/* With a forced plan, and with all deterministic ones, over every transport; otherwise from run to
+ * run. */
 Test(submit, bits_do_not_depend_on_rank_run_or_transport, .timeout = 100)
 {
     static const char *const settings[] = {"KOLO_DETERMINISTIC=1", "KOLO_PLAN=ring",

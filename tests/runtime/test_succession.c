@@ -6,7 +6,7 @@
 
 enum { NONE = KOLO_SUCCESSION_NONE };
 
-/** Begins calls from @p roots; what is expected after the last one. */
+/** Begins calls from @p roots; returns what is expected after the last one. */
 static int after(const int roots[], int count)
 {
     struct kolo_succession succession = {.running = NONE};

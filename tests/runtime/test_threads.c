@@ -31,7 +31,7 @@ Test(threads, lowest_failure_wins, .timeout = 120)
               kolo_error_detail());
 }
 
-/** One cannot go on, and the others wait for it, or hear of its abort. */
+/** One rank cannot go on; the others wait for it, or learn of its abort. */
 static kolo_status leave_the_others(struct kolo_comm *comm, void *argument)
 {
     if (kolo_rank(comm) != 3)
@@ -52,7 +52,7 @@ Test(threads, what_others_suffer_from_it_does_not_hide_the_cause, .timeout = 120
     }
 }
 
-/** Some ranks finalize by themselves, as in a program that kolorun starts. */
+/** Some ranks call kolo_finalize themselves, as in a program that kolorun starts. */
 static kolo_status finalize_on_odd(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
@@ -70,14 +70,14 @@ Test(threads, a_function_may_finalize_its_communicator, .timeout = 120)
 
 static atomic_bool has_gone;
 
-/** At the end of the thread that was rank 1. */
+/** Runs at the end of the thread that was rank 1. */
 static void note_end(void *value)
 {
     (void)value;
     atomic_store(&has_gone, true);
 }
 
-/** Rank 1 has come and gone before any other has a link to it. */
+/** Rank 1 has come and gone before any other rank has a link to it. */
 static kolo_status miss_one(struct kolo_comm *comm, void *argument)
 {
     pthread_key_t *at_end = argument;
@@ -144,7 +144,8 @@ static kolo_status succeed(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
-/* By hand it leads to nothing, which is said; one that kolorun gave this process is not theirs. */
+/* A descriptor set by hand is invalid, and the error says so; one that kolorun passed to this
+ * process is not for these ranks. */
 Test(threads, a_descriptor_for_a_timeline_is_named, .timeout = 120)
 {
     const char *given[] = {"KOLO_TIMELINE=fd://99", "KOLO_LAUNCHER=kolorun", NULL};
@@ -184,7 +185,7 @@ Test(threads, two_hundred_ranks, .timeout = 100)
     run_many(200);
 }
 
-/** What this process has had at most: the test's own, for each test is one. */
+/** The peak memory of this process, which is the test's own because each test runs in one. */
 static long peak_bytes(void)
 {
     struct rusage usage;
@@ -192,7 +193,8 @@ static long peak_bytes(void)
     return usage.ru_maxrss * 1024L;
 }
 
-/** The limit catches what each rank keeps of each other: the table of ranks was 4 MB for each. */
+/** The limit detects what each rank keeps per other rank: the table of ranks used to be 4 MB for
+ * each. */
 Test(threads, memory_of_a_thousand_ranks, .timeout = 200)
 {
     const char *large = getenv("TEST_LARGE_WORLDS");
@@ -202,7 +204,7 @@ Test(threads, memory_of_a_thousand_ranks, .timeout = 200)
     cr_assert(peak_bytes() < 1000 * (1L << 20), "1000 ranks took %ld bytes", peak_bytes());
 }
 
-/* ---- torture ---- */
+/* ---- failing allocations ---- */
 
 static kolo_status a_bit_of_all(struct kolo_comm *comm, void *argument)
 {
@@ -225,7 +227,8 @@ out:
     return status;
 }
 
-/* Its time is spent waiting, for a rank that is gone: in parts, which run side by side. */
+/* Most of its time is spent waiting for a rank that is gone, so it is divided into parts that run
+ * in parallel. */
 enum { PARTS = 6 };
 
 static void torture(const char *transport, int size, int part)

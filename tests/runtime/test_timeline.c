@@ -28,7 +28,7 @@ static void settings_for(struct kolo_settings *settings, const char *value, cons
     cr_assert(kolo_settings_set(settings, "TIMELINE_CALLS", calls, KOLO_FROM_API) == KOLO_OK);
 }
 
-/** A timeline of rank @p rank of 4 in a file of a folder of its own; *path_out: its name. */
+/** Opens a timeline for rank @p rank of 4, in a file in a new folder; *path_out is its name. */
 static struct kolo_timeline *open_file(int rank, char path_out[64])
 {
     struct kolo_settings settings;
@@ -85,7 +85,8 @@ Test(timeline, keeps_the_latest)
         else if (i != 2 * CAPACITY) /* that one stays open */
             kolo_timeline_end(timeline, ticket, i % 2 ? KOLO_OK : KOLO_ERR_PEER);
     }
-    kolo_timeline_enter(timeline, first); /* has made room: nothing is written */
+    /* its record has been dropped to make room: nothing is written */
+    kolo_timeline_enter(timeline, first);
     kolo_timeline_end(timeline, first, KOLO_OK);
     kolo_timeline_close(timeline);
     void *data = read_whole(path, &bytes);
@@ -144,7 +145,7 @@ Test(timeline, words_and_names_are_kept_once)
     const uint16_t longer = kolo_timeline_name(timeline, "grad/1");
     cr_assert(grad != 0 && longer != grad && kolo_timeline_name(timeline, "grad") == grad);
     cr_assert(kolo_timeline_name(timeline, "") == 0 && kolo_timeline_name(timeline, NULL) == 0);
-    memset(name, 'x', sizeof name); /* without an end where it is looked at */
+    memset(name, 'x', sizeof name); /* without a terminating 0 within the bytes that are read */
     name[99] = '\0';
     const uint16_t cut = kolo_timeline_name(timeline, name);
     name[80] = 'y';
@@ -179,7 +180,7 @@ Test(timeline, off_and_places_that_cannot_be)
               kolo_timeline_calls(1000, 8) == 1024 && kolo_timeline_calls(1, 8) == 16);
 }
 
-/** What another process gets that wants the file at @p prefix of rank 0. */
+/** The status that another process gets that opens the file of rank 0 at @p prefix. */
 static kolo_status open_elsewhere(const char *prefix)
 {
     int status = 0;
@@ -205,9 +206,10 @@ Test(timeline, a_file_is_of_one_process_at_a_time)
     struct kolo_timeline *timeline = open_file(0, path);
     snprintf(prefix, sizeof prefix, "%s/t", folder);
     cr_assert(open_elsewhere(prefix) == KOLO_ERR_CONFIG);
-    cr_assert(open_elsewhere(prefix) == KOLO_ERR_CONFIG); /* to ask takes nothing away */
+    /* a refused attempt leaves the file as it is */
+    cr_assert(open_elsewhere(prefix) == KOLO_ERR_CONFIG);
     kolo_timeline_close(timeline);
-    cr_assert(open_elsewhere(prefix) == KOLO_OK); /* what is over is replaced */
+    cr_assert(open_elsewhere(prefix) == KOLO_OK); /* the file of a job that is over is replaced */
     unlink(path);
     rmdir(folder);
 }
@@ -221,7 +223,7 @@ static void keep_line(void *context, enum kolo_log_level level, const char *line
     snprintf(warned, sizeof warned, "%s", line);
 }
 
-/** An agent's memory for rank 3 of 4. */
+/** The agent's memory for rank 3 of 4. */
 static int lend(uint32_t capacity, int seals)
 {
     struct kolo_timeline_head *head = kolo_calloc(1, sizeof *head);
@@ -234,7 +236,7 @@ static int lend(uint32_t capacity, int seals)
     return fd;
 }
 
-/** Opens descriptor @p fd, as rank @p rank; it is closed only if it could be used. */
+/** Opens descriptor @p fd as rank @p rank. The descriptor is closed only if it could be used. */
 static struct kolo_timeline *borrow(int fd, int rank)
 {
     struct kolo_settings settings;
@@ -262,7 +264,7 @@ Test(timeline, an_agents_memory_is_looked_at)
     const int copy = dup(fd);
     struct kolo_timeline *timeline = borrow(fd, 3);
     cr_assert(timeline != NULL && warned[0] == '\0', "%s", warned);
-    cr_assert(fcntl(fd, F_GETFD) < 0); /* it is not for what this process starts */
+    cr_assert(fcntl(fd, F_GETFD) < 0); /* programs that this process starts must not inherit it */
     refused(copy, 3, "written already");
     kolo_timeline_close(timeline);
     refused(fd, 3, "closed");
@@ -292,7 +294,7 @@ Test(timeline, a_descriptor_is_a_number)
     kolo_log_set_sink(NULL, NULL);
 }
 
-/* The signal would end the program; and what an earlier job has left there stays. */
+/* The signal would end the program; and what an earlier job left there remains. */
 Test(timeline, a_limit_of_file_size_is_an_error)
 {
     const struct rlimit limit = {.rlim_cur = 4096, .rlim_max = 4096};

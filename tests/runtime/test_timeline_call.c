@@ -63,7 +63,7 @@ static bool word_is(const struct kept *kept, uint8_t word, const char *text)
     return strcmp(got, text) == 0;
 }
 
-/** Rank 0 asks for what rank 2 sends only after all that asking, which leaves no records. */
+/** Rank 0 polls for a message that rank 2 sends only afterwards; polling leaves no records. */
 static kolo_status ask(struct kolo_comm *comm)
 {
     struct kolo_request *request = NULL;
@@ -72,7 +72,7 @@ static kolo_status ask(struct kolo_comm *comm)
         WORLD_TRY(kolo_recv(comm, &got, 1, KOLO_FLOAT32, 2, NULL, &request));
         for (int i = 0; i < 2 * CALLS_MAX; i++)
             cr_assert(kolo_wait(&request, 0) == KOLO_AGAIN && kolo_test(&request) == KOLO_AGAIN);
-        cr_assert(kolo_wait(&request, 1) == KOLO_AGAIN); /* but this does */
+        cr_assert(kolo_wait(&request, 1) == KOLO_AGAIN); /* but this wait does */
         WORLD_TRY(kolo_send(comm, &sent, 1, KOLO_FLOAT32, 2, NULL, NULL));
         WORLD_TRY(kolo_wait(&request, -1));
     } else if (kolo_rank(comm) == 2) {
@@ -102,7 +102,7 @@ static kolo_status calls(struct kolo_comm *comm, void *argument)
         WORLD_TRY(kolo_recv(comm, data, COUNT, KOLO_FLOAT32, 0, NULL, NULL));
     WORLD_TRY(kolo_split(comm, rank == 1, 0, NULL, &half));
     WORLD_TRY(kolo_barrier(half, NULL, NULL));
-    if (rank == 2) /* a rank in the world, not of the communicator */
+    if (rank == 2) /* a rank of the world, not of the communicator */
         WORLD_TRY(kolo_send(half, data, 1, KOLO_FLOAT32, 0, NULL, NULL));
     if (rank == 0)
         WORLD_TRY(kolo_recv(half, data, 1, KOLO_FLOAT32, 1, NULL, NULL));
@@ -110,7 +110,7 @@ static kolo_status calls(struct kolo_comm *comm, void *argument)
     return ask(comm);
 }
 
-/** Its first wait for a receive says whose message of which number that is. */
+/** Its first wait for a receive names the sender and the number of the message. */
 static void check_wait(const struct kept *kept)
 {
     const struct kolo_timeline_record *wait = NULL, *recv = find(kept, "recv", 1);
@@ -185,7 +185,7 @@ Test(timeline_call, over_links, .timeout = 120)
     check("tcp");
 }
 
-/** Three at once: the second and third have their turn only when those before them are over. */
+/** Three calls at once: the second and third begin only when the ones before them are over. */
 static kolo_status at_once(struct kolo_comm *comm, void *argument)
 {
     static float data[3][RANKS][COUNT];

@@ -133,7 +133,7 @@ Test(timeline_read, leaves_out_records_that_are_torn)
             break;
         case 11:
             third->shape_flags = KOLO_SHAPE_SEND;
-            break; /* to nobody */
+            break; /* to no rank */
         case 12:
             third->kind = KOLO_TIMELINE_WORDS;
             break;
@@ -151,7 +151,7 @@ Test(timeline_read, leaves_out_records_that_are_torn)
     }
 }
 
-/** xorshift; the same bytes each time. */
+/** xorshift, which gives the same bytes in each run. */
 static uint64_t next(uint64_t *state)
 {
     *state ^= *state << 13;
@@ -171,7 +171,7 @@ Test(timeline_read, survives_random_bytes)
         for (int i = 0; i < 40; i++) /* half of them in the first fields */
             data[next(&state) % (i % 2 ? BYTES : 128)] = (uint8_t)next(&state);
         memcpy(data, KOLO_TIMELINE_MAGIC, 8);
-        uint8_t *copy = kolo_calloc(bytes, 1); /* a sanitizer sees its end */
+        uint8_t *copy = kolo_calloc(bytes, 1); /* so that a sanitizer checks its end */
         memcpy(copy, data, bytes);
         if (kolo_timeline_view(copy, bytes, &view) == KOLO_OK) {
             const uint64_t end = view.end - view.first > 100 ? view.first + 100 : view.end;

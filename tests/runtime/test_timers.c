@@ -27,7 +27,7 @@ static kolo_status one_never_calls(struct kolo_comm *comm, void *argument)
         return kolo_allreduce(comm, data, data, 64, KOLO_FLOAT32, KOLO_SUM, &opts, NULL);
     struct timespec pause = {.tv_nsec = 50000000};
     kolo_status status = KOLO_ERR_TIMEOUT;
-    for (int i = 0; i < 200; i++) { /* until it hears of the end */
+    for (int i = 0; i < 200; i++) { /* until it learns of the end */
         size_t bytes = 0;
         nanosleep(&pause, NULL);
         status = kolo_kv_get(comm, "never", NULL, &bytes, 1);
@@ -55,14 +55,14 @@ ParameterizedTest(struct world_param *param, timers, deadline, .timeout = 60)
     }
 }
 
-/* ---- whom a stall's warning names ---- */
+/* ---- which ranks a stall's warning names ---- */
 
 enum { WARNINGS = 2, THROUGH = 2, LATE = 3, LATER = 4 };
 static char warnings[WARNINGS][1024];
 static atomic_int warning_count, through_count;
 
-/** Of the broadcast, once those that are not late are through: a machine that is busy may delay
- * these by more than a warning takes, too. */
+/** Keeps warnings about the broadcast, once the ranks that are not late are through: a busy machine
+ * may delay these too by more than the time to a warning. */
 static void keep_warning(void *context, enum kolo_log_level level, const char *line)
 {
     int count = atomic_load(&warning_count);
@@ -75,14 +75,14 @@ static void keep_warning(void *context, enum kolo_log_level level, const char *l
     atomic_store(&warning_count, count + 1);
 }
 
-/** Without a call on the library. */
+/** Waits without calling the library. */
 static void await_warnings(int count)
 {
     (void)AWAIT(atomic_load(&warning_count) >= count);
 }
 
-/** Two ranks come late to a broadcast, one after the other; those that have their data compute. Not
- * in the world, whose broadcasts wait for nobody that is not needed. */
+/** Two ranks come late to a broadcast, one after the other, while those that have their data
+ * compute. Not in the world, whose broadcasts wait only for ranks that are needed. */
 static kolo_status come_late(struct kolo_comm *comm, void *argument)
 {
     char data[8] = {0};
@@ -132,11 +132,12 @@ ParameterizedTest(struct world_param *param, timers, warnings_name_who_is_late, 
     kolo_log_set_sink(NULL, NULL);
 }
 
-/* ---- what a message's warning says ---- */
+/* ---- the text of a warning about a message ---- */
 
 enum { SAYS_OF_0 = 1, SAYS_OF_1 = 2, SAYS_OF_2 = 4 };
 static atomic_int said;
-static atomic_bool is_computing; /* rank 2, on a machine that may be busy before and after */
+/* rank 2 computes; before and after that the machine may be busy */
+static atomic_bool is_computing;
 
 static void note_warning(void *context, enum kolo_log_level level, const char *line)
 {
@@ -152,7 +153,7 @@ static void note_warning(void *context, enum kolo_log_level level, const char *l
         atomic_fetch_or(&said, SAYS_OF_2);
 }
 
-/** Rank 2 waits for a first message of a request, and computes while the second does not come. */
+/** Rank 2 waits for the first message of a request, and computes while the second does not come. */
 static kolo_status compute_meanwhile(struct kolo_comm *comm, int64_t *word)
 {
     const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
@@ -168,7 +169,8 @@ static kolo_status compute_meanwhile(struct kolo_comm *comm, int64_t *word)
     return kolo_request_free(&receiving);
 }
 
-/** 0 waits for 1, which waits for 2, which computes: nobody waits for its own receive then. */
+/** 0 waits for 1, which waits for 2, which computes: the library then does not wait for 2's own
+ * receive. */
 static kolo_status chain_of_waits(struct kolo_comm *comm, void *argument)
 {
     const int rank = kolo_rank(comm);
@@ -210,12 +212,12 @@ ParameterizedTest(struct world_param *param, timers, a_message_that_does_not_com
 struct stream {
     struct kolo_comm *comm;
     atomic_bool is_enough;
-    kolo_status status; /* of the thread that receives */
+    kolo_status status; /* of the receiving thread */
 };
 
 enum { STREAM_INTS = 1 << 18, STREAM_DEPTH = 4 };
 
-/** Posts receives, a few ahead, until one brings a zero. */
+/** Posts receives, a few in advance, until one brings a zero. */
 static void *receive_all(void *argument)
 {
     struct stream *stream = argument;
@@ -238,7 +240,7 @@ static void *receive_all(void *argument)
     return NULL;
 }
 
-/** Sends until it is enough, then zeros for the receives that are still posted. */
+/** Sends until there were enough messages, then zeros for the receives that are still posted. */
 static kolo_status send_all(struct kolo_comm *comm, struct stream *stream)
 {
     int32_t *data = calloc(STREAM_INTS, sizeof(*data));

@@ -6,15 +6,15 @@
 
 #include "runtime/trials.h"
 
-/* PAUSE: uses after the first round */
+/* PAUSE: the number of uses after the first round */
 enum {
     PAUSE = 64,
     ROUND_MOST = KOLO_TRIALS_TIMES * KOLO_TRIALS_WAYS,
     ALL = (1 << KOLO_TRIALS_WAYS) - 1
 };
 
-/** Uses @p trials @p uses times; what each way takes stands in @p took. How often each was taken
- * comes in taken_out, and how often a use was measured is returned. */
+/** Uses @p trials @p uses times; a use takes as long as @p took says for its way. taken_out gets
+ * how often each way was taken. Returns how many uses were measured. */
 static int use(struct kolo_trials *trials, unsigned open, const double *took, int uses,
                int taken_out[KOLO_TRIALS_WAYS])
 {
@@ -32,7 +32,7 @@ static int use(struct kolo_trials *trials, unsigned open, const double *took, in
     return measured;
 }
 
-/** The way that the next use takes, between two rounds. */
+/** The way of the next use, between two rounds. */
 static int next(struct kolo_trials *trials, unsigned open)
 {
     const double took[KOLO_TRIALS_WAYS] = {0};
@@ -43,7 +43,7 @@ static int next(struct kolo_trials *trials, unsigned open)
     return way;
 }
 
-/** The way that is taken when a round is over, of which nobody is told any more. */
+/** The way that is used after a round, when uses are no longer measured. */
 static int found(struct kolo_trials *trials, unsigned open)
 {
     bool is_measured = true;
@@ -114,8 +114,8 @@ Test(trials, what_disturbs_one_use_does_not_count)
     cr_assert_eq(next(&trials, 3), 1, "neither the least, nor the most, nor the mean");
 }
 
-/** By turns two kinds of use, of which one takes three times as long: neither way is judged by
- * it. */
+/** Two kinds of use alternate, one of which takes three times as long: neither way may be judged by
+ * that. */
 Test(trials, uses_of_two_kinds_in_turn_mislead_nobody)
 {
     for (int best = 0; best < 3; best++)
@@ -134,7 +134,7 @@ Test(trials, uses_of_two_kinds_in_turn_mislead_nobody)
         }
 }
 
-/** A way that fills the caches takes less from use to use: it is not judged by its first ones. */
+/** A way that fills the caches becomes faster with each use: it is not judged by its first uses. */
 Test(trials, a_way_that_becomes_faster_is_waited_for)
 {
     struct kolo_trials trials = {0};
@@ -152,7 +152,7 @@ Test(trials, a_way_that_becomes_faster_is_waited_for)
     cr_assert_eq(next(&trials, 3), 0);
 }
 
-/** The same by steps, so that some pairs do not fall, and one use in four is disturbed. */
+/** The same in steps, so that some pairs do not get faster, and with one disturbed use in four. */
 Test(trials, a_way_that_becomes_faster_slowly_is_waited_for)
 {
     struct kolo_trials trials = {0};
@@ -187,7 +187,7 @@ Test(trials, one_that_never_comes_to_rest_is_not_waited_for)
     cr_assert_eq(uses, 2 * KOLO_TRIALS_TIMES_MOST + 1, "%d", uses);
 }
 
-/** Whatever one is told: who is told other things takes the same way at the same time. */
+/** Trials with different measurements take the same way at the same time. */
 Test(trials, even_rounds_keep_step)
 {
     struct kolo_trials one = {.is_even = true}, other = {.is_even = true};
@@ -204,7 +204,7 @@ Test(trials, even_rounds_keep_step)
     cr_assert(found(&one, 3) == 1 && found(&other, 3) == 0);
 }
 
-/** Of an even round all uses count, wherever in it the undisturbed ones are. */
+/** In an even round all uses count, wherever the undisturbed ones are. */
 Test(trials, an_even_round_is_judged_by_all_its_uses)
 {
     for (int at = 0; at < KOLO_TRIALS_TIMES_EVEN - 1; at++) {
@@ -233,8 +233,8 @@ Test(trials, a_way_that_closes_is_left)
     cr_assert_eq(next(&trials, ALL), 4, "nothing is forgotten");
 }
 
-/** Of two kinds of use one can take two ways, the other all: both come to their best, and most of
- * them are not measured. */
+/** One kind of use can take two ways, the other one all: both find their best way, and most uses
+ * are not measured. */
 Test(trials, ways_that_are_open_to_some_uses)
 {
     struct kolo_trials trials = {0};
@@ -248,12 +248,12 @@ Test(trials, ways_that_are_open_to_some_uses)
             cr_assert_eq(taken[open == ALL ? 4 : 0], 1, "use %d", i);
     }
     cr_assert_lt(measured, 150, "%d", measured);
-    for (int i = 0; i < 10000; i++) /* those that could take all come no more */
+    for (int i = 0; i < 10000; i++) /* there are no more uses that could take all ways */
         measured += use(&trials, 3, took, 1, taken);
     cr_assert_lt(measured, 250, "%d", measured);
 }
 
-/** What is known is of none of the ways that are open. */
+/** The other trials know nothing about the ways that are allowed. */
 Test(trials, others_that_know_nothing_of_the_open_ways)
 {
     struct kolo_trials trials = {0}, other = {0};
@@ -291,7 +291,7 @@ Test(trials, what_was_only_adopted_is_not_handed_on)
     cr_assert(kolo_trials_adopt(&third, &second), "it has found something itself");
 }
 
-/** What nobody asked for is not heard. */
+/** A measurement that was not requested is ignored. */
 Test(trials, a_use_is_told_of_once)
 {
     struct kolo_trials trials = {0};
@@ -309,11 +309,11 @@ Test(trials, they_are_not_new_within_their_first_round)
     struct kolo_trials trials = {0};
     const double took[KOLO_TRIALS_WAYS] = {1, 1, 1, 1, 1};
     int taken[KOLO_TRIALS_WAYS];
-    use(&trials, 12, took, 2, taken); /* the first way is not open */
+    use(&trials, 12, took, 2, taken); /* the first way is not allowed */
     cr_assert(!kolo_trials_is_new(&trials));
 }
 
-/** Uses that were none, and rounds of which nobody was told anything, leave all as it was. */
+/** Cancelled uses, and rounds without any measurement, change nothing. */
 Test(trials, what_was_no_use_does_not_count)
 {
     struct kolo_trials trials = {.is_even = true};

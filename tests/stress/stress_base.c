@@ -77,7 +77,8 @@ int main(void)
     pthread_t threads[THREADS];
     int ranks[THREADS];
     kolo_log_set_sink(sink_0, &contexts[0]);
-    kolo_alloc_fail_nth(THREADS * ROUNDS / 2); /* whatever the order, one attempt fails, once */
+    /* whatever the order is, exactly one attempt fails */
+    kolo_alloc_fail_nth(THREADS * ROUNDS / 2);
     uint64_t before = kolo_alloc_count();
     for (int i = 0; i < THREADS; i++) {
         ranks[i] = i;

@@ -110,7 +110,8 @@ static struct kolo_board *open_board(struct rank *rank, uint32_t id, const int *
     return board;
 }
 
-/** A message to a rank at a distance, and one from the other side. */
+/** A message to a rank at some distance, and one from the rank at that distance on the other
+ * side. */
 static bool exchange(struct rank *rank, uint32_t round)
 {
     static const uint8_t out[MESSAGE];
@@ -134,7 +135,7 @@ static void tell_gone(void *context, uint64_t id)
     kolo_endpoint_span_gone(context, id);
 }
 
-/** The one before writes into memory that lives as long as this. */
+/** The previous rank writes into memory that exists only during this call. */
 static bool lend(struct rank *rank, struct kolo_board *board, uint32_t turn)
 {
     int count = kolo_board_count(board), self = kolo_board_self(board), next = (self + 1) % count;

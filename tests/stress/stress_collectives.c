@@ -15,7 +15,7 @@
 enum { RANKS = 3, ROUNDS = 40, SHORT = 5, LONG = 40000, WORKERS = 4, ABORTED = 2 };
 
 struct worker {
-    struct kolo_comm *world, *comm; /* comm: a dup, or some of the ranks */
+    struct kolo_comm *world, *comm; /* comm: a dup of the world, or some of its ranks */
     int number;
     kolo_status status;
     char text[512];
@@ -39,7 +39,7 @@ static bool expect(struct worker *worker, bool condition, const char *what)
     return false;
 }
 
-/** Memory of kolo's in two rounds of three, plain memory in the third. */
+/** Memory of kolo_alloc in two of three rounds, and plain memory in the third. */
 static int32_t *take(struct worker *worker, int round, size_t count)
 {
     void *memory = NULL;
@@ -119,7 +119,7 @@ static kolo_status rank_main(struct kolo_comm *world, void *argument)
     (void)argument;
     for (int i = 0; i < WORKERS && status == KOLO_OK; i++) {
         workers[i] = (struct worker){.world = world, .comm = world, .number = i};
-        if (i == WORKERS - 1) /* ranks 0 and 2, and rank 1 alone */
+        if (i == WORKERS - 1) /* ranks 0 and 2 in one, and rank 1 alone */
             status = kolo_split(world, kolo_rank(world) % 2, 0, NULL, &workers[i].comm);
         else if (i > 0)
             status = kolo_dup(world, NULL, &workers[i].comm);

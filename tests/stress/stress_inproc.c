@@ -55,7 +55,7 @@ static void settle(struct rank *rank, const struct kolo_work *work)
     }
 }
 
-/* A ring step: to the right, from the left, reduced into what is there. */
+/* A step of a ring: send to the right, receive from the left, reduce into the local data. */
 static void ring_step(struct rank *rank, struct kolo_link *right, struct kolo_link *left, int round)
 {
     size_t bytes = round % 3 == 0 ? LONG_BYTES : (size_t)(round % 5) * 8;
@@ -73,7 +73,8 @@ static void ring_step(struct rank *rank, struct kolo_link *right, struct kolo_li
         fail(rank, "a ring step", kolo_status_name(in.status != KOLO_OK ? in.status : out.status));
 }
 
-/* A long message that the right one may read, or not, when it is taken back and scribbled over. */
+/* A long message that the right neighbour may or may not be reading when it is cancelled and
+ * overwritten. */
 static void take_back(struct rank *rank, struct kolo_link *right, struct kolo_link *left, int round)
 {
     struct kolo_desc desc = {{0}};

@@ -17,7 +17,8 @@ struct reducer {
     struct oracle_failure why;
 };
 
-/** Each thread checks every fourth pair of type and operator, beginning with the dispatch. */
+/** Each thread checks every fourth pair of type and operator, beginning with the selection of
+ * kernels. */
 static void *reducer_run(void *argument)
 {
     struct reducer *reducer = argument;

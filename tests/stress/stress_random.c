@@ -33,7 +33,7 @@ enum kind {
     ALLREDUCE,
     REDUCE,
     REDUCE_SCATTER,
-    REDUCE_SCATTERV, /* up to here elements are combined */
+    REDUCE_SCATTERV, /* the kinds up to here combine elements */
     BROADCAST,
     ALLGATHER,
     ALLGATHERV,
@@ -69,7 +69,7 @@ static uint64_t draw(uint64_t *state, uint64_t below)
     return mix(*state, 2) % below;
 }
 
-/** Mostly few, now and then many. */
+/** Mostly small, sometimes large. */
 static size_t draw_count(uint64_t *state)
 {
     uint64_t bits = draw(state, 16);
@@ -84,12 +84,14 @@ static size_t draw_count(uint64_t *state)
 struct call {
     enum kind kind;
     kolo_dtype dtype;
-    kolo_redop op; /* KOLO_REDOP_OWN: the program's own */
+    kolo_redop op; /* KOLO_REDOP_OWN: an operator of the program */
     int root, distance;
-    size_t count, counts[RANKS_MAX][RANKS_MAX]; /* alltoallv: from whom to whom; others: row 0 */
-    bool deterministic, is_rough, is_scaled;    /* rough: floats whose sums are rounded */
+    /* alltoallv: from each rank to each rank; others use row 0 */
+    size_t count, counts[RANKS_MAX][RANKS_MAX];
+    bool deterministic, is_rough, is_scaled; /* is_rough: floats whose sums need rounding */
     bool
-        is_weighed; /* odd ranks have half of what they are to bring, and a prescale of their own */
+        /* odd ranks contribute half of their values, and have a prescale of their own */
+        is_weighed;
     uint64_t key;
 };
 
@@ -145,7 +147,7 @@ static void draw_call(struct call *call, int ranks, uint64_t *state)
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/** One after the other, x -> a x + b: associative, and the order counts. c: only with 12 bytes. */
+/** Composition of maps x -> a x + b: associative, and the order matters. c: only for 12 bytes. */
 struct map {
     uint32_t a, b, c;
 };
@@ -163,7 +165,7 @@ static void compose(void *into, const void *from, size_t count, kolo_dtype dtype
     }
 }
 
-/** Numbers so small that every type holds all sums, products and averages of them exactly. */
+/** Numbers so small that every type represents all their sums, products and averages exactly. */
 static int64_t small_number(const struct call *call, uint64_t chance, int ranks)
 {
     bool is_byte = call->dtype == KOLO_INT8 || call->dtype == KOLO_UINT8;
@@ -203,7 +205,7 @@ static double rough_number(uint64_t chance)
     return ((double)(chance % 2000003) - 1000001.5) / (double)(1 + chance / 7 % 1009);
 }
 
-/** Element @p index of what @p rank sends. */
+/** Element @p index of the contribution of @p rank. */
 static void element(const struct call *call, int ranks, int rank, size_t index, int round,
                     void *out)
 {
@@ -295,8 +297,8 @@ static void folded(const struct call *call, int ranks, size_t index, int round, 
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/** @p count elements of the receive buffer from @p at on: those of rank @p from (-1: of all ranks,
- *  combined) from @p index on. */
+/** @p count elements of the receive buffer from @p at on, which come from rank @p from (-1: all
+ * ranks, combined), from @p index on. */
 struct block {
     size_t at, count, index;
     int from;
@@ -304,17 +306,17 @@ struct block {
 
 /** A call as one rank sees it, in elements. */
 struct shape {
-    size_t send, recv; /* how long both are; 0: none, or none needed */
+    size_t send, recv; /* lengths of both buffers; 0: none, or not needed */
     size_t send_counts[RANKS_MAX], send_displs[RANKS_MAX];
     size_t recv_counts[RANKS_MAX], recv_displs[RANKS_MAX];
     struct block blocks[RANKS_MAX];
     int block_count;
     bool may_be_in_place;
-    size_t inside; /* in place: where the shorter buffer lies in the longer one */
+    size_t inside; /* in place: the position of the shorter buffer within the longer one */
     bool rest_is_lost;
 };
 
-/** Slices with gaps now and then, in the order of ranks or against it. @return how long in all */
+/** Slices, sometimes with gaps, in rank order or in the opposite order. @return the total length */
 static size_t place(const size_t counts[], int ranks, uint64_t key, size_t displs[])
 {
     size_t at = 0;
@@ -409,7 +411,7 @@ static void shape_of(const struct call *call, int ranks, int me, struct shape *s
         break;
     case BROADCAST:
         s->send = me == call->root ? count : 0;
-        s->may_be_in_place = me == call->root; /* always is */
+        s->may_be_in_place = me == call->root; /* the root always may be */
         s->recv = count;
         add(s, 0, count, call->root, 0);
         break;
@@ -453,7 +455,7 @@ struct player {
     uint64_t calls;
 };
 
-/** A communicator, its number in the seed's plan, and how many steps it has had. */
+/** A communicator, its number in the plan of the seed, and how many steps it has had. */
 struct place_of_calls {
     struct kolo_comm *comm;
     uint64_t seed, steps;
@@ -472,11 +474,11 @@ struct job {
 
 enum way { BLOCKING, BY_REQUEST, BY_START, BY_RUN, WAYS };
 
-/** Calls that are made together: one, or a group. */
+/** Calls that are made together: a single one, or a group. */
 struct batch {
     struct job jobs[PARTS_MAX];
     int count, repeats;
-    bool is_group, is_refused; /* refused: by a forced plan that is not for such a call */
+    bool is_group, is_refused; /* is_refused: the forced plan does not support such a call */
     enum way way;
     struct kolo_request *request; /* of the group */
 };
@@ -502,7 +504,7 @@ static bool fail(struct player *player, const struct job *job, const char *what,
     return false;
 }
 
-/** A plan was forced that is not for such a call: all ranks are told. */
+/** The forced plan does not support such a call: all ranks get the error. */
 static bool is_refusal(kolo_status status)
 {
     return status == KOLO_ERR_UNSUPPORTED && strstr(kolo_error_detail(), "KOLO_PLAN=") != NULL;
@@ -558,7 +560,8 @@ static bool has_weight(const struct job *job)
     return job->call.is_weighed && job->me % 2 == 1;
 }
 
-/** Exactly: one less in the exponent; what the test draws is 0 or far from the least number. */
+/** Exact, because it decrements the exponent; the test's numbers are 0 or far from the smallest
+ * one. */
 static void halve(kolo_dtype dtype, uint8_t *at)
 {
     const size_t bytes = kolo_dtype_bytes(dtype);
@@ -591,7 +594,7 @@ static void job_fill(struct job *job)
     fill(job, job->memory);
 }
 
-/** All of the job's memory is as it must be. */
+/** Checks all of the job's memory. */
 static bool job_check(struct player *player, struct job *job)
 {
     const struct shape *s = &job->shape;
@@ -621,7 +624,7 @@ static bool job_check(struct player *player, struct job *job)
     return is_right;
 }
 
-/** Makes the call. Requests that are not NULL get one each; there are two for an exchange. */
+/** Makes the call. Each pointer that is not NULL gets a request; an exchange has two. */
 static kolo_status job_call(struct player *player, struct job *job, const struct kolo_opts *opts,
                             struct kolo_request **request)
 {
@@ -662,7 +665,7 @@ static kolo_status job_call(struct player *player, struct job *job, const struct
     case ALLTOALLV:
         return kolo_alltoallv(comm, job->send, s->send_counts, s->send_displs, recv, s->recv_counts,
                               s->recv_displs, c->dtype, opts, request);
-    case EXCHANGE: /* job_exchange */
+    case EXCHANGE: /* done by job_exchange() */
     case BARRIER:
     case KINDS:
     default:
@@ -735,7 +738,7 @@ static bool batch_make(struct player *player, struct batch *batch)
                               : keep(player, &batch->jobs[0], status);
 }
 
-/** All requests of the batch, whatever it is; NULLs are fine. */
+/** All requests of the batch; some may be NULL. */
 static int batch_requests(struct batch *batch, struct kolo_request **requests[3])
 {
     requests[0] = &batch->request;
@@ -794,7 +797,7 @@ static bool settle(struct player *player, int slot)
     struct batch *batch = player->pending[slot];
     player->pending[slot] = NULL;
     if (batch == NULL || !batch_wait(player, batch))
-        return !player->has_failed; /* what failed keeps its memory: it may still be lent */
+        return !player->has_failed; /* a failed call keeps its memory, which may still be lent */
     batch_end(player, batch);
     return !player->has_failed;
 }
@@ -807,7 +810,7 @@ static bool settle_all(struct player *player)
     return true;
 }
 
-/** All rounds of the batch; the last may stay behind among the pending ones. */
+/** Runs all rounds of the batch; the last one may stay pending. */
 static bool batch_play(struct player *player, struct batch *batch)
 {
     bool persists = batch->way == BY_START || batch->way == BY_RUN;
@@ -842,7 +845,7 @@ static bool play_batch(struct player *player, struct place_of_calls *where, uint
     batch->count = batch->is_group ? 1 + (int)draw(state, PARTS_MAX) : 1;
     batch->repeats = draw(state, 4) == 0 ? 3 : 1;
     batch->way = (enum way)draw(&player->chance, WAYS);
-    bool is_alike = draw(state, 2) == 0; /* short ones of one type become one call */
+    bool is_alike = draw(state, 2) == 0; /* short calls of one type are fused into one */
     for (int i = 0; i < batch->count; i++) {
         struct call *call = &batch->jobs[i].call;
         draw_call(call, kolo_size(where->comm), state);
@@ -864,7 +867,7 @@ static bool play_batch(struct player *player, struct place_of_calls *where, uint
     return batch_play(player, batch);
 }
 
-/** Who is in, and in which order. */
+/** Checks which ranks are in the communicator, and in which order. */
 static bool is_as_asked(const struct kolo_comm *comm, const int colours[], const int keys[],
                         int ranks, int me)
 {
@@ -881,7 +884,7 @@ static bool is_as_asked(const struct kolo_comm *comm, const int colours[], const
 
 static bool play_step(struct player *player, struct place_of_calls *where);
 
-/** Some of the ranks by themselves for a while. */
+/** Some of the ranks call on a communicator of their own for a while. */
 static bool play_child(struct player *player, struct place_of_calls *where, uint64_t *state)
 {
     int ranks = kolo_size(where->comm), me = kolo_rank(where->comm), colours[RANKS_MAX],
@@ -990,10 +993,10 @@ static kolo_status play_world(struct kolo_comm *world, void *argument)
     return has_failed ? KOLO_ERR_INTERNAL : kolo_barrier(world, NULL, NULL);
 }
 
-/** Settings that a seed draws: transports, plans, and the smallest of all buffers. */
+/** Settings drawn from a seed: transports, plans, and the smallest sizes of all buffers. */
 static void draw_settings(uint64_t seed, const char *settings[6])
 {
-    enum { NEEDS_MEMORY = 3 }; /* such plans come first: ranks need memory in common */
+    enum { NEEDS_MEMORY = 3 }; /* the first plans of the list need ranks with memory in common */
     static const char *const transports[] = {"KOLO_TRANSPORT=inproc", "KOLO_TRANSPORT=shm",
                                              "KOLO_TRANSPORT=tcp"};
     static const char *const plans[] = {

@@ -48,7 +48,8 @@ static void ring_bell(struct side *side)
         abort();
 }
 
-/** Sleeps until the bell; false: nobody rang for so long that a wake was lost. */
+/** Sleeps until the bell rings; false: it did not for so long that a wake-up must have been
+ * lost. */
 static bool sleep_on(struct side *side)
 {
     struct pollfd ready = {.fd = side->event_fd, .events = POLLIN};
@@ -66,7 +67,7 @@ static void fail(struct world *world, const char *what, uint64_t record)
     atomic_store(&world->failed, 1);
 }
 
-/** Waits for room as a rank does: look, arm, look again, sleep. */
+/** Waits for room as a rank does: check, arm, check again, sleep. */
 static bool await_room(struct world *world, struct kolo_shm_writer *writer, size_t bytes)
 {
     for (;;) {
@@ -156,7 +157,7 @@ int main(void)
 
     world.memory = aligned_alloc(KOLO_SHM_LINE, footprint);
     memset(world.memory, 0, footprint);
-    kolo_shm_writer_init(&init, world.memory, CAPACITY); // wake_at, before the reader looks at it
+    kolo_shm_writer_init(&init, world.memory, CAPACITY); // wake_at, before the reader reads it
     if (pthread_create(&writer, NULL, write_all, &world) != 0 ||
         pthread_create(&reader, NULL, read_all, &world) != 0)
         return 1;

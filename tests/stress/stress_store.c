@@ -22,7 +22,7 @@ struct rank {
     bool has_failed;
     int failed_rank;
     char text[KOLO_STORE_TEXT_MAX];
-    const char *wrong; /* NULL: all went well */
+    const char *wrong; /* NULL: everything went well */
 };
 
 static void on_failed(void *context, int rank, uint32_t scope, kolo_status why, const char *text)
@@ -47,7 +47,7 @@ static kolo_status wait_for(struct rank *rank, struct kolo_store_call *call)
     return call->status;
 }
 
-/** Every rank sets a key of this round, waits for its neighbour's, and adds to a common sum. */
+/** Every rank sets a key for this round, waits for its neighbour's, and adds to a common sum. */
 static const char *play(struct rank *rank, int round)
 {
     char key[32], text[32], wanted[32];
@@ -76,7 +76,7 @@ static const char *play(struct rank *rank, int round)
     return add.sum > 0 && add.sum <= RANKS * ROUNDS ? NULL : "the sum is wrong";
 }
 
-/** The victim must not die before every rank has had its answers. */
+/** The victim must not die before every rank has its answers. */
 static bool all_have_played(struct rank *rank)
 {
     struct kolo_store_call call;
@@ -98,7 +98,7 @@ static const char *end(struct rank *rank)
     if (!all_have_played(rank))
         return "a call failed";
     if (rank->number == VICTIM) {
-        (void)shutdown(rank->fd, SHUT_RDWR); /* as when it is killed */
+        (void)shutdown(rank->fd, SHUT_RDWR); /* as if it were killed */
         return NULL;
     }
     kolo_store_client_get(rank->client, "never", true, &call);

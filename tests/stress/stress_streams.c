@@ -16,14 +16,15 @@
 #include "memory/cuda_driver.h"
 #include "tests/support/mock_cuda.h"
 
-/* Ranks 0 and 2 have one device. */
+/* Ranks 0 and 2 share one device. */
 enum { RANKS = 3, CALLERS = 3, THREADS = CALLERS + 2 };
 enum { ROUNDS = 30, PENDING = 4, LENGTH = 2000 };
 
 static const struct mock_cuda *mock;
 
-/** A thread's end frees its thread-local memory in the dynamic linker, which ThreadSanitizer does
- * not see through: it takes the mock's use of it, by that very thread, for a race. */
+/** At the end of a thread the dynamic linker frees its thread-local memory. ThreadSanitizer does
+ * not understand this, and reports the mock's use of that memory, by the same thread, as a
+ * race. */
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
@@ -33,9 +34,9 @@ const char *__tsan_default_suppressions(void)
 struct job {
     struct kolo_comm *comm;
     void *stream;
-    bool has_device; /* its buffers are memory of a device */
-    bool lends;      /* to the others, and in each round another piece */
-    int32_t *device; /* LENGTH numbers in it; NULL: the host's */
+    bool has_device; /* its buffers are in device memory */
+    bool lends;      /* lends to the others, another piece in each round */
+    int32_t *device; /* LENGTH numbers on the device; NULL: host memory */
     bool aborts;
     kolo_status status;
     char text[KOLO_DETAIL_MAX];
@@ -49,7 +50,7 @@ static void keep(struct job *job, kolo_status status)
     (void)snprintf(job->text, sizeof job->text, "%s", kolo_error_detail());
 }
 
-/** The sums of @p count ones. */
+/** Whether all are sums of @p count ones. */
 static bool are_sums(const struct job *job, const int32_t *sums, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -89,8 +90,9 @@ static void take_device(struct job *job)
     job->device = memory;
 }
 
-/** What is not lent waits for all that its device was given, which another rank's stream may have,
- * and that wait for this rank's next call: so only after the last one. */
+/** Memory that is not lent is freed only after all work of its device. Another rank's stream may
+ * have such work, which may wait for this rank's next call: so it is freed only after the last
+ * call. */
 static void give_device(struct job *job)
 {
     keep(job, kolo_free(job->comm, job->device));
@@ -145,7 +147,7 @@ static bool is_fine(const struct job *job, bool may_abort)
            (may_abort && job->status == KOLO_ERR_ABORTED && strstr(job->text, "enough") != NULL);
 }
 
-/** What its ranks do. */
+/** What the ranks of a communicator do. */
 struct kind {
     bool may_abort, lends;
 };
@@ -159,7 +161,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *argument)
     void *memory = NULL, *stream = mock->stream(device);
     kolo_status status = kolo_dup(comm, NULL, &other);
     if (status == KOLO_OK)
-        status = kolo_alloc(comm, 1 << 20, &memory); /* locked once the first call has come */
+        status = kolo_alloc(comm, 1 << 20, &memory); /* locked from the first call on */
     if (status != KOLO_OK)
         return status;
     for (int i = 0; i < THREADS; i++)
@@ -184,7 +186,7 @@ int main(void)
 {
     static const char *const transports[] = {"KOLO_TRANSPORT=inproc", "KOLO_TRANSPORT=shm",
                                              "KOLO_TRANSPORT=tcp"};
-    /* over a board by two flags: so memory of devices is lent */
+    /* over a board with two flags, so device memory is lent */
     static const char *const plans[] = {"KOLO_PLAN=twoshot", "KOLO_PLAN=twoshot", "KOLO_PLAN=auto"};
     mock = mock_cuda_load();
     mock->begin();

@@ -29,17 +29,17 @@ struct region {
     uint8_t
         *pages; /* of shared memory: as a device pins them, wherever their addresses lead later */
     size_t page_bytes;
-    bool is_kept; /* it was not let go of when it was to be */
+    bool is_kept; /* destroying it failed */
 };
 struct domain {
     struct ibv_pd base;
     bool is_kept;
 };
-/** What a call was to destroy that failed. */
+/** An object that a failed call did not destroy. */
 struct kept {
     const struct ibv_context *context; /* NULL: none */
     const struct ibv_comp_channel
-        *channel; /* of a queue; NULL: it has none, or is something else */
+        *channel; /* the channel of a queue; NULL: it has none, or is something else */
     void *object;
 };
 struct channel {
@@ -51,7 +51,7 @@ struct queue {
     struct ibv_cq base;
     struct ibv_wc entries[QUEUE_MAX];
     unsigned first, count;
-    bool is_kept; /* a pair that uses it is there when it is to be destroyed */
+    bool is_kept; /* it was to be destroyed while a queue pair used it */
     unsigned unacknowledged;
     bool is_armed, swaps_next;
 };
@@ -73,12 +73,12 @@ struct pair {
     struct ibv_qp base;
     struct ibv_qp_cap cap;
     struct ibv_qp_attr attr;
-    bool is_kept; /* it was not destroyed when it was to be */
+    bool is_kept; /* destroying it failed */
     bool signals_all;
     int access;
     struct request requests[QUEUE_MAX];
-    unsigned first, count;                  /* to be carried out */
-    uint64_t posted, freed, ids[QUEUE_MAX]; /* wr_id of each, by number */
+    unsigned first, count;                  /* requests that are to be executed */
+    uint64_t posted, freed, ids[QUEUE_MAX]; /* ids: the wr_id of each request, by number */
     struct receive receives[QUEUE_MAX];
     unsigned receive_first, receive_count;
 };
@@ -104,7 +104,7 @@ static struct {
         int nth, error;
     } fault;
     bool is_cut;
-    size_t most; /* bytes of a request that get through */
+    size_t most; /* the longest request that gets through, in bytes */
     int fail_in, lose_in, delay_in, delay, duplicate_in, swap_in;
     enum ibv_wc_status fail_as;
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -125,7 +125,7 @@ static bool due(int *countdown)
     return *countdown > 0 && --*countdown == 0;
 }
 
-/** Does this call of @p function fail? Then errno says how. */
+/** Whether this call of @p function fails; errno is then set. */
 static bool fails(const char *function)
 {
     if (world.fault.function == NULL || strcmp(world.fault.function, function) != 0 ||
@@ -204,7 +204,7 @@ static struct ibv_context *open_device(struct ibv_device *base)
     return context != NULL ? &context->base : NULL;
 }
 
-/** Has the domain regions? */
+/** Whether the domain has regions. */
 static bool is_used(const struct ibv_pd *domain)
 {
     for (int i = 0; i < REGIONS_MAX; i++)
@@ -223,14 +223,14 @@ static void drop_region(struct region *region)
     drop(region);
 }
 
-/** As the kernel does: what could not be destroyed goes with its context. */
+/** As in the kernel: objects that could not be destroyed end with their context. */
 static void drop_kept(const struct ibv_context *context)
 {
     for (int i = 0; i < PAIRS_MAX; i++) {
         struct pair *pair = world.pairs[i];
         if (pair == NULL || !pair->is_kept || pair->base.context != context)
             continue;
-        struct queue *queue = (struct queue *)pair->base.send_cq; /* of receives, too */
+        struct queue *queue = (struct queue *)pair->base.send_cq; /* used for receives too */
         world.pairs[i] = NULL;
         drop(pair);
         if (queue->is_kept)
@@ -267,7 +267,7 @@ static int close_device(struct ibv_context *context)
     lock();
     if (fails("close_device")) {
         unlock();
-        return -1; /* as the real one does, with errno */
+        return -1; /* as the real function does, with errno */
     }
     for (int i = 0; i < PAIRS_MAX; i++)
         if (world.contexts[i] == (struct context *)context)
@@ -347,7 +347,7 @@ static int get_async_event(struct ibv_context *base, struct ibv_async_event *eve
     if (is_broken || read(base->async_fd, &one, sizeof one) != (ssize_t)sizeof one)
         return -1;
     lock();
-    const bool is_over = context->count == 0; /* of a device that has gone, nothing more is told */
+    const bool is_over = context->count == 0; /* no more events come from a device that is gone */
     if (is_over) {
         errno = EIO;
     } else {
@@ -411,7 +411,7 @@ static uintptr_t page_of(const void *address)
     return (uintptr_t)address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
 }
 
-/** Maps the pages once more, which only those of shared memory allow. */
+/** Maps the pages a second time, which is possible only for shared memory. */
 static void pin(struct region *region)
 {
     const uintptr_t start = page_of(region->base.addr);
@@ -420,7 +420,7 @@ static void pin(struct region *region)
     region->pages = pages == MAP_FAILED ? NULL : pages;
 }
 
-/** Where the device finds @p address of the region of that key. */
+/** Where the device finds @p address in the region with that key. */
 static uint8_t *reach(uint32_t lkey, uint64_t address)
 {
     const struct region *region = world.regions[lkey % REGIONS_MAX];
@@ -429,7 +429,7 @@ static uint8_t *reach(uint32_t lkey, uint64_t address)
     return region->pages + (address - page_of(region->base.addr));
 }
 
-/** Of a dma-buf: the pages that it leads to, wherever the program has them. */
+/** For a dma-buf: the pages that it refers to, wherever the program has mapped them. */
 static void pin_file(struct region *region, int fd, uint64_t offset)
 {
     region->page_bytes = region->base.length;
@@ -503,7 +503,7 @@ static int dereg_mr(struct ibv_mr *base)
     return error;
 }
 
-/** Is all of it in the region of that key, with that right? */
+/** Whether the whole range is in the region with that key, and has that right. */
 static bool may(const struct ibv_pd *domain, uint32_t lkey, uint64_t address, uint64_t bytes,
                 int right)
 {
@@ -576,7 +576,7 @@ static int destroy_cq(struct ibv_cq *base)
         }
     ((struct queue *)base)->is_kept = error != 0;
     if (((struct queue *)base)->unacknowledged > 0)
-        error = EBUSY; /* the real one waits for ever */
+        error = EBUSY; /* the real function waits for ever */
     if (error == 0 && fails("destroy_cq")) {
         error = errno;
         keep((struct kept){.context = base->context, .channel = base->channel, .object = base});
@@ -630,7 +630,7 @@ static void add(struct queue *queue, const struct ibv_wc *wc)
 {
     struct channel *channel = (struct channel *)queue->base.channel;
     const uint64_t one = 1;
-    if (queue->count == (unsigned)queue->base.cqe) { /* the real one takes the device down */
+    if (queue->count == (unsigned)queue->base.cqe) { /* a real device would fail */
         fprintf(stderr, "fake_verbs: a completion queue of %d entries overflows\n",
                 queue->base.cqe);
         abort();
@@ -661,7 +661,7 @@ static void complete(struct ibv_cq *base, const struct ibv_wc *wc)
         add(queue, wc);
 }
 
-/** All fields but the four that are defined hold garbage. */
+/** In a completion in error all fields except the four defined ones hold garbage. */
 static struct ibv_wc in_error(const struct pair *pair, uint64_t wr_id, enum ibv_wc_status status)
 {
     struct ibv_wc wc;
@@ -755,7 +755,7 @@ static int destroy_qp(struct ibv_qp *base)
 
 static void carry_out(struct pair *pair);
 
-/** What each step up must say at least. */
+/** The attributes that each transition of the state must set at least. */
 static int needed(enum ibv_qp_state state)
 {
     static const int init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
@@ -893,7 +893,7 @@ static struct pair *find_pair(uint32_t number)
     return NULL;
 }
 
-/** The bytes of a request as one piece; false: a key or bound is wrong. */
+/** Gathers the bytes of a request into one piece; false: a key or bound is wrong. */
 static bool gather(const struct pair *pair, const struct request *request, uint8_t **bytes_out,
                    size_t *count_out)
 {
@@ -920,7 +920,7 @@ static bool gather(const struct pair *pair, const struct request *request, uint8
     return true;
 }
 
-/** Into the first receive; false: it is too short, or not registered. */
+/** Writes into the first receive; false: it is too short, or not registered. */
 static bool scatter(const struct pair *to, const struct receive *receive, const uint8_t *bytes,
                     size_t count)
 {
@@ -942,7 +942,7 @@ static bool is_write(const struct request *request)
            request->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-/** Hands it over. The status is the sender's; -1: the receiver is not ready. */
+/** Delivers the request. Returns the sender's status; -1: the receiver is not ready. */
 static int deliver(struct pair *to, const struct request *request, const uint8_t *bytes,
                    size_t count)
 {
@@ -981,7 +981,7 @@ static int deliver(struct pair *to, const struct request *request, const uint8_t
     return IBV_WC_SUCCESS;
 }
 
-/** Does a packet of @p from bear the address that @p to knows its peer by? */
+/** Whether a packet of @p from carries the address by which @p to knows its peer. */
 static bool is_known_by(const struct pair *from, const struct pair *to)
 {
     const struct ibv_ah_attr *ours = &from->attr.ah_attr, *theirs = &to->attr.ah_attr;
@@ -993,7 +993,7 @@ static bool is_known_by(const struct pair *from, const struct pair *to)
                   sizeof theirs->grh.dgid.raw) == 0;
 }
 
-/** One try to carry out the first request. A status, or -1: not yet. */
+/** Tries once to execute the first request. Returns a status, or -1: not yet. */
 static int try_request(struct pair *pair, struct request *request)
 {
     struct pair *to = find_pair(pair->attr.dest_qp_num);
@@ -1071,7 +1071,7 @@ static void carry_out(struct pair *pair)
     }
 }
 
-/** A completion that is polled frees the places of its request and of all before it. */
+/** Polling a completion frees the places of its request and of all requests before it. */
 static void free_places(const struct ibv_wc *wc)
 {
     struct pair *pair = find_pair(wc->qp_num);

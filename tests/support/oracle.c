@@ -16,7 +16,7 @@ static bool is_float(kolo_dtype dtype)
            dtype == KOLO_FLOAT64;
 }
 
-/** Small enough that sums and products over 64 ranks are exact in every float type. */
+/** Small enough for all sums and products over 64 ranks to be exact in every float type. */
 static int64_t number(const struct oracle *oracle, int rank, size_t index)
 {
     uint32_t x = (uint32_t)(index % PERIOD) * 2654435761u + (uint32_t)rank * 40503u + oracle->seed;
@@ -55,12 +55,13 @@ static void store(kolo_dtype dtype, int64_t whole, double real, void *at)
     case KOLO_UINT8:
     case KOLO_DTYPES:
     case KOLO_DTYPE_LAST:
-        memcpy(at, &whole, kolo_dtype_bytes(dtype)); /* little-endian: the low bytes, wrapped */
+        /* little-endian: the low bytes, so the value wraps */
+        memcpy(at, &whole, kolo_dtype_bytes(dtype));
         break;
     }
 }
 
-/** A whole number as an integer type keeps it. */
+/** An integer as an integer type stores it. */
 static int64_t wrapped(kolo_dtype dtype, int64_t value)
 {
     int64_t out = 0;
@@ -129,7 +130,7 @@ static void element(const struct oracle *oracle, int rank, size_t index, void *a
     store(oracle->dtype, value, (double)value, at);
 }
 
-/** One period of rank @p rank's elements (-1: of the reduction) from @p offset on. */
+/** One period of rank @p rank's elements (-1: of the reduction), from @p offset on. */
 static size_t make_period(const struct oracle *oracle, int rank, size_t offset, size_t count,
                           unsigned char period[PERIOD * ELEMENT_BYTES_MAX])
 {

@@ -44,7 +44,7 @@ static bool holds(const struct job *job, int64_t i, int rank, int nranks)
     return true;
 }
 
-/* The metric goes on as a copy that was saved and restored. */
+/* Replaces the metric by a copy that was saved and restored. */
 static kolo_status reload(const struct shard_kind *kind, int64_t samples,
                           struct kolo_metric **metric)
 {
@@ -84,7 +84,7 @@ static kolo_status feed(struct kolo_comm *comm, const struct job *job, struct ko
     return KOLO_OK;
 }
 
-/* What a compute makes, and one more of samples with indices. */
+/* The collectives of a compute; metrics of samples with indices make one more. */
 enum { AGREE_AND_SUM = 2 };
 
 static kolo_status rank_main(struct kolo_comm *comm, void *argument)

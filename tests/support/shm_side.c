@@ -100,7 +100,7 @@ static void drive_once(struct shm_side *sides, int count)
 {
     bool moved;
     for (int i = 0; i < count; i++) {
-        kolo_endpoint_arm(sides[i].endpoint); // asks the poller, too
+        kolo_endpoint_arm(sides[i].endpoint); // also asks the poller
         kolo_status status = kolo_endpoint_progress(sides[i].endpoint, &moved);
         (void)status;
         kolo_endpoint_disarm(sides[i].endpoint);
@@ -171,7 +171,7 @@ void shm_pair_up(struct shm_side sides[2], bool both_dial)
         cr_assert(sides[rank].link->state == KOLO_LINK_UP, "%s", sides[rank].down_text);
 }
 
-/** @p bytes bytes from side @p from to the other, compared. */
+/** Sends @p bytes bytes from side @p from to the other and compares them. */
 void shm_transfer(struct shm_side sides[2], int from, uint8_t *src, uint8_t *dst, size_t bytes)
 {
     struct kolo_work send, recv;

@@ -55,7 +55,8 @@ static const char *heard_text(const struct suite_rank *rank)
 
 /* ---- messages ---- */
 
-/* One message of each size from rank 0 to rank 1 and back, in @p memory with a guard at its end. */
+/* Sends one message of each size from rank 0 to rank 1 and back, in @p memory with a guard at its
+ * end. */
 static void exchange_sizes(struct suite_rank *rank, uint8_t *memory)
 {
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);
@@ -102,7 +103,7 @@ void suite_carries_messages_of_every_size(const char *transport)
     suite_close(world);
 }
 
-/* Every rank sends to and receives from every other one, all sizes posted at once. */
+/* Every rank exchanges messages with every other one, with all sizes posted at once. */
 static void all_with_all(struct suite_rank *rank)
 {
     enum { WORKS = 2 * SIZES };
@@ -169,7 +170,7 @@ void suite_keeps_the_order_of_a_channel(const char *transport)
     once(transport, 2, NULL, NULL, many_in_order);
 }
 
-/* Rank 1 receives the channels one by one in the opposite order of their sends. */
+/* Rank 1 receives from the channels one by one, in the opposite order of the sends. */
 static void opposite_orders(struct suite_rank *rank)
 {
     enum { BYTES = 100000 };
@@ -241,7 +242,7 @@ void suite_keeps_what_comes_early(const char *transport)
     once(transport, 2, NULL, NULL, early);
 }
 
-/* What lies in the stash of a channel, by its parts and by the account. */
+/* What the stash of a channel holds, by its parts and by its account. */
 static bool is_within_credit(struct suite_rank *rank, const struct kolo_link *link, uint32_t id)
 {
     const struct kolo_channel *channel = kolo_map_get(&link->channels, id);
@@ -290,8 +291,8 @@ static void receive_flood(struct suite_rank *rank, struct kolo_link *link, uint8
     }
 }
 
-/* Twenty times the credit in messages too short to be lent, then one long one; another channel must
- * pass meanwhile. */
+/* Twenty times the credit in messages too short to be lent, then a long one; meanwhile another
+ * channel must not be blocked. */
 static void beyond_credit(struct suite_rank *rank)
 {
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);
@@ -321,7 +322,7 @@ void suite_bounds_what_comes_early_by_the_credit(const char *transport)
 
 /* ---- reduce ---- */
 
-/* Small whole numbers, which every type holds exactly. */
+/* Small integers, which every type represents exactly. */
 static void fill_type(uint8_t *at, kolo_dtype dtype, size_t count, unsigned seed)
 {
     size_t element = kolo_dtype_bytes(dtype);
@@ -350,7 +351,7 @@ struct reduction {
     bool in_place, incoming_first;
 };
 
-/* NaNs with different payloads show which operand came first, where the operator lets them. */
+/* NaNs with different payloads show which operand came first, if the operator preserves them. */
 static void mark_order(uint8_t *arriving, uint8_t *local, const struct reduction *reduction)
 {
     uint32_t first = 0x7fc00001, second = 0x7fc00002;
@@ -448,7 +449,8 @@ static void check_mismatches(struct suite_rank *rank, const struct kolo_work *wo
         SUITE_CHECK(rank, memory[i] == 0, "garbage at byte %zu", i);
 }
 
-/* Channel 1: the receive waits; channel 2: the message comes first. Channel 3 must not suffer. */
+/* On channel 1 the receive waits; on channel 2 the message comes first. Channel 3 must not be
+ * affected. */
 static void mismatches(struct suite_rank *rank)
 {
     enum { BYTES = 50000 };
@@ -577,7 +579,7 @@ void suite_tells_a_goodbye_and_keeps_what_came_before(const char *transport)
     once(transport, 2, NULL, NULL, goodbye);
 }
 
-/* Rank 0 posts three messages and closes at once; rank 1 takes its time. */
+/* Rank 0 posts three messages and closes at once; rank 1 receives them later. */
 static void close_at_once(struct suite_rank *rank)
 {
     enum { BYTES = 2 << 20, MESSAGES = 3 };
@@ -606,7 +608,7 @@ void suite_hands_over_all_before_it_closes(const char *transport)
     once(transport, 2, NULL, NULL, close_at_once);
 }
 
-/* One byte from rank 0 to rank 1, so that the link is up on both sides. */
+/* Sends one byte from rank 0 to rank 1, so that the link is up on both sides. */
 static bool shake_hands(struct suite_rank *rank, struct kolo_link **link_out)
 {
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);
@@ -661,7 +663,8 @@ static bool heard_finalized(struct suite_rank *rank, void *context)
     return rank->heard[1 - rank->rank].finalized > 0;
 }
 
-/** Whatever was sent before is there when it is heard: receives of it need no further look. */
+/** When the event arrives, everything that was sent before has arrived too: receives of it need no
+ * further progress. */
 static void finalizes(struct suite_rank *rank)
 {
     enum { MESSAGES = 5, BYTES = 100 };
@@ -793,9 +796,9 @@ static void take_back(struct suite_rank *rank, struct kolo_link *link)
     SUITE_CHECK(rank, suite_meet(rank, 1), "rank 0");
 }
 
-/* Long messages are taken back, some at once and some half moved, and their memory is given away:
- * the other side, which receives them meanwhile, must not read it (the sanitizer sees that), and
- * the link must go on. */
+/* Long messages are cancelled, some at once and some halfway, and their memory is freed. The other
+ * side, which is receiving them, must not read it (sanitizers check that), and the link must go
+ * on. */
 static void cancel_send(struct suite_rank *rank)
 {
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);
@@ -861,7 +864,7 @@ void suite_tells_that_a_peer_vanished(const char *transport)
 
 /* ---- sleeping, dialling ---- */
 
-/* Sleeps without a net until the work is settled or the deadline comes. */
+/* Sleeps, without polling in between, until the work is settled or the deadline passes. */
 static void sleep_until_settled(struct suite_rank *rank, const struct kolo_work *work,
                                 kolo_deadline deadline)
 {
@@ -877,7 +880,7 @@ static void sleep_until_settled(struct suite_rank *rank, const struct kolo_work 
     }
 }
 
-/* Ping-pong between two that always go to sleep; one lost wake is one passed deadline. */
+/* Ping-pong between two ranks that always sleep; a lost wake-up shows as a passed deadline. */
 static void sleepers(struct suite_rank *rank)
 {
     enum { ROUNDS = 300, BYTES = 5000 };
@@ -905,7 +908,7 @@ void suite_wakes_a_sleeper(const char *transport)
     once(transport, 2, NULL, NULL, sleepers);
 }
 
-/* All ranks reach for all others at the same moment. */
+/* All ranks connect to all others at the same moment. */
 static void first_contact(struct suite_rank *rank)
 {
     struct kolo_work works[2 * SUITE_RANKS_MAX];
@@ -937,7 +940,7 @@ void suite_settles_simultaneous_dials(const char *transport)
         once(transport, 4, NULL, NULL, first_contact);
 }
 
-/* Rank 1 has gone before rank 0 ever called: its address leads nowhere. */
+/* Rank 1 is gone before rank 0 first calls it: its address leads nowhere. */
 static void dial_the_dead(struct suite_rank *rank)
 {
     struct kolo_desc desc = desc_of(1);
@@ -960,7 +963,7 @@ static void dial_the_dead(struct suite_rank *rank)
     } else {
         SUITE_CHECK(rank, strstr(kolo_error_detail(), "rank 1") != NULL, "%s", kolo_error_detail());
     }
-    /* threads of one process know that it has gone, others only that nobody answers */
+    /* threads of one process know that it is gone, others only that nothing answers */
     const kolo_status gone =
         strcmp(rank->world->transport, "inproc") == 0 ? KOLO_ERR_PEER : KOLO_ERR_CONNECT;
     SUITE_CHECK(rank, status == gone || status == KOLO_ERR_TIMEOUT, "%s", kolo_status_name(status));

@@ -77,7 +77,7 @@ static void on_down(void *context, int peer, kolo_status why, const char *text)
 
 /* ---- worlds ---- */
 
-/* The description goes through its wire format, as it does in a job. */
+/* Passes the description through its wire format, as in a job. */
 static void publish(struct suite_world *world, int rank)
 {
     static uint8_t bytes[sizeof(struct kolo_peer) * 2];
@@ -222,7 +222,8 @@ struct kolo_link *suite_link(struct suite_rank *rank, int peer)
     return link;
 }
 
-/* Spins a little, then sleeps as the runtime does, but never long: another rank may have failed. */
+/* Spins for a moment, then sleeps as the runtime does, but never for long, because another rank
+ * may have failed. */
 bool suite_until(struct suite_rank *rank, bool (*is_true)(struct suite_rank *rank, void *context),
                  void *context)
 {

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* SIZE_MAX by way of a variable, so that the compiler does not warn of what is tested here. */
+/* SIZE_MAX in a variable, so that the compiler does not warn about what is tested here. */
 static volatile size_t huge = SIZE_MAX;
 
 static void assert_no_memory(const char *what)
@@ -69,11 +69,11 @@ Test(alloc, aligned_is_aligned)
     }
 }
 
-/* Of any size: short ones come from the heap. */
+/* Blocks of any size; short ones come from the heap. */
 Test(alloc, pages_are_zero_and_go_back)
 {
     static const size_t counts[] = {0, 1, 1000, (2 << 20) / 8 - 1, (2 << 20) / 8, 969680};
-    for (int round = 0; round < 2; round++) /* what was written before is not there again */
+    for (int round = 0; round < 2; round++) /* what was written before must be gone */
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             uint64_t *memory = kolo_pages(counts[i], sizeof *memory);
             cr_assert(memory, "%zu", counts[i]);
@@ -213,7 +213,8 @@ Test(alloc, pages_fail_when_they_shall)
     kolo_pages_free(memory, 3, 1 << 20);
 }
 
-/* Of what is done whole pages go: the bytes around them stay, also where a page is both. */
+/* Of the part that is done, whole pages are released; the bytes around them stay, also those on a
+ * page that is only partly done. */
 Test(alloc, what_is_done_goes_and_what_is_not_stays)
 {
     enum { BYTES = 1 << 20, FROM = 100, DONE = BYTES - 300 };

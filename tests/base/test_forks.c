@@ -8,7 +8,7 @@
 
 #include "base/forks.h"
 
-/** What @p child says of itself, in a child of this process. */
+/** Runs @p child in a child of this process, and returns what it returns. */
 static int in_child(int (*child)(unsigned before), unsigned before)
 {
     int status = -1;

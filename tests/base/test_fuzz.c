@@ -22,7 +22,7 @@ static uint64_t next_random(void)
     return state;
 }
 
-/* Text of at most @p capacity - 1 bytes, of which most are those that the grammars know. */
+/* Text of at most @p capacity - 1 bytes, most of which occur in the grammars. */
 static void random_text(char *text, size_t capacity)
 {
     static const char known[] = "0123456789KMGiBmsn-+xe. 99999999999999";
@@ -98,7 +98,7 @@ Test(fuzz, settings_environment, .timeout = 120)
     }
 }
 
-/* Reads fields by random choice out of a heap block of exact size. */
+/* Reads randomly chosen fields from a heap block of exact size. */
 static void read_fields(struct kolo_reader *reader)
 {
     for (int fields = (int)(next_random() % 12); fields > 0; fields--) {
@@ -141,7 +141,7 @@ Test(fuzz, wire_reader, .timeout = 120)
     for (; !kolo_deadline_passed(end); tried++) {
         size_t bytes = next_random() % 64;
         uint8_t *data = malloc(bytes ? bytes : 1);
-        /* Small values, so that lengths are often right. */
+        /* Small values, so that lengths are often valid. */
         for (size_t i = 0; i < bytes; i++)
             data[i] = (uint8_t)(next_random() % 4 ? 0 : next_random() % 256);
         struct kolo_reader reader = kolo_reader_over(data, bytes);

@@ -21,7 +21,7 @@ static struct {
 static void remember(void *context, enum kolo_log_level level, const char *line)
 {
     cr_assert(context == &seen, "the context is handed on");
-    errno = EIO; /* a sink may do what it likes to errno */
+    errno = EIO; /* a sink may change errno */
     seen.lines++;
     seen.level = level;
     snprintf(seen.text, sizeof seen.text, "%s", line);
@@ -108,7 +108,7 @@ Test(log, a_line_is_one_line_and_errno_stays, .init = use_sink)
     cr_assert(strcmp(seen.text, "a?b?[0m c?d") == 0, "%s", seen.text);
 }
 
-/* Runs @p write with standard error in a pipe and returns what came out. */
+/* Runs @p write_lines with standard error in a pipe, and returns the output. */
 static void capture(void (*write_lines)(void), char *text, size_t capacity)
 {
     int ends[2];
@@ -175,7 +175,8 @@ Test(log, a_closed_standard_error_loses_the_line_only, .timeout = 120)
     cr_assert(*text == '\0', "%s", text);
 }
 
-/* While threads write, the sink changes all the time: it never sees the other sink's context. */
+/* While threads write, the sink changes all the time: it must never get the other sink's
+ * context. */
 static atomic_int mixed, calls, stop;
 static int context_a, context_b;
 

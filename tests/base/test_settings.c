@@ -19,7 +19,7 @@ TestSuite(settings, .init = init);
 
 typedef void unknown_fn(void *context, const char *name, const char *nearest);
 
-/* An environment is made of writable strings, literals are not. */
+/* An environment consists of writable strings, which literals are not. */
 static kolo_status load(const char *const *entries, unknown_fn *unknown, void *context)
 {
     char *environment[16] = {NULL};

@@ -41,7 +41,7 @@ Test(settings_nearest, every_single_mistake_in_every_name_is_forgiven)
 {
     for (size_t i = 0; i < KOLO_SETTINGS_COUNT; i++) {
         const char *name = kolo_setting_rows[i].name;
-        if (strlen(name) < strlen("KOLO_") + 4) /* in three letters one mistake is too much */
+        if (strlen(name) < strlen("KOLO_") + 4) /* with three letters one mistake is too much */
             continue;
         for (size_t at = strlen("KOLO_"); name[at]; at++) {
             char typed[64];

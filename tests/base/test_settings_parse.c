@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows over a structure of the test's own: the parser only knows an offset. */
+/* Rows over a structure of this test, which works because the parser only knows an offset. */
 union field {
     bool truth;
     int64_t number;
@@ -21,7 +21,7 @@ static const struct kolo_setting_row rows[KOLO_SETTING_TYPES] = {
     [KOLO_TYPE_TIME] = {"KOLO_T", KOLO_TYPE_TIME, false, 0, "1s", 100, 604800000, "t"},
     [KOLO_TYPE_TEXT] = {"KOLO_X", KOLO_TYPE_TEXT, false, 0, "x", 1, 255, "x"},
 };
-/* Nothing but int64_t itself bounds this one. */
+/* Only the range of int64_t limits this one. */
 static const struct kolo_setting_row widest = {"KOLO_W", KOLO_TYPE_INT, false,     0,
                                                "0",      INT64_MIN,     INT64_MAX, "w"};
 
@@ -102,7 +102,7 @@ static const struct {
     {KOLO_TYPE_INT, "1K"},
     {KOLO_TYPE_INT, "one"},
     {KOLO_TYPE_INT, "1,000"},
-    {KOLO_TYPE_INT, "\xd9\xa1"}, /* a digit, but Arabic-Indic */
+    {KOLO_TYPE_INT, "\xd9\xa1"}, /* a digit, but an Arabic-Indic one */
     {KOLO_TYPE_INT, "-6"},
     {KOLO_TYPE_INT, "1001"},
     {KOLO_TYPE_INT, TWO_TO_64},

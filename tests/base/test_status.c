@@ -112,8 +112,8 @@ Test(status, a_long_detail_is_cut)
     kolo_detail_set("");
     kolo_detail_set(text);
     cr_assert(strlen(kolo_error_detail()) == KOLO_DETAIL_MAX - 1, "set");
-    /* The suffix begins on the last byte, one before, one after: nothing is written past the end.
-     */
+    /* The suffix begins at the last byte, before it, and after it: nothing is written past the
+     * end. */
     for (int bytes = KOLO_DETAIL_MAX - 4; bytes < KOLO_DETAIL_MAX + 2; bytes++) {
         kolo_fail_errno(KOLO_ERR_DATA, EIO, "%.*s", bytes, text);
         cr_assert(strlen(kolo_error_detail()) == KOLO_DETAIL_MAX - 1, "%d", bytes);

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One of everything. In a heap block of exact size, so that ASan sees a read past the end. */
+/* One field of each kind, in a heap block of exact size, so that ASan detects reads past the
+ * end. */
 static const char message_text[] = "rank 3";
 static const uint8_t message_blob[] = {9, 8, 7};
 

@@ -13,14 +13,14 @@ static struct diagnose_rank ranks[MOST];
 static double latency[MOST * MOST], gbps[MOST * MOST];
 static uint32_t seed;
 
-/* 1 and up to @p spread more. */
+/* 1 plus up to @p spread. */
 static double about(double value, double spread)
 {
     seed = seed * 1664525 + 1013904223;
     return value * (1 + spread * (seed >> 8) / (1 << 24));
 }
 
-/* @p hosts of @p each ranks: shm within, a wire between. */
+/* @p hosts hosts with @p each ranks each: shm within a host, a network between hosts. */
 static struct diagnosis world(int hosts, int each)
 {
     struct diagnosis d = {.nranks = hosts * each,
@@ -78,7 +78,7 @@ Test(diagnose, one_rank_computes_slowly)
         struct diagnosis d = world(1, each);
         ranks[1].reduce_gbps /= 5;
         ranks[1].copy_gbps /= 5;
-        for (int other = 0; other < each; other++) { /* and its links with it */
+        for (int other = 0; other < each; other++) { /* and its links are slow too */
             latency[each + other] *= 40;
             latency[other * each + 1] *= 40;
             gbps[each + other] /= 5;
@@ -130,7 +130,8 @@ Test(diagnose, one_hosts_wire)
         }
 }
 
-/* Processors that are slow explain links that are as slow, and no line that is far slower. */
+/* Slow processors explain links that are slower by the same factor, but not a line that is much
+ * slower. */
 Test(diagnose, a_slow_line_of_a_host_that_is_busy_too)
 {
     struct diagnosis d;

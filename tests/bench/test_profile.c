@@ -14,7 +14,7 @@ static double cost_of(enum kolo_collective collective, const char *plan, size_t 
     return kolo_plan_cost(kolo_plan_find(collective, plan), &args, 1, layout, figures);
 }
 
-/** What a run would measure if the model were right. */
+/** The times that a run would measure if the model were right. */
 static struct profile_times times_of(const struct kolo_layout *layout,
                                      const struct kolo_figures *figures)
 {
@@ -66,7 +66,7 @@ static void expect_same(const struct kolo_figures *got, const struct kolo_figure
     cr_expect(is_near(got->enter + got->flag, wanted->enter + wanted->flag), "enter, flag");
 }
 
-/** Figures that are scaled by @p times, so that no built-in one is right by chance. */
+/** The built-in figures scaled by @p times, so that none is right by chance. */
 static struct kolo_figures scaled(double times)
 {
     struct kolo_figures figures;
@@ -116,7 +116,7 @@ Test(profile, of_a_network_leaves_the_host_alone)
     cr_expect(is_near(rdma->latency + 2 * rdma->message, 2e3) && is_near(got.rdma_wire_byte, 0.1));
     cr_expect(is_near(rdma->byte, before.path[KOLO_PATH_RDMA].byte));
     cr_expect(is_near(got.wire_byte, 8) && is_near(network->latency + 2 * network->message, 5e4));
-    times.one_way = 1000; /* less than the processors' part is thought to be */
+    times.one_way = 1000; /* less than the estimated part of the processors */
     profile_solve(&times, KOLO_PATH_NETWORK, &got);
     cr_expect(network->latency > 0 && network->message > 0);
 }

@@ -26,7 +26,7 @@ static double of_bits(uint64_t bits)
     return value;
 }
 
-/* What follows the text is no part of it. */
+/* What follows the text must not be read. */
 static void is_as_strtod(const char *text)
 {
     char copy[EVAL_NUMBER_MAX + 8];
@@ -125,7 +125,7 @@ Test(number, of_any_bits_and_digits)
     }
 }
 
-/* The decimal numbers nearest to the middle between two doubles, from both sides. */
+/* The decimal numbers nearest to the midpoint between two doubles, from both sides. */
 Test(number, at_the_middle)
 {
     char text[64];
@@ -143,7 +143,7 @@ Test(number, at_the_middle)
     }
 }
 
-/* In memory that ends, and begins, where the text does. */
+/* In memory that begins and ends with the text. */
 Test(number, of_any_length)
 {
     for (size_t length = 1; length <= 44; length++)

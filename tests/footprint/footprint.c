@@ -45,14 +45,14 @@ static int complain(const char *what, double got, double most)
     return got > most;
 }
 
-/* ---- what the kernel says ---- */
+/* ---- what the kernel reports ---- */
 
 struct taken {
-    double pss_mib, file_mib, rss_mib; /* of pss_mib, file_mib is that of files */
+    double pss_mib, file_mib, rss_mib; /* file_mib is the part of pss_mib that belongs to files */
     int maps, fds;
 };
 
-/** Of a line like "Pss:    123 kB" */
+/** The value of a line like "Pss: 123 kB". */
 static double field_mib(const char *line, const char *name, double otherwise)
 {
     size_t len = strlen(name);
@@ -93,7 +93,7 @@ static struct taken look(void)
     }
     if (file != NULL)
         fclose(file);
-    taken.pss_mib -= taken.file_mib; /* zero before Linux 5.4, which does not tell it */
+    taken.pss_mib -= taken.file_mib; /* zero before Linux 5.4, which does not report it */
     return taken;
 }
 
@@ -123,7 +123,7 @@ struct buffers {
     void *send, *recv;
 };
 
-/** Some of every size, in every way that the sizes have. */
+/** Makes some calls of every length, in all the ways that lengths can take. */
 static kolo_status use(struct kolo_comm *comm, const struct buffers *buffers, size_t most)
 {
     for (size_t bytes = 4; bytes <= most; bytes *= 4)
@@ -135,7 +135,7 @@ static kolo_status use(struct kolo_comm *comm, const struct buffers *buffers, si
     return kolo_barrier(comm, NULL, NULL);
 }
 
-/** All ranks look at the same time, while none of them moves; the mean of what they see. */
+/** All ranks measure at the same time, while none of them is in a call; returns the mean. */
 static kolo_status look_together(struct kolo_comm *comm, struct taken *taken, double *mean_out)
 {
     double sum;
@@ -154,7 +154,7 @@ static void report(struct kolo_comm *comm, const char *what, double mean, const 
                what, mean, taken->rss_mib, taken->maps, taken->fds);
 }
 
-/** The world, then duplicates of it: each may add COMM_BYTES_MAX. */
+/** The world, then duplicates of it, each of which may add COMM_BYTES_MAX. */
 static kolo_status grow(struct kolo_comm *world, const struct buffers *buffers, const char *what,
                         double before, int *failures)
 {
@@ -175,14 +175,14 @@ static kolo_status grow(struct kolo_comm *world, const struct buffers *buffers, 
     return KOLO_OK;
 }
 
-/** Communicators of one rank: what they are used for needs no memory at all. */
+/** Communicators of one rank: their calls need no memory at all. */
 static kolo_status alone(struct kolo_comm *world, const struct buffers *buffers, int *failures)
 {
     enum { COMMS = 16 };
     struct kolo_comm *comms[COMMS];
     struct taken before, after;
     double mean, more;
-    for (int i = 0; i < 2; i++) { /* what the splitting world needs for it is the world's */
+    for (int i = 0; i < 2; i++) { /* what the world needs for the split is counted for the world */
         TRY(kolo_split(world, kolo_rank(world), 0, NULL, &comms[0]));
         TRY(kolo_finalize(comms[0]));
     }
@@ -247,7 +247,7 @@ static kolo_status memory(struct kolo_comm *world, double bare, int *failures)
 enum { WAIT_MS = 1000, ATTEMPTS = 3 };
 static const double wait_ms_max = 20, idle_ms_max = 2;
 
-/** Rank 0 is late by a second: the processor time of the others. */
+/** Rank 0 is late by a second: measures the processor time of the others. */
 static kolo_status wait_once(struct kolo_comm *comm, int who, const char *name, float *data,
                              size_t count, double *used_out)
 {
@@ -278,8 +278,8 @@ static kolo_status idle_once(struct kolo_comm *comm, int who, const char *name, 
     return KOLO_OK;
 }
 
-/** The system counts more where others have the processors too: what keeps a rank busy does so each
- * time, and only that fails. */
+/** The system counts more when other processes compete for the processors. What keeps a rank busy
+ * does so in every attempt, so the test fails only if every attempt exceeds the limit. */
 static kolo_status hold(struct kolo_comm *comm, int who, const char *name, size_t count,
                         double most,
                         kolo_status (*once)(struct kolo_comm *comm, int who, const char *name,
@@ -321,9 +321,9 @@ static kolo_status thread_waits(struct kolo_comm *comm, void *argument)
     return failures == 0 ? KOLO_OK : KOLO_ERR_INTERNAL;
 }
 
-/* ---- again and again ---- */
+/* ---- repeated ---- */
 
-/** What is there after so many times must have been there after a few. */
+/** What exists after this many repetitions must have existed after a few. */
 static int nothing_stays(struct taken before, const char *what, int times)
 {
     struct taken after = look();

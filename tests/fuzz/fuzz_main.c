@@ -21,7 +21,7 @@ static struct file {
     size_t size;
 } files[FILES_MAX];
 static size_t count;
-static char now[128]; /* what is tried */
+static char now[128]; /* the case that is running */
 
 static const char *const words[] = {"NaN",
                                     "-Infinity",
@@ -94,7 +94,7 @@ static void on_abort(int signal)
     _exit(1);
 }
 
-/* Puts @p more bytes at the place of @p gone ones. */
+/* Replaces @p gone bytes by @p more bytes. */
 static void replace(struct file *file, size_t at, size_t gone, const void *with, size_t more)
 {
     if (at + gone > file->size || file->size - gone + more > BYTES_MAX)
@@ -104,7 +104,7 @@ static void replace(struct file *file, size_t at, size_t gone, const void *with,
     file->size += more - gone;
 }
 
-/* The token at a place: a number, a word, or one byte. */
+/* The length of the token at a position: a number, a word, or one byte. */
 static size_t token(const struct file *file, size_t at)
 {
     size_t length = 0;
@@ -127,7 +127,7 @@ static void change(struct file *file)
         replace(file, at, 0, word, strlen(word));
         break;
     case 2:
-    case 3: /* a whole token by another: mostly still JSON */
+    case 3: /* one token by another, so that the file is mostly still JSON */
         while (at > 0 && !strchr("\"[]{},: \n", file->data[at - 1]))
             at--;
         replace(file, at, token(file, at), word, strlen(word));
@@ -135,7 +135,7 @@ static void change(struct file *file)
     case 4:
         replace(file, at, length, "", 0);
         break;
-    case 5: /* a part of a file, this one too */
+    case 5: /* a part of any file, including this one */
         other = below(from->size);
         length = below(from->size - other < 200 ? from->size - other : 200);
         memcpy(part, from->data + other, length);
@@ -164,7 +164,7 @@ static void pack(const struct file *from, struct file *to)
     deflateEnd(&stream);
 }
 
-/* In a block of its own, so that a sanitizer sees one byte too many. */
+/* In a block of its own, so that a sanitizer detects reads of one byte too many. */
 static void try(const struct file *file)
 {
     unsigned char *copy = malloc(file->size + (file->size == 0));

@@ -34,7 +34,7 @@ static void check_box(const double *box)
         fuzz_check(isfinite(box[i]) && (i < 2 || box[i] >= 0), "a box that is none");
 }
 
-/* What a program does with a shape; it may fail. */
+/* What a program does with shapes; it may fail. */
 static void use(const struct eval_shapes *shapes, const struct eval_place *place,
                 const struct eval_image *image)
 {
@@ -72,7 +72,7 @@ static void read_truths(kolo_detection_kind kind, kolo_detection_rules rules, bo
     eval_truths_free(&truths);
 }
 
-/* Reads the share of a rank. @return how many it kept; -1: it failed. */
+/* Reads the share of a rank. @return how many detections it kept; -1: it failed. */
 static long read_share(const struct eval_truths *truths, kolo_detection_kind kind, int rank,
                        int ranks)
 {
@@ -95,7 +95,7 @@ static long read_share(const struct eval_truths *truths, kolo_detection_kind kin
     return count;
 }
 
-/* What has been read of one part holds the same as the next detections of the whole. */
+/* What has been read of one part must equal the next detections of the whole. */
 static void compare(const struct eval_detections *part, const struct eval_detections *whole,
                     size_t *kept, uint64_t before)
 {
@@ -114,7 +114,8 @@ static void compare(const struct eval_detections *part, const struct eval_detect
     }
 }
 
-/* Parts that fit are the whole, which can be read then; @p bytes is the file's length. */
+/* Parts that fit together are the whole file, which must then be readable; @p bytes is the file's
+ * length. */
 static void read_parts(const struct eval_truths *truths, kolo_detection_kind kind, size_t bytes,
                        size_t parts)
 {

@@ -15,8 +15,8 @@
 
 enum { HASH_BYTES = 32, MAGIC_BYTES = 8, SAMPLES = 90, IMAGES = 12, STATE_MAX = 1 << 20 };
 
-/* A function that makes a metric of a kind, of which the configuration is given but for the
- * samples. */
+/* Defines a function that creates a metric of a kind, with everything in the configuration given
+ * except the samples. */
 #define MAKER(name, kind, ...)                                                                     \
     static struct kolo_metric *name(int64_t samples)                                               \
     {                                                                                              \
@@ -62,7 +62,7 @@ static struct kolo_metric *voc(int64_t images)
     return detection_of(KOLO_DETECTION_VOC, images);
 }
 
-/* The corpus names them by their places: new ones go to the end. */
+/* The corpus refers to them by their positions: add new ones at the end. */
 static const struct {
     struct kolo_metric *(*make)(int64_t samples);
     int64_t samples;
@@ -92,7 +92,7 @@ static const struct {
              {binned_curve, 0}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* How long the head of a state is: the magic, the kind, the settings, the samples. */
+/* The length of a state's head: the magic, the kind, the settings, the samples. */
 static size_t head_of(const uint8_t *state)
 {
     size_t kind = state[MAGIC_BYTES] | (size_t)state[MAGIC_BYTES + 1] << 8;
@@ -106,7 +106,7 @@ static size_t save(struct kolo_metric *metric, uint8_t *state)
     return bytes;
 }
 
-/* What is accepted goes through all that is done with it. */
+/* A state that is accepted goes through everything that is done with states. */
 static void use(struct kolo_comm *comm, struct kolo_metric *metric, struct kolo_metric *twin)
 {
     static uint8_t state[STATE_MAX], again[STATE_MAX];

@@ -12,7 +12,7 @@
 static struct kolo_hosts hosts;
 static struct kolo_allocation found;
 
-/* Each test has a process of its own; what of Slurm it was started with does not count. */
+/* Each test has a process of its own, and ignores Slurm's variables that it was started with. */
 static kolo_status find(const char *const variables[])
 {
     static const char *const all[] = {
@@ -81,7 +81,7 @@ Test(allocation, refuses_what_is_no_list)
               "%s", kolo_error_detail());
 }
 
-/* All that kolorun takes, and one more: as a range, as ranges of ranges, as several. */
+/* As many as kolorun allows, plus one: as a range, as ranges of ranges, and as several. */
 Test(allocation, refuses_too_many_by_their_number)
 {
     static const char *const many[] = {"a[1-99999]", "r[0-255]n[0-256]", "a[1-65536],b",
@@ -106,7 +106,7 @@ Test(allocation, slots_are_tasks_or_processors)
                    "SLURM_JOB_CPUS_PER_NODE=8(x4)") == KOLO_OK);
     expect("a1:2,a2:2,a3:2,a4:1");
     cr_assert(!hosts.at[0].is_open);
-    /* Within srun --pty of one task in an allocation of two hosts. */
+    /* Within srun --pty with one task, in an allocation of two hosts. */
     cr_assert(FIND(JOB, "SLURM_JOB_NODELIST=a[1-2]", "SLURM_TASKS_PER_NODE=1",
                    "SLURM_JOB_CPUS_PER_NODE=8,6", "SLURM_CPUS_PER_TASK=4") == KOLO_OK);
     expect("a1:2,a2:1");

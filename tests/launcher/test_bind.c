@@ -35,7 +35,8 @@ Test(bind, core_refuses_more_ranks_than_cores)
     cr_assert(kolo_bind_plan(KOLO_BIND_CORE, 100000, &sets) == KOLO_ERR_UNSUPPORTED && !sets);
 }
 
-/* Sets of AUTO with as many ranks as there are cores: apart, not empty, of what we may use. */
+/* The sets of AUTO with as many ranks as cores are disjoint, not empty, and of cores that may be
+ * used. */
 Test(bind, cores_are_dealt_out_once)
 {
     cpu_set_t mine, all, both, *sets = NULL;

@@ -35,7 +35,7 @@ Test(descendants, children_and_theirs_whatever_their_order)
     cr_assert(found == sizeof ours / sizeof *ours, "%zu", found);
 }
 
-/* While /proc was read some ended, and others took their numbers. */
+/* While /proc was read some processes ended, and others got their numbers. */
 Test(descendants, what_is_no_tree_comes_to_an_end)
 {
     struct kolo_process list[] = {process(5, 5),   process(6, 7),    process(7, 6),
@@ -49,7 +49,7 @@ Test(descendants, what_is_no_tree_comes_to_an_end)
     cr_assert(kolo_descendants_mark(NULL, 0, ROOT) == 0);
 }
 
-/** Each is found once: as a child, and by halves as a parent. */
+/** Each process is looked up once as a child, and as a parent by binary search. */
 static void expect_few_looks(struct kolo_process *list, size_t count, const char *what)
 {
     size_t halves = 1;
@@ -66,7 +66,7 @@ Test(descendants, looks_grow_with_the_processes_not_with_their_square)
     enum { COUNT = 20000 };
     struct kolo_process *list = calloc(COUNT, sizeof *list);
     cr_assert(list != NULL);
-    for (int i = 0; i < COUNT; i++) /* each the child of the next one */
+    for (int i = 0; i < COUNT; i++) /* each is the child of the next one */
         list[i] = process(1000 + i, i + 1 < COUNT ? 1001 + i : ROOT);
     expect_few_looks(list, COUNT, "a chain");
     for (int i = 0; i < COUNT; i++)

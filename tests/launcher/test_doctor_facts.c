@@ -25,7 +25,7 @@ static kolo_status take(const char *text)
     return kolo_facts_take(&facts, line, &news);
 }
 
-/* Written by the one side, read by the other. */
+/* Written by one side, read by the other. */
 static kolo_status pass(const char *const *fields)
 {
     char line[KOLO_FACT_LINE_MAX];

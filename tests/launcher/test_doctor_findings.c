@@ -39,7 +39,7 @@ Test(doctor_findings, the_worst_come_first_and_else_nothing_moves)
     kolo_findings_fini(&findings);
 }
 
-/* Of ssh, or of an agent that says why it ends: no facts have these passed through. */
+/* Texts of ssh, or of an agent that says why it ends, do not pass through facts. */
 Test(doctor_findings, no_control_character_gets_to_a_terminal)
 {
     struct kolo_findings findings = {.at = NULL};

@@ -34,7 +34,7 @@ static void set_text(int host, enum kolo_fact_text text, const char *value)
     snprintf(hosts[host].facts.text[text], KOLO_FACT_TEXT_MAX, "%s", value);
 }
 
-/* Hosts a (here), b and c, each with 4 ranks and all that they need. */
+/* Hosts a (here), b and c, each with 4 ranks and everything that they need. */
 static void begin(void)
 {
     static const char *const names[HOSTS] = {"a", "b", "c"};
@@ -91,7 +91,7 @@ static void judge(void)
     kolo_findings_sort(&findings);
 }
 
-/* Exactly one finding, of host @p host alone, with these words. */
+/* Asserts exactly one finding, about host @p host, with these words. */
 static void expect(enum kolo_severity severity, const char *kind, int host, const char *words)
 {
     judge();
@@ -133,7 +133,7 @@ Test(doctor_judge, ssh_and_what_helps)
              "host b: runs kolorun 9, this one is 0; install the same");
     expect(KOLO_SEVERITY_ERROR, "ssh", 1, "install the same");
     cr_assert(!strstr(findings.at[0].text, "by hand"));
-    hosts[1].is_here = true; /* no ssh leads there */
+    hosts[1].is_here = true; /* it is not reached by ssh */
     snprintf(hosts[1].unreached, sizeof hosts[1].unreached, "the agent did not answer within 5 s");
     expect(KOLO_SEVERITY_ERROR, "ssh", 1, "within 5 s; see its load, and ask again");
     snprintf(hosts[1].unreached, sizeof hosts[1].unreached,
@@ -170,7 +170,7 @@ Test(doctor_judge, clocks)
     expect(KOLO_SEVERITY_WARNING, "clock", 1, "3.5 s ahead of this");
     hosts[1].clock_offset_ns = -3500000000;
     expect(KOLO_SEVERITY_WARNING, "clock", 1, "3.5 s behind this");
-    hosts[1].clock_doubt_ns = 3000000000; /* it may be right: the answer took 6 s */
+    hosts[1].clock_doubt_ns = 3000000000; /* the clock may be right: the answer took 6 s */
     judge();
     cr_assert(findings.count == 0);
     hosts[1].clock_offset_ns = 900000000;
@@ -283,7 +283,7 @@ Test(doctor_judge, rdma_ports_that_cannot_be_joined)
                     i == 0   ? "RoCE v1 IPv4; RoCE v2 IPv4"
                     : i == 1 ? "RoCE v2 IPv4; RoCE v2 link-local"
                              : "RoCE v2 link-local");
-        add_backend(i, "network", "mlx5_1:1", true, "InfiniBand fe80::"); /* of further rails */
+        add_backend(i, "network", "mlx5_1:1", true, "InfiniBand fe80::"); /* of the other rails */
     }
     expect(KOLO_SEVERITY_WARNING, "rdma-network", 2,
            "its RDMA port mlx5_0:1 (RoCE v2 link-local) cannot be connected to mlx5_0:1 of a "
@@ -311,7 +311,7 @@ Test(doctor_judge, one_machine_under_two_names)
 {
     set_text(2, KOLO_FACT_identity, "b");
     expect(KOLO_SEVERITY_WARNING, "twin", 2, "same machine as b");
-    hosts[1].has_facts = false; /* then nobody knows */
+    hosts[1].has_facts = false; /* in that case it is unknown */
     hosts[1].has_clock = false;
     judge();
     cr_assert(findings.count == 0);
@@ -334,7 +334,7 @@ Test(doctor_judge, network_of_a_host)
     set(2, KOLO_FACT_ports_free, 3);
     expect(KOLO_SEVERITY_ERROR, "ports", 2, "3 ports of KOLO_PORTS=7000-7001 are free and 4");
     set(2, KOLO_FACT_ports_free, 4);
-    set(0, KOLO_FACT_ports_free, 4); /* kolorun listens there too */
+    set(0, KOLO_FACT_ports_free, 4); /* kolorun listens on that host too */
     expect(KOLO_SEVERITY_ERROR, "ports", 0, "and 5 are needed");
     set(0, KOLO_FACT_ports_free, 5);
     set_text(1, KOLO_FACT_listen_error, "no addresses");

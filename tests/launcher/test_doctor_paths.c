@@ -48,7 +48,7 @@ static void end(void)
 }
 TestSuite(doctor_paths, .init = begin, .fini = end);
 
-/* All paths between @p count hosts, all fine, of 100 us. */
+/* All paths between @p count hosts, all without problems, of 100 us. */
 static void join(int count)
 {
     for (int from = 0; from < count; from++)
@@ -171,7 +171,7 @@ Test(doctor_paths, docker_on_all_hosts_is_worth_a_note)
     for (size_t i = 0; i < findings.count; i++)
         expect(i, KOLO_SEVERITY_NOTE, "dead-address", "(docker0)");
     cr_assert(findings.count == 3);
-    for (int from = 1; from < 3; from++) /* and where it is all there is */
+    for (int from = 1; from < 3; from++) /* also if it is the only path */
         path(from, 0, ETH)->end = KOLO_PATH_NO_ROUTE;
     judge(3);
     kolo_findings_sort(&findings);
@@ -231,7 +231,7 @@ Test(doctor_paths, round_trips)
     cr_assert(findings.count == 1);
     expect(0, KOLO_SEVERITY_NOTE, "far", "20.0 ms apart");
     for (size_t i = 0; i < paths.count; i++)
-        paths.at[i].rtt_us = INT64_MAX; /* a host may say anything */
+        paths.at[i].rtt_us = INT64_MAX; /* a host may report any number */
     judge(3);
     cr_assert(findings.count == 1, "%s", findings.at[0].text);
 }
@@ -242,7 +242,7 @@ Test(doctor_paths, what_was_not_tried_is_not_judged)
     hosts[1].has_paths = false;
     for (size_t i = 0; i < paths.count; i++)
         if (paths.at[i].from == 1)
-            paths.at[i].from = 2; /* they were never heard of */
+            paths.at[i].from = 2; /* no report came from host 1 */
     judge(3);
     cr_assert(findings.count == 0, "%s", findings.at[0].text);
     static const struct kolo_path made_up[] = {

@@ -68,7 +68,7 @@ static void address_of(const struct kolo_path_tests *tests, char *text, size_t c
     kolo_place_format(&places[0], text, capacity);
 }
 
-/* Until @p mine has tried all. */
+/* Runs until @p mine has tried all places. */
 static void run(struct kolo_path_tests *mine, struct kolo_path_tests *other, struct ends *ends)
 {
     kolo_deadline deadline = kolo_deadline_in_ms(PATIENCE_MS);
@@ -147,7 +147,7 @@ Test(examine_paths, an_examiner_of_another_session_is_a_stranger)
     kolo_path_tests_destroy(other);
 }
 
-/* A socket at a free port of loopback; with @p backlog it listens and never answers. */
+/* A socket at a free port of loopback; with @p backlog it listens, but never answers. */
 static int bound(int backlog, char *address, size_t capacity)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

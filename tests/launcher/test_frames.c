@@ -66,7 +66,7 @@ Test(frames, arrive_whatever_the_pieces)
     }
 }
 
-/* What a shell said that never became an agent: its end, however it came. */
+/* The output of a shell that never became an agent: its end is kept, in whatever pieces it came. */
 Test(frames, keeps_the_end_of_chatter)
 {
     static uint8_t data[5000];
@@ -123,7 +123,7 @@ Test(frames, refuses_lies)
         {0, 0, 0, 0, 0},                        /* no type */
         {0, 0, 0, 0, KOLO_FRAME_TYPES},         /* unknown type */
         {0, 0, 0, 0, 255},                      /* unknown type */
-        {1, 0, 0, 1, KOLO_FRAME_BEAT},          /* 16 MiB and 1 */
+        {1, 0, 0, 1, KOLO_FRAME_BEAT},          /* 16 MiB plus 1 */
         {255, 255, 255, 255, KOLO_FRAME_OUTPUT} /* 4 GiB */
     };
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {

@@ -33,7 +33,7 @@ static void give(struct kolo_gather *gather, struct maker *maker, size_t bytes)
     kolo_free_memory(maker->data);
 }
 
-/** How many calls of rank @p rank are in the file; -1: it is not in it. */
+/** The number of calls of rank @p rank in the file; -1: the rank is not in it. */
 static int calls_of(int rank)
 {
     int count = -1;
@@ -51,11 +51,12 @@ Test(gather, whole_cut_silent_and_false)
 {
     struct kolo_gather *gather = begin(5);
     for (int rank = 0; rank < 4; rank++) {
-        struct maker maker = maker_begin(rank == 3 ? 2 : rank, 5, 7, "a"); /* 3 says it is 2 */
+        /* rank 3 claims to be 2 */
+        struct maker maker = maker_begin(rank == 3 ? 2 : rank, 5, 7, "a");
         maker.rank = rank;
         for (uint32_t i = 0; i < 10; i++)
             maker_call(&maker, i, 1000 * i + 1000, 1000 * i + 1900);
-        if (rank == 2) { /* never came up */
+        if (rank == 2) { /* never started */
             maker_head(&maker)->pid = 0;
             maker_head(&maker)->written = 0;
         }

@@ -29,7 +29,7 @@ static void write_file(const char *path, const char *text)
     fclose(file);
 }
 
-/** As the driver writes it; @p node "": the firmware does not say. */
+/** As the driver writes it; @p node "": the firmware does not report it. */
 static void add_device(const char *address, const char *bus, const char *uuid, const char *node)
 {
     char path[256], text[512];
@@ -64,7 +64,7 @@ static void end(void)
 
 TestSuite(gpus, .init = begin, .fini = end);
 
-/** Four devices, two at each of two nodes, in no order. */
+/** Four devices, two at each of two nodes, in no particular order. */
 static void make_host(void)
 {
     add_device("0000:c1:00.0", "0000:c1:00.0", "GPU-cc", "1\n");
@@ -85,7 +85,7 @@ static void expect_words(const struct kolo_texts *texts, int ranks, const char *
 
 static const char *order; /* CUDA_DEVICE_ORDER */
 
-/** "aa bb,cc": one word a rank; and of @p addresses, unless NULL. */
+/** "aa bb,cc": one word per rank; also checks @p addresses, unless NULL. */
 static void expect_at(const char *visible, int each, const int *nodes, int ranks,
                       const char *wanted, const char *addresses)
 {
@@ -123,7 +123,7 @@ Test(gpus, are_near_the_ranks_that_are_bound)
     expect(NULL, 2, (const int[]){1, 0}, 2, "GPU-cc,GPU-dd GPU-aa,GPU-bb");
     expect(NULL, 1, (const int[]){0, 0, 0, 0, 1, 1, 1, 1}, 8,
            "GPU-aa GPU-bb GPU-aa GPU-bb GPU-cc GPU-dd GPU-cc GPU-dd");
-    /* More than there are at the node: no device twice, and the rest from afar. */
+    /* More than the node has: no rank gets a device twice, and the others are from another node. */
     expect(NULL, 3, (const int[]){0, 0}, 2, "GPU-aa,GPU-bb,GPU-cc GPU-aa,GPU-bb,GPU-dd");
     /* A node without devices, and one with more ranks than its share. */
     expect(NULL, 1, (const int[]){5, 0, 0, 0}, 4, "GPU-aa GPU-bb GPU-cc GPU-dd");
@@ -134,13 +134,14 @@ Test(gpus, are_those_that_the_environment_leaves)
     make_host();
     expect("GPU-dd,GPU-aa", 1, NULL, 2, "GPU-dd GPU-aa");
     expect("GPU-dd,GPU-aa", 1, (const int[]){0, 1}, 2, "GPU-aa GPU-dd");
-    expect(" 3 , 2,1", 1, (const int[]){0, 1, 0}, 3, "3 2 1"); /* numbers have no place */
+    /* numbers do not say where a device is */
+    expect(" 3 , 2,1", 1, (const int[]){0, 1, 0}, 3, "3 2 1");
     expect("2,-1,3", 1, NULL, 2, "2 2");
     expect("2,,3", 1, NULL, 2, "2 2");
     expect("MIG-GPU-aa/1/0", 1, NULL, 1, "MIG-GPU-aa/1/0");
 }
 
-/** In small letters, as /sys has them. */
+/** In lower case, as in /sys. */
 Test(gpus, say_where_the_first_of_each_rank_is)
 {
     make_host();
@@ -156,7 +157,7 @@ Test(gpus, say_where_the_first_of_each_rank_is)
     expect_at("3,1", 1, NULL, 2, "3 1", "0000:e1:00.0 0000:41:00.0");
     expect_at("3,1", 1, (const int[]){0, 1}, 2, "1 3", "0000:41:00.0 0000:e1:00.0");
     expect_at("4,99999999999999999999,GPU-cc", 1, NULL, 3, "4 99999999999999999999 GPU-cc",
-              "  0000:c1:00.0"); /* no such number */
+              "  0000:c1:00.0"); /* no device has that number */
     order = NULL;
 }
 

@@ -112,7 +112,7 @@ static kolo_status read_text(struct kolo_hosts *hosts, const char *text)
     return read_bytes(hosts, text, strlen(text));
 }
 
-/* What is behind a 0 is not left out unseen. */
+/* What follows a 0 byte must not be dropped silently. */
 Test(hosts, refuses_a_file_that_is_no_text)
 {
     static const struct {
@@ -184,8 +184,8 @@ Test(hosts, refuses_a_bad_file)
     }
 }
 
-/* Each name twice, the second time from the end. Looking through the list for each takes minutes of
- * the processor's time, a table some tenths of a second. */
+/* Each name twice, the second time from the end. Searching the list for each takes minutes of
+ * processor time, a table some tenths of a second. */
 Test(hosts, as_many_as_there_may_be)
 {
     enum { HOSTS = 65536, SECONDS = 10 };
@@ -201,14 +201,14 @@ Test(hosts, as_many_as_there_may_be)
         cr_assert(hosts.at[i].slots == 2, "%s: %d", hosts.at[i].name, hosts.at[i].slots);
     cr_assert(kolo_hosts_add(&hosts, "one.more", 1, false) == KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "more than 65536 hosts"), "%s", kolo_error_detail());
-    int size = 0; /* whoever is added behind a drop is found again */
+    int size = 0; /* a host that is added after one was dropped is found again */
     cr_assert(kolo_hosts_map(&hosts, 5, false, &size) == KOLO_OK && hosts.count == 3);
     cr_assert(kolo_hosts_add(&hosts, "host-2", 1, false) == KOLO_OK && hosts.count == 3);
     cr_assert(kolo_hosts_add(&hosts, "host-3", 1, false) == KOLO_OK && hosts.count == 4);
     kolo_hosts_fini(&hosts);
 }
 
-/* "ranks of the first host, of the second, ..." */
+/* Checks "ranks of the first host, of the second, ...". */
 static void check_map(const char *list, int np, bool oversubscribe, const int want[4])
 {
     struct kolo_hosts hosts = parsed(list);

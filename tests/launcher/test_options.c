@@ -60,7 +60,7 @@ Test(options, takes_the_beginning_of_a_name)
     cr_assert(options.oversubscribe && options.verbose && options.no_input);
     cr_assert(strcmp(options.hostfile, "f") == 0);
     kolo_options_fini(&options);
-    /* A whole name is no beginning of another. */
+    /* A complete name is not taken as the abbreviation of another. */
     cr_assert(PARSE(&options, "--host", "a", "--help", "prog") == KOLO_OK);
     cr_assert(options.task == KOLO_TASK_HELP && strcmp(options.hosts, "a") == 0);
     kolo_options_fini(&options);
@@ -113,7 +113,7 @@ Test(options, the_end_of_the_options)
     cr_assert(!options.verbose && strcmp(options.program[0], "-") == 0);
     cr_assert(strcmp(options.program[2], "--nope") == 0);
     kolo_options_fini(&options);
-    /* A value may be what else would be the end, or an option. */
+    /* A value may look like the end of the options, or like an option. */
     cr_assert(PARSE(&options, "--chdir", "--", "--env=A=-v", "p") == KOLO_OK);
     cr_assert(strcmp(options.chdir, "--") == 0 && strcmp(options.program[0], "p") == 0);
     cr_assert(strcmp(options.forward.at[0], "A=-v") == 0 && !options.verbose);

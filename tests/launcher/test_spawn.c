@@ -52,7 +52,8 @@ Test(spawn, runs_with_clean_signals_and_streams, .timeout = 120)
     int status = status_of(pid);
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE, "SIGPIPE was ignored");
     ssize_t got = read(ends[0], text, sizeof text - 1);
-    cr_assert(got > 0 && strcmp(text, "/\n4\n") == 0, "'%s'", text); /* 0, 1, 2 and ls's own */
+    /* 0, 1, 2 and the one that ls opens */
+    cr_assert(got > 0 && strcmp(text, "/\n4\n") == 0, "'%s'", text);
     close(ends[0]);
 }
 
@@ -81,7 +82,7 @@ static void expect_refused(const char *content, int error_wanted, const char *wo
     unlink(path);
 }
 
-/* A file that is there and cannot be executed: "No such file" would send its owner looking. */
+/* A file that exists and cannot be executed: "No such file" would mislead its owner. */
 Test(spawn, what_a_script_lacks_is_said, .timeout = 120)
 {
     pid_t pid;
@@ -94,7 +95,7 @@ Test(spawn, what_a_script_lacks_is_said, .timeout = 120)
     cr_assert(!strstr(kolo_error_detail(), "interpreter"), "%s", kolo_error_detail());
 }
 
-/* No processor at all is what every system refuses; some sandboxes refuse any. */
+/* Every system refuses an empty set of processors; some sandboxes refuse any set. */
 Test(spawn, binding_that_is_refused_may_be_left_out, .timeout = 120)
 {
     char name[] = "true";
@@ -119,7 +120,7 @@ Test(spawn, binding_that_is_refused_may_be_left_out, .timeout = 120)
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* So many that there is the pipe of the report, and no /dev/null. */
+/* A limit that leaves room for the pipe of the report, but not for /dev/null. */
 Test(spawn, too_few_files_are_named, .timeout = 120)
 {
     struct rlimit limit;
@@ -153,7 +154,7 @@ Test(spawn, finds_programs)
     cr_assert(error == EACCES);
 }
 
-/* Until then there are fewer, or a shell that has yet to execute setsid and sleep. */
+/* Before that there are fewer processes, or a shell that has yet to execute setsid and sleep. */
 static bool is_told_of(const char *words, char *text, size_t capacity)
 {
     kolo_tree_describe(getpid(), text, capacity);

@@ -30,7 +30,7 @@ static void start(const char *rank)
     cr_assert(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-/** Of those that are found now, how many are called sleep already. */
+/** How many of the processes found are already called sleep. */
 static int find_named(struct kolo_stray *strays)
 {
     int count = 0;

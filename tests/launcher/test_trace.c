@@ -24,7 +24,7 @@ Test(trace, refuses_what_does_not_belong_together)
     cr_assert(strstr(kolo_error_detail(), "5 ranks") != NULL, "%s", kolo_error_detail());
     maker = maker_begin(2, 4, 7, "a");
     maker_head(&maker)->job = 5;
-    cr_assert(maker_give(&maker, &trace) == KOLO_OK); /* the first did not get so far */
+    cr_assert(maker_give(&maker, &trace) == KOLO_OK); /* the first rank did not get that far */
     maker = maker_begin(3, 4, 7, "a");
     maker_head(&maker)->job = 6;
     cr_assert(maker_give(&maker, &trace) == KOLO_ERR_DATA);
@@ -34,7 +34,7 @@ Test(trace, refuses_what_does_not_belong_together)
     kolo_trace_fini(&trace);
 }
 
-/** The trace as jansson reads it, or NULL. */
+/** The trace as jansson parses it, or NULL. */
 static json_t *written(const struct kolo_trace *trace, const char *verdict)
 {
     char *text = NULL;
@@ -100,7 +100,8 @@ Test(trace, is_what_ranks_did)
     event = find(whole, "killed by signal 9", 0);
     cr_assert(number(event, "ts") == 90);
     cr_assert(number(find(whole, "rank 0 was \"killed\"", 0), "ts") == 90);
-    cr_assert(number(find(whole, "exited with status 3", 1), "ts") == 95); /* its last call's end */
+    /* the end of its last call */
+    cr_assert(number(find(whole, "exited with status 3", 1), "ts") == 95);
     event = find(whole, "process_name", 1);
     cr_assert(strcmp(json_string_value(json_object_get(json_object_get(event, "args"), "name")),
                      "rank 1 on a \"host\"?") == 0);
@@ -119,8 +120,8 @@ static void keep_line(void *context, const char *line)
     snprintf(said->text + used, sizeof said->text - used, "%s\n", line);
 }
 
-/** What is said of @p size ranks, two on a host, that call an allreduce ten times, where rank r
- * is late_ns[r] late to each. */
+/** The report on @p size ranks, two per host, that make ten allreduces, to each of which rank r is
+ * late_ns[r] late. */
 static struct said said_of(int size, const int64_t *late_ns)
 {
     struct kolo_trace trace = {.size = 0};
@@ -139,7 +140,7 @@ static struct said said_of(int size, const int64_t *late_ns)
     return said;
 }
 
-/** What is said of four ranks, the last of which is late to their only call. */
+/** The report on four ranks, the last of which is late to their only call. */
 static struct said one_call(int64_t late_ns)
 {
     struct kolo_trace trace = {.size = 0};
@@ -160,7 +161,7 @@ static void says(struct said said, const char *wanted)
     cr_assert(strstr(said.text, wanted) != NULL, "no '%s' in: %s", wanted, said.text);
 }
 
-/** Lost with its host, say: its host is nowhere in the trace. */
+/** For example, it was lost with its host, which is not in the trace. */
 Test(trace, who_was_waited_for_may_have_left_no_timeline)
 {
     struct kolo_trace trace = {.size = 0};
@@ -189,7 +190,7 @@ Test(trace, names_who_was_waited_for)
     says(said_of(4, (int64_t[]){0, 0, 5 * MS, 5 * MS + 1000}),
          "one host was waited for most: right with its 2 ranks (the lowest is 2), 100 % of all "
          "waiting, 100 ms");
-    /* 333 ms for each of the three that wait: no 1e+03 ms, nor 1.25e+03 s */
+    /* 333 ms for each of the three that wait: neither "1e+03 ms" nor "1.25e+03 s" */
     says(one_call(333333300), "100 % of all waiting, 1 s");
     says(one_call(416000000000), "100 % of all waiting, 1248 s");
     says(said_of(4, (int64_t[]){0, 10, 30, 20}), "no rank was waited for long");
@@ -197,7 +198,7 @@ Test(trace, names_who_was_waited_for)
     says(said_of(2, (int64_t[]){0, 2 * MS}), "one rank was waited for most: rank 1 (host left)");
 }
 
-/** No two slices of one lane of one rank overlap, but for what a call waited within it. */
+/** No two slices of one lane of one rank may overlap, except waits within their call. */
 static size_t check_lanes(json_t *whole, double *end_us, size_t lanes_max)
 {
     json_t *event;
@@ -247,7 +248,7 @@ Test(trace, has_as_many_lanes_as_calls_overlap)
     kolo_trace_fini(&trace);
 }
 
-/** xorshift; the same bytes each time. */
+/** xorshift, which gives the same bytes in each run. */
 static uint64_t next(uint64_t *state)
 {
     *state ^= *state << 13;
@@ -262,7 +263,7 @@ static void spoil(struct maker *maker, uint64_t *state)
     const size_t words = offsetof(struct kolo_timeline_head, word);
     for (uint64_t i = next(state) % 24; i > 0; i--) {
         size_t at = next(state) % (i % 3 == 0 ? words + 200 : used);
-        if (i % 3 == 1) /* among the records */
+        if (i % 3 == 1) /* within the records */
             at = KOLO_TIMELINE_HEAD_BYTES + at % (12 * KOLO_TIMELINE_RECORD_BYTES);
         data[at] = (uint8_t)next(state);
     }

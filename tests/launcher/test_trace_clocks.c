@@ -9,7 +9,7 @@
 enum { SIZE = 4, CALLS = 200 };
 static const int64_t start_ns = 50000000000; /* by the first clock */
 
-/* What the second host's clock shows: its start, and how much faster it runs. */
+/* The clock of the second host: its start, and how much faster it runs. */
 struct skew {
     int64_t ahead_ns;
     double faster;
@@ -27,8 +27,8 @@ static uint64_t next(uint64_t *state)
     return *state ^= *state << 17;
 }
 
-/** Allreduces of ranks 0 and 1 on one host, 2 and 3 on another, one each 100 ms, in which ranks
- * come up to 2 ms apart and messages take 20 us or, now and then, more. */
+/** Allreduces of ranks 0 and 1 on one host and 2 and 3 on another, one per 100 ms, to which ranks
+ * come up to 2 ms apart, and whose messages take 20 us or sometimes more. */
 static void make(struct maker makers[SIZE], const struct skew *skew)
 {
     uint64_t state = 88172645463325252u;
@@ -58,7 +58,7 @@ static struct kolo_trace merged(struct maker makers[SIZE])
     return trace;
 }
 
-/** The greatest error of a time of the second host. */
+/** The largest error of a time of the second host. */
 static int64_t worst(const struct kolo_trace *trace, const struct skew *skew)
 {
     int64_t worst_ns = 0;
@@ -133,7 +133,7 @@ Test(trace_clocks, what_is_not_known_is_said)
     }
     trace = merged(makers);
     cr_assert(trace.clocks[1].how == KOLO_CLOCK_UNKNOWN && trace.clocks[1].error_ns == -1);
-    cr_assert(trace.clocks[1].offset_ns == -8000); /* as if both had begun at once */
+    cr_assert(trace.clocks[1].offset_ns == -8000); /* as if both had begun at the same time */
     kolo_trace_fini(&trace);
 }
 

@@ -45,7 +45,7 @@ Test(trace_match, the_last_of_a_collective)
                   (rank == 1 ? 0 : 5000 - begins[rank]));
         cr_assert(call_of(&trace, rank, 1)->last == 0);
     }
-    /* up to 3000 two share what rank 0 waits; then two wait for one */
+    /* up to 3000, two ranks share the blame for rank 0's wait; after that, two wait for one */
     cr_assert(trace.matched == 2 && trace.costs[1].ns == 1000 + 2 * 2000 + 0.5);
     cr_assert(trace.costs[2].ns == 1000 && trace.costs[0].ns == 0.5 + 2);
     cr_assert(trace.costs[1].calls == 1 && trace.costs[2].calls == 1 && trace.costs[0].calls == 0);
@@ -55,12 +55,12 @@ Test(trace_match, the_last_of_a_collective)
 Test(trace_match, nobody_is_the_last_of_what_is_not_whole)
 {
     begin();
-    maker_call(&makers[0], 0, 1000, 2000); /* made room on rank 2 */
+    maker_call(&makers[0], 0, 1000, 2000); /* dropped on rank 2 to make room */
     maker_call(&makers[1], 0, 1000, 2000);
-    maker_call(&makers[0], 2, 5000, 0); /* rank 2 may have been in it */
+    maker_call(&makers[0], 2, 5000, 0); /* rank 2 may have taken part in it */
     for (uint32_t i = 0; i <= MAKER_CAPACITY; i++)
         maker_message(&makers[2], KOLO_SHAPE_SEND, 1, i, 6000 + i, 6000 + i);
-    maker_call(&makers[0], 1, 3000, 4000); /* twice on one rank: no call of kolo's */
+    maker_call(&makers[0], 1, 3000, 4000); /* twice on one rank, which no call of kolo does */
     maker_call(&makers[0], 1, 3000, 4000);
     maker_call(&makers[1], 1, 3000, 4000);
     struct kolo_trace trace = merged();
@@ -84,7 +84,7 @@ Test(trace_match, who_never_comes_is_waited_for_to_the_end)
     cr_assert(open->last == 2 && failed->last == 2);
     cr_assert(kolo_trace_waited(&trace, open, 1000, kolo_trace_end(&trace, open)) == 8000);
     cr_assert(kolo_trace_waited(&trace, failed, 2000, 5000) == 3000);
-    /* for rank 1 as well until it came */
+    /* rank 0's wait also counts for rank 1 until rank 1 came */
     cr_assert(trace.costs[2].ns == 500 + 7000 + 3000 && trace.costs[1].ns == 500);
     kolo_trace_fini(&trace);
 }
@@ -104,7 +104,7 @@ Test(trace_match, who_never_comes_to_a_part_of_the_world_was_seen_in_it)
     call.begin_ns = 3000;
     call.end_ns = 0;
     maker_add(&makers[1], &call);
-    call.comm = 6; /* nobody knows who the other is */
+    call.comm = 6; /* the other rank is unknown */
     maker_add(&makers[1], &call);
     struct kolo_trace trace = merged();
     cr_assert(call_of(&trace, 1, 1)->last == 2);
@@ -164,7 +164,7 @@ Test(trace_match, a_root_and_a_wait)
     broadcast.shape_flags = KOLO_SHAPE_WAIT;
     maker_add(&makers[0], &broadcast);
     struct kolo_trace trace = merged();
-    /* it waits for its root alone: rank 0 in the call and once more for it, rank 1 in the call */
+    /* it waits only for its root: rank 0 in the call and once more for it, rank 1 in the call */
     cr_assert(trace.matched == 1 && trace.costs[2].ns == 3000 + 2000 + 3000);
     cr_assert(call_of(&trace, 0, 0)->last == 2 && call_of(&trace, 0, 0)->arrived_ns == 4000);
     cr_assert(call_of(&trace, 0, 1)->last == 2 && call_of(&trace, 0, 1)->arrived_ns == 4000);
@@ -176,7 +176,7 @@ Test(trace_match, messages)
     begin();
     maker_message(&makers[0], KOLO_SHAPE_SEND, 2, 5, 3000, 3100);
     maker_message(&makers[2], KOLO_SHAPE_RECV, 0, 5, 1000, 3200);
-    maker_message(&makers[2], KOLO_SHAPE_SEND, 0, 5, 4000, 4100); /* the other way */
+    maker_message(&makers[2], KOLO_SHAPE_SEND, 0, 5, 4000, 4100); /* in the other direction */
     maker_message(&makers[1], KOLO_SHAPE_RECV, 0, 5, 1000, 0);    /* never sent */
     struct kolo_trace trace = merged();
     const struct kolo_trace_call *send = call_of(&trace, 0, 0), *recv = call_of(&trace, 2, 0);
@@ -188,7 +188,7 @@ Test(trace_match, messages)
     kolo_trace_fini(&trace);
 }
 
-/** A receive that its rank does not stay in, at that rank. */
+/** A receive of that rank which it does not wait in. */
 static void add_async_recv(struct maker *maker, int peer, int64_t begin_ns, int64_t end_ns)
 {
     const struct kolo_timeline_record recv = {
@@ -206,12 +206,12 @@ Test(trace_match, a_wait_for_a_receive_waits_for_the_sender)
     begin();
     maker_message(&makers[0], KOLO_SHAPE_SEND, 2, 5, 3000, 3100);
     add_async_recv(&makers[2], 0, 1000, 3200);
-    maker_message(&makers[2], KOLO_SHAPE_WAIT, 0, 5, 1500, 1600); /* up to a time */
+    maker_message(&makers[2], KOLO_SHAPE_WAIT, 0, 5, 1500, 1600); /* until a deadline */
     maker_message(&makers[2], KOLO_SHAPE_WAIT, 0, 5, 2000, 3300);
     add_async_recv(&makers[1], 2, 1000, 0); /* never sent */
     maker_message(&makers[1], KOLO_SHAPE_WAIT, 2, 5, 2000, 0);
-    maker_message(&makers[1], KOLO_SHAPE_WAIT, 0, 7, 2000, 2500);  /* its receive is not known */
-    maker_message(&makers[1], KOLO_SHAPE_WAIT, -1, 0, 2500, 2600); /* for a send */
+    maker_message(&makers[1], KOLO_SHAPE_WAIT, 0, 7, 2000, 2500);  /* its receive is not recorded */
+    maker_message(&makers[1], KOLO_SHAPE_WAIT, -1, 0, 2500, 2600); /* a wait for a send */
     maker_head(&makers[1])->ended_ns = 7000;
     struct kolo_trace trace = merged();
     for (uint32_t i = 1; i <= 2; i++)

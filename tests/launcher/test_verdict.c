@@ -47,14 +47,15 @@ Test(verdict, success)
     expect(verdict, 0, "");
 }
 
-/* What ended well and goes on all the same is the cause of what failed later. */
+/* A rank that ended successfully but left a process running is the cause of later failures. */
 Test(verdict, who_goes_on_in_the_background_is_named)
 {
     struct kolo_verdict *verdict = six_ranks();
-    kolo_verdict_strayed(verdict, 4, "called kolo_init"); /* it runs: nothing is left of it */
+    /* the rank itself still runs: nothing is left of it */
+    kolo_verdict_strayed(verdict, 4, "called kolo_init");
     cr_assert(!end(verdict, 4, 0, 0, 10));
     cr_assert(end(verdict, 0, 0, 4, 20));
-    kolo_verdict_strayed(verdict, 0, "called kolo_init"); /* it has failed by itself */
+    kolo_verdict_strayed(verdict, 0, "called kolo_init"); /* the rank itself has failed */
     kolo_verdict_strayed(verdict, 4, "called kolo_init");
     expect(verdict, 1,
            "rank 4 (host2, pid 104) exited with status 0, and what it left in the background "
@@ -162,7 +163,7 @@ Test(verdict, who_did_not_come_is_named_with_who_waited_for_it)
     expect(verdict, 4,
            "rank 2 (host1, pid 102) exited with status 0 without kolo_init, then rank 1 "
            "(host1, pid 101) exited with status 4 after 12.3 s; the job was ended");
-    /* Nobody waits in programs that have nothing to do with kolo, and after all have met. */
+    /* In programs that do not use kolo, and after all ranks have joined, no rank is waited for. */
     verdict = six_ranks();
     cr_assert(!end(verdict, 2, 0, 0, 11));
     cr_assert(end(verdict, 1, 0, 4, 20));
@@ -182,7 +183,8 @@ Test(verdict, a_deserter_is_named_with_who_failed_of_it)
            "(host1, pid 101) exited with status 7 after 12.3 s; the job was ended");
 }
 
-/* It became another program, or closed what it had open: kolorun's own SIGTERM is not why. */
+/* The rank has executed another program, or has closed its descriptors: kolorun's own SIGTERM is
+ * not the reason. */
 Test(verdict, who_ran_on_without_its_connections_is_named_with_who_failed_of_it)
 {
     struct kolo_verdict *verdict = six_ranks();
@@ -194,7 +196,7 @@ Test(verdict, who_ran_on_without_its_connections_is_named_with_who_failed_of_it)
     expect(verdict, 7,
            "rank 1 (host1, pid 101) lost its connections and ran on, then rank 4 (host2, pid 104) "
            "exited with status 7 after 12.3 s; the job was ended");
-    verdict = six_ranks(); /* somebody else's SIGTERM is why */
+    verdict = six_ranks(); /* a SIGTERM from elsewhere is the reason */
     kolo_verdict_lost(verdict, 1, 10);
     cr_assert(end(verdict, 1, SIGTERM, 0, 15));
     kolo_verdict_sends(verdict, SIGTERM);
@@ -202,7 +204,7 @@ Test(verdict, who_ran_on_without_its_connections_is_named_with_who_failed_of_it)
     expect(verdict, 143,
            "rank 1 (host1, pid 101) was killed by signal 15 (SIGTERM) after 12.3 s; the job was "
            "ended");
-    verdict = six_ranks(); /* SIGKILL before kolorun sends it */
+    verdict = six_ranks(); /* SIGKILL before kolorun sends one */
     kolo_verdict_lost(verdict, 1, 10);
     kolo_verdict_sends(verdict, SIGTERM);
     cr_assert(end(verdict, 1, SIGKILL, 0, 15));
@@ -243,9 +245,9 @@ Test(verdict, the_ranks_of_a_lost_host_show_its_loss_first)
 {
     struct kolo_verdict *verdict = six_ranks();
     kolo_verdict_left(verdict, 3);
-    kolo_verdict_lost(verdict, 3, 5); /* it had said goodbye: no evidence */
+    kolo_verdict_lost(verdict, 3, 5); /* it had said goodbye, so this is no evidence */
     kolo_verdict_lost(verdict, 4, 10);
-    cr_assert(end(verdict, 0, 0, 1, 20)); /* failed of it, before ssh noticed */
+    cr_assert(end(verdict, 0, 0, 1, 20)); /* failed because of it, before ssh noticed */
     cr_assert(kolo_verdict_evidence(verdict, 0, 3, 30) == 30);
     int64_t when_ns = kolo_verdict_evidence(verdict, 3, 3, 30);
     cr_assert(when_ns == 10, "%lld", (long long)when_ns);

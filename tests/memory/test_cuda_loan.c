@@ -255,7 +255,7 @@ Test(cuda_loan, what_is_held_stays_until_its_last_holder_is_done, .init = begin,
     kolo_cuda_mapping_done(mapping);
     tidy();
     cr_assert_eq(closed(), 0);
-    struct kolo_mapping *again = map(0, loan); /* of another instance: the old one is not found */
+    struct kolo_mapping *again = map(0, loan); /* a new one: the old one was forgotten */
     cr_assert(again != mapping && opened() == 2);
     kolo_cuda_mapping_done(mapping);
     cr_assert_eq(closed(), 0, "a driver may wait: only where the caller has said that it can");

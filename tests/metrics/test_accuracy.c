@@ -26,7 +26,8 @@ static void make_data(void)
 {
     uint64_t state = 3;
     for (int i = 0; i < SAMPLES * CLASSES; i++) {
-        scores[i] = (float)(int)(next_random(&state) % 5) - 2.5f; /* many ties, negative ones too */
+        /* many ties, and negative scores too */
+        scores[i] = (float)(int)(next_random(&state) % 5) - 2.5f;
         if (next_random(&state) % 50 == 0)
             scores[i] = NAN;
         if (next_random(&state) % 50 == 0)
@@ -36,7 +37,7 @@ static void make_data(void)
         labels[i] = (int64_t)(next_random(&state) % CLASSES);
 }
 
-/* Does class a rank before class b for this label? NaN is the largest score. */
+/* Whether class a ranks before class b for this label. NaN is the largest score. */
 static bool ranks_before(const float *s, int a, int b, int label, kolo_ties ties)
 {
     double x = isnan(s[a]) ? 1e300 : (double)s[a], y = isnan(s[b]) ? 1e300 : (double)s[b];
@@ -112,7 +113,7 @@ Test(accuracy, counts_as_the_naive_ranking_does_for_every_tie_rule, .timeout = 6
     }
 }
 
-/* Samples of class 2, and those that have a label of none, are left out. */
+/* Samples of class 2, and samples whose label is not a class, are left out. */
 enum { LEFT_OUT = 2, PADDING = -100 };
 static int64_t ignore_index;
 

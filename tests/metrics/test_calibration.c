@@ -45,7 +45,7 @@ static kolo_status result(const struct kolo_metric *metric, void *result_out)
     return status;
 }
 
-/* How sample i was judged: its confidence, and whether it was right. */
+/* The confidence of sample i, and whether it was right. */
 static double confidence_of(int i, bool *is_right_out)
 {
     const float *p = probabilities + i * classes;
@@ -67,7 +67,7 @@ static void make_data(void)
     for (uint64_t i = 0; ignores && i < SAMPLES; i++)
         if (shard_hash(i + 9) % 4 == 0) {
             labels[i] = -100;
-            probabilities[i * (uint64_t)classes] = NAN; /* as padding may leave it */
+            probabilities[i * (uint64_t)classes] = NAN; /* as padding may leave them */
         }
 }
 

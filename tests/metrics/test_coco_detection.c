@@ -24,7 +24,7 @@ static struct kolo_detection *make(const struct kolo_detection_config *overrides
     return detection;
 }
 
-/* One image: two ground truths of which the first is found (overlap 1), and a miss before it. */
+/* One image with two ground truths, of which the first is found (overlap 1) after a miss. */
 static const double truth_boxes[] = {0, 0, 10, 10, 100, 100, 20, 20};
 static const double found_boxes[] = {50, 50, 10, 10, 0, 0, 10, 10};
 static const double found_scores[] = {0.9, 0.8};
@@ -76,10 +76,10 @@ Test(coco_detection, half_found_behind_a_miss)
     struct kolo_detection_result result = evaluate(detection, &there);
     cr_assert_eq(result.categories, 2);
     cr_assert_eq(result.category_ids[0], CATEGORY);
-    /* recall 0.5, precision 1 / 2 up to there: 51 of 101 points */
+    /* recall 0.5 with precision 1 / 2 up to there: 51 of 101 points */
     cr_assert_float_eq(result.stats[0], 0.5 * 51 / 101, 1e-12);
     cr_assert_eq(result.stats[8], 0.5);
-    cr_assert_eq(result.stats[6], 0); /* one detection: the miss */
+    cr_assert_eq(result.stats[6], 0); /* one detection, which is the miss */
     cr_assert_eq(result.recall[1 * 4 * 3], -1, "a category without ground truth is not there");
     struct kolo_detection_slice slice = {
         .size = sizeof slice, .threshold = -1, .category = 0, .area = 0, .cap = 2};
@@ -103,8 +103,8 @@ Test(coco_detection, id_zero_and_ignore_by_mode)
     kolo_detection_destroy(detection);
 }
 
-/* The best detection takes the last of two equal ground truths as they are given, not as they are
- * sorted: that is the one without id 0. */
+/* The best detection takes the last of two equal ground truths in the order in which they are
+ * passed, not in which they are sorted: that is the one without id 0. */
 Test(coco_detection, one_list_may_be_both)
 {
     static const double boxes[] = {0, 0, 10, 10, 0, 0, 10, 10}, scores[] = {0.5, 0.9};
@@ -162,7 +162,7 @@ Test(coco_detection, refuses_what_would_be_counted_wrong)
     refused("dtype", &there, &detections);
 }
 
-/* No array of a process has so many: a length that was negative, say. */
+/* No array has so many elements: for example, a length that was negative. */
 Test(coco_detection, refuses_counts_that_no_memory_holds, .timeout = 20)
 {
     static const size_t counts[] = {SIZE_MAX, SIZE_MAX / sizeof(int64_t) + 2, UINT32_MAX};
@@ -210,7 +210,7 @@ Test(coco_detection, refuses_configs)
     cr_assert(strstr(kolo_error_detail(), "2 sigmas"));
 }
 
-/* Which would be evaluated with others than those that were meant. */
+/* It would be evaluated with other objects than intended. */
 Test(coco_detection, refuses_a_count_of_what_is_not_there)
 {
     const struct {
@@ -255,7 +255,7 @@ Test(coco_detection, adds_all_or_nothing)
     kolo_detection_destroy(detection);
 }
 
-/* ---- the same bits on any number of ranks ---- */
+/* ---- the same bits for any number of ranks ---- */
 
 enum { FORCED_RANKS = 3 };
 
@@ -266,7 +266,7 @@ static uint64_t next_random(uint64_t *state)
 }
 
 struct world {
-    bool is_large; /* many images of many categories, one of them in two thirds of the boxes */
+    bool is_large; /* many images of many categories, one of which has two thirds of the boxes */
     bool has_result;
     double stats[KOLO_DETECTION_STATS], precision[10 * 101 * CATEGORIES_MANY * 4 * 3];
     int64_t duplicates;
@@ -308,7 +308,7 @@ static size_t bytes_of(const struct kolo_detection_result *result)
            result->areas * result->caps;
 }
 
-/* Ranks take images backwards, and each also its neighbour's first. */
+/* Ranks pass images in descending order, and each also passes its neighbour's first image. */
 static kolo_status rank_main(struct kolo_comm *comm, void *arg)
 {
     struct world *world = arg;
@@ -349,7 +349,7 @@ Test(coco_detection, same_bits_on_any_number_of_ranks)
     cr_assert(world.stats[0] > 0 && world.stats[0] < 1);
 }
 
-/* So many that records' memory is given back while curves are made. */
+/* So many that memory of records is freed while curves are computed. */
 Test(coco_detection, same_bits_of_many)
 {
     static struct world world = {.is_large = true};
@@ -358,8 +358,8 @@ Test(coco_detection, same_bits_of_many)
                      ranks, kolo_error_detail());
 }
 
-/* After the compute the program's own collectives are refused as ever, where each has counts: one
- * by each of these plans at least. */
+/* After the compute, the program's own collectives are still refused if they have different
+ * counts, by at least one of these plans each. */
 static kolo_status by_forced_plan(struct kolo_comm *comm, void *arg)
 {
     int32_t word[FORCED_RANKS] = {0}, got[FORCED_RANKS];
@@ -390,11 +390,11 @@ Test(coco_detection, a_forced_plan_bars_no_compute, .timeout = 60)
 
 /* ---- the number of collectives ---- */
 
-/* metrics.h says so: what detection.h's take, and the two of every compute. */
+/* As metrics.h documents: those of detection.h, and the two of every compute. */
 enum { LOADS = 5, CALLS_MANY = 55 + 2, CALLS_ONE = 19 + 2 };
 
-/* What ranks hold: nothing; one image; all on one rank; each some, of two classes, and of one
- * (whose curve is then cut into pieces). */
+/* What ranks have: nothing; one image; all images on one rank; each rank some, with two classes or
+ * with one (whose curve is then divided). */
 static bool is_held(int load, int i, int rank, int ranks)
 {
     switch (load) {
@@ -436,12 +436,12 @@ Test(coco_detection, takes_the_same_number_of_collectives_whatever_ranks_hold)
                      kolo_error_detail());
 }
 
-/* ---- without memory ---- */
+/* ---- memory that runs out ---- */
 
 enum { RANKS = 3 };
 static kolo_status came_out[RANKS];
 
-/* Rank 0 cannot have its nth allocation of a compute. */
+/* The nth allocation of a compute fails on rank 0. */
 static kolo_status starved(struct kolo_comm *comm, void *arg)
 {
     int rank = kolo_rank(comm);
@@ -560,7 +560,7 @@ Test(coco_detection, masks)
                  "%s", kolo_error_detail());
     cr_assert_eq(kolo_run_threads(1, NULL, compute_alone, detection), KOLO_OK);
     cr_assert_eq(kolo_detection_result(detection, &result), KOLO_OK);
-    /* one of two found, with 7/8: at the thresholds up to 0.85 */
+    /* one of two is found, with overlap 7/8: at the thresholds up to 0.85 */
     cr_assert_float_eq(result.stats[8], 0.5 * 8 / 10, 1e-12);
     kolo_detection_destroy(detection);
 }

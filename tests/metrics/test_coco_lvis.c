@@ -11,7 +11,7 @@ enum { MUG = 4, OWL = 7, KAYAK = 9, FOUND = 4 };
 static const int64_t categories[] = {KAYAK, MUG, OWL};
 static const int64_t groups[] = {1, 3, 2};
 
-/* One image: a mug that is found behind a miss of each category. */
+/* One image with a mug that is found, after a miss of each category. */
 static const double truth_box[] = {0, 0, 10, 10};
 static const double boxes[4 * FOUND] = {50, 50, 10, 10, 60, 60, 10, 10,
                                         70, 70, 10, 10, 0,  0,  10, 10};

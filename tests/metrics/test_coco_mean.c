@@ -4,7 +4,7 @@
 
 #include "metrics/coco.h"
 
-/* numpy.mean of these by NumPy 2.4: oracle/coco.py compares the twelve numbers besides. */
+/* numpy.mean of these by NumPy 2.4; oracle/coco.py also compares the twelve numbers. */
 Test(coco_mean, rules_add_in_their_order)
 {
     static double values[20000];

@@ -41,7 +41,7 @@ static kolo_status compute_alone(struct kolo_comm *comm, void *arg)
 
 static const double truth_box[] = {0, 0, 100, 100}, score[] = {0.5};
 
-/* The result of one ground truth and one detection. */
+/* The result for one ground truth and one detection. */
 static struct kolo_detection_result evaluate(struct kolo_detection **detection_out,
                                              const double *truth_points, const double *found_points)
 {
@@ -60,7 +60,7 @@ static struct kolo_detection_result evaluate(struct kolo_detection **detection_o
     return result;
 }
 
-/* At how many of the ten thresholds the detection is a true one. */
+/* The number of the ten thresholds at which the detection is true. */
 static int reached(const double *truth_points, const double *found_points)
 {
     struct kolo_detection *detection;
@@ -78,7 +78,8 @@ static int reached(const double *truth_points, const double *found_points)
     return count;
 }
 
-/* Off by d of a point with sigma s of an object of area 10000: exp(-d^2 / (8 s^2 10000)). */
+/* The similarity of a point at distance d, with sigma s, of an object of area 10000 is exp(-d^2 /
+ * (8 s^2 10000)). */
 static double distance(double sigma, double similarity)
 {
     return sqrt(-log(similarity) * 8 * sigma * sigma * 10000);
@@ -89,7 +90,8 @@ Test(coco_oks, each_point_by_its_sigma)
     const double truth[NUMBERS] = {10, 10, 2, 50, 50, 1};
     double found[NUMBERS] = {10, 10, 0, 50, 50, 0};
     cr_assert_eq(reached(truth, found), 10);
-    found[0] = 10 + distance(sigmas[0], 0.24); /* (0.24 + 1) / 2 = 0.62: 0.5, 0.55, 0.6 */
+    /* (0.24 + 1) / 2 = 0.62: thresholds 0.5, 0.55, 0.6 */
+    found[0] = 10 + distance(sigmas[0], 0.24);
     cr_assert_eq(reached(truth, found), 3);
     found[0] = 10;
     found[4] = 50 + distance(sigmas[1], 0.24);
@@ -114,7 +116,7 @@ Test(coco_oks, without_points_the_ground_truth_is_left_out_and_takes_what_is_nea
     const double both[2 * NUMBERS] = {0, 0, 0, 0, 0, 0, 500, 500, 2, 520, 500, 2};
     const double boxes[] = {0, 0, 100, 100, 480, 480, 100, 100};
     const double *third[] = {near, far};
-    for (int i = 0; i < 2; i++) { /* a miss before the true one, or nothing */
+    for (int i = 0; i < 2; i++) { /* with a miss before the true one, or without */
         double found[2 * NUMBERS], scores[] = {0.9, 0.8};
         memcpy(found, third[i], NUMBERS * sizeof(double));
         memcpy(found + NUMBERS, both + NUMBERS, NUMBERS * sizeof(double));

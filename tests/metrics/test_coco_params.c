@@ -27,8 +27,8 @@ Test(coco_params, thresholds_are_numpys)
     kolo_coco_params_free(&params);
 }
 
-/* torch.linspace(0.5, 0.95, 10).tolist(), of PyTorch 1.13; of the recalls where they are not what
- * rounding i / 100 to float32 gives. All of both are compared in oracle/coco.py --torch. */
+/* torch.linspace(0.5, 0.95, 10).tolist() of PyTorch 1.13, and those recalls that differ from i /
+ * 100 rounded to float32. oracle/coco.py --torch compares all of both. */
 Test(coco_params, thresholds_are_torchs_where_asked_for)
 {
     static const double thresholds[] = {0x1p-1,        0x1.19999ap-1, 0x1.333334p-1, 0x1.4cccccp-1,
@@ -70,7 +70,7 @@ Test(coco_params, only_the_first_recall_is_reached_by_nothing)
 {
     struct kolo_coco_params params;
     const double recalls[] = {-0x1p-1074, 0,
-                              0.5}; /* what is below 0 needs no true detection either */
+                              0.5}; /* a recall below 0 needs no true detection either */
     struct kolo_detection_config config = {.size = sizeof config,
                                            .categories = (int64_t[]){1},
                                            .category_count = 1,

@@ -7,7 +7,7 @@
 
 enum { SOURCES_MAX = 9, EACH_MAX = 300, MOST = SOURCES_MAX * EACH_MAX };
 
-/* What a source has: of images of its own, as they stand, and their order. */
+/* The records of a source, which are of its own images, and their order. */
 struct list {
     struct kolo_coco_record record[EACH_MAX];
     uint32_t order[EACH_MAX], place_of[EACH_MAX];
@@ -25,7 +25,7 @@ static int by_all(const void *a, const void *b)
     return (x->position > y->position) - (x->position < y->position);
 }
 
-/* Three detections an image, whose places are dealt out to the sources in turn. */
+/* Three detections per image, whose places go to the sources in turn. */
 static void make(struct list *list, size_t number, size_t sources, size_t count, int scores)
 {
     list->count = count;
@@ -35,13 +35,13 @@ static void make(struct list *list, size_t number, size_t sources, size_t count,
                                                     .position = (uint16_t)(i % 3)};
 }
 
-/* As the rank that owns them has them: numbers in order, and the places beside. */
+/* As the owning rank has them: numbers in order, with the places in a separate array. */
 static struct kolo_coco_source with_order(struct list *list)
 {
     for (uint32_t i = 0; i < list->count; i++) {
         list->order[i] = i;
         list->place_of[i] = list->record[i].place;
-        list->record[i].place = UINT32_MAX; /* the category, say */
+        list->record[i].place = UINT32_MAX; /* for example, the category */
     }
     cr_assert_eq(kolo_coco_sort(list->record, list->order, list->count), KOLO_OK);
     return (struct kolo_coco_source){.record = list->record,
@@ -75,7 +75,7 @@ static void check_run(struct kolo_coco_run *run, const struct kolo_coco_record *
     cr_assert_eq(kolo_coco_run_take(run, taken), 0);
 }
 
-/* @param own  the source that has an order; the others' stand in it */
+/* @param own the source with an order array; the other sources have the order in their places */
 static void merges(struct kolo_coco_run *run, size_t sources, size_t own, size_t most, int scores)
 {
     static struct kolo_coco_record expected[MOST];
@@ -92,7 +92,7 @@ static void merges(struct kolo_coco_run *run, size_t sources, size_t own, size_t
         kolo_coco_run_add(run, &source);
     }
     check_run(run, expected, count);
-    check_run(run, expected, count); /* read again */
+    check_run(run, expected, count); /* reads it again */
 }
 
 Test(coco_run, reads_what_qsort_gives)
@@ -104,7 +104,7 @@ Test(coco_run, reads_what_qsort_gives)
             merges(&run, sources, own, EACH_MAX, 1 << 30);
             merges(&run, sources, own, EACH_MAX, 4);
             merges(&run, sources, own, EACH_MAX, 1);
-            merges(&run, sources, own, 3, 2); /* some have nothing */
+            merges(&run, sources, own, 3, 2); /* some sources are empty */
         }
     kolo_coco_run_free(&run);
 }
@@ -116,5 +116,5 @@ Test(coco_run, of_nothing_is_over_at_once)
     merges(&run, 0, 0, 0, 1);
     merges(&run, 2, 0, 0, 1);
     kolo_coco_run_free(&run);
-    kolo_coco_run_free(&run); /* again does nothing */
+    kolo_coco_run_free(&run); /* freeing it again does nothing */
 }

@@ -9,7 +9,7 @@
 enum { MOST = 3000 };
 static struct kolo_coco_record records[MOST];
 
-static uint32_t stood[MOST]; /* per record */
+static uint32_t stood[MOST]; /* the original position of each record */
 
 static int by_key(const void *a, const void *b)
 {

@@ -87,7 +87,7 @@ static struct kolo_detection *create(const struct scene *scene)
     return detection;
 }
 
-/* An update with nothing but what the scene reads. */
+/* An update that contains only the arrays that the scene reads. */
 static void make_update(const struct scene *scene, struct kolo_boxes *truths,
                         struct kolo_boxes *found)
 {
@@ -217,7 +217,7 @@ Test(coco_stage, what_is_not_read_is_not_looked_at)
     const struct mock_cuda *mock = mock_cuda_load();
     mock->begin();
     make_update(&plain, &truths, &found);
-    /* memory of a device that is far too short */
+    /* device memory that is much too short */
     const void *stale = mock->alloc(MOCK_DEVICE, 0, 1);
     truths.scores = truths.ignored = stale;
     truths.point_counts = truths.absent = truths.partial = found.ids = found.point_counts = stale;
@@ -235,7 +235,7 @@ Test(coco_stage, a_failure_names_the_array_and_adds_nothing)
 {
     const struct scene scene = {KOLO_DETECTION_BOXES, KOLO_DETECTION_LVIS, KOLO_DETECTION_FIXED,
                                 KOLO_FLOAT32};
-    /* and how often it is called for an array */
+    /* and how often it is called per array */
     static const struct {
         const char *name;
         int times;
@@ -292,7 +292,7 @@ Test(coco_stage, what_is_refused_of_the_host_is_refused_of_a_device)
     const struct kolo_boxes right = found;
     found.dtype = KOLO_INT32;
     found.boxes = found.scores =
-        mock->alloc(MOCK_DEVICE, 0, 1); /* not looked at: how long are they? */
+        mock->alloc(MOCK_DEVICE, 0, 1); /* not read, so its length does not matter */
     cr_assert_eq(kolo_detection_update(detection, images, IMAGES, NULL, &found), KOLO_ERR_INVALID);
     cr_assert_not_null(strstr(kolo_error_detail(), "detections.dtype"), "%s", kolo_error_detail());
     found = right;

@@ -74,7 +74,7 @@ static kolo_status compute(struct kolo_comm *comm, void *arg)
     return kolo_detection_compute(comm, arg, NULL);
 }
 
-/* Alone in the world. */
+/* Computed in a world of one. */
 static struct kolo_detection_result result_of(struct kolo_detection *detection)
 {
     struct kolo_detection_result result = {.size = sizeof result};
@@ -113,7 +113,7 @@ Test(coco_state, merges_into_what_one_would_have_counted)
     feed(one, 0, 8);
     feed(one, 5, IMAGES);
     feed(a, 0, 8);
-    feed(b, 5, IMAGES); /* three that both have */
+    feed(b, 5, IMAGES); /* three images that both have */
     cr_assert_eq(kolo_metric_merge(kolo_detection_metric(a), kolo_detection_metric(other)),
                  KOLO_ERR_INVALID);
     cr_assert_eq(kolo_metric_merge(kolo_detection_metric(a), kolo_detection_metric(b)), KOLO_OK,
@@ -138,7 +138,7 @@ Test(coco_state, goes_on_after_restoring_as_if_nothing_had_been)
     cr_assert_eq(kolo_mean_create(&config, &mean), KOLO_OK);
     feed(one, 0, 6);
     size_t size = saved(one, bytes);
-    feed(two, 4, 9); /* which restoring forgets */
+    feed(two, 4, 9); /* which restoring discards */
     cr_assert_eq(restored(two, bytes, size), KOLO_OK, "%s", kolo_error_detail());
     expect_equal(two, one);
     feed(one, 5, 9);
@@ -212,7 +212,7 @@ Test(coco_state, reports_images_that_nobody_had)
                  KOLO_ERR_INVALID);
 }
 
-/* ---- with others, on several ranks ---- */
+/* ---- together with others, on several ranks ---- */
 
 struct fused {
     double precision[POINTS], mean;
@@ -243,7 +243,7 @@ static kolo_status fused_main(struct kolo_comm *comm, void *arg)
                     result.missing_images == 0 &&
                     !memcmp(result.precision, fused->precision, sizeof fused->precision);
     if (kolo_rank(comm) == 0)
-        add_image(detection, 1); /* again: nothing but a duplicate, but all compute anew */
+        add_image(detection, 1); /* only a duplicate, but all results are computed again */
     KOLO_TRY(kolo_metrics_compute(comm, list, 2, NULL));
     KOLO_TRY(kolo_detection_result(detection, &result));
     is_right = is_right && list[1]->computed_by != before && result.duplicate_images == 1 &&
@@ -307,7 +307,8 @@ Test(coco_state, survives_contents_under_a_right_checksum, .timeout = 120)
     kolo_detection_destroy(detection);
 }
 
-/* One image with two detections and one ground truth, of one class; then parts of its state. */
+/* A state of one image with two detections and one ground truth, of one class; then the positions
+ * of its parts. */
 static size_t small_state(uint8_t bytes[ROOM])
 {
     static const double boxes[] = {0, 0, 10, 10, 20, 20, 10, 10}, scores[] = {0.75, 0.5};
@@ -331,20 +332,23 @@ Test(coco_state, refuses_what_matching_does_not_make)
 {
     enum { RECORD = 4 + 8 + 5 + 5, TALLY = 4 * (2 + 4), IMAGE = 8 + 8 + 8 };
     static const struct {
-        size_t from_end; /* of the body */
+        size_t from_end; /* within the body, counted from its end */
         uint8_t value;
         const char *text;
     } bad[] = {
-        {TALLY, 3, "tally 0 of the ground truth of image 5"},     /* there are classes 0 to 2 */
-        {TALLY - 4, 0, "tally 0"},                                /* no ground truth */
-        {TALLY - 8, 2, "tally 0"},                                /* more counted than there are */
-        {TALLY + RECORD, 0, "detection 1 of image 5"},            /* classes must not descend */
-        {TALLY + RECORD, 3, "detection 1 of image 5"},            /* no such class */
-        {TALLY + RECORD - 4 - 6, 0xf0, "detection 1 of image 5"}, /* a score above the one before */
-        {TALLY + RECORD - 4 - 7, 0x7f, "detection 1 of image 5"}, /* NaN or so */
+        {TALLY, 3, "tally 0 of the ground truth of image 5"}, /* the classes are 0 to 2 */
+        {TALLY - 4, 0, "tally 0"},                            /* no ground truth */
+        {TALLY - 8, 2, "tally 0"},                            /* more counted than there are */
+        {TALLY + RECORD, 0, "detection 1 of image 5"},        /* classes must ascend */
+        {TALLY + RECORD, 3, "detection 1 of image 5"},        /* no such class */
+        /* a score greater than the one before it */
+        {TALLY + RECORD - 4 - 6, 0xf0, "detection 1 of image 5"},
+        {TALLY + RECORD - 4 - 7, 0x7f, "detection 1 of image 5"},   /* NaN or similar */
         {TALLY + 2 * RECORD - 12 - 5, 1, "detection 0 of image 5"}, /* true and ignored */
-        {TALLY + RECORD - 12, 1, "image 5 has more true detections than ground truths"}, /* both */
-        {TALLY - 8, 0, "image 5 has more true detections"}, /* the one does not count */
+        /* both detections */
+        {TALLY + RECORD - 12, 1, "image 5 has more true detections than ground truths"},
+        /* the only ground truth is not counted */
+        {TALLY - 8, 0, "image 5 has more true detections"},
         {TALLY + 2 * RECORD + 8, 9, "9 tallies of image number 0"},
         {TALLY + 2 * RECORD + 16, 9, "9 detections and 1 tallies of image number 0"},
         {TALLY + 2 * RECORD + IMAGE + 8, 9, "9 images cannot be"},

@@ -35,7 +35,8 @@ static void make_data(void)
     }
 }
 
-/* Collectives of a compute: to agree, a chunk of each of two metrics, the sum. */
+/* Collectives of a compute: one to agree, one for a chunk of each of two metrics, one for the
+ * sum. */
 enum { CALLS_OF_TWO = 1 + 2 + 1, CALLS_OF_FOUR_CHUNKS = 1 + 4 + 1 };
 
 enum shard { STRIDED, BLOCK, HASHED, ALL_ON_LAST, PADDED, EVERYTHING, SHARDS };
@@ -51,7 +52,7 @@ static bool holds(enum shard shard, int64_t i, int rank, int nranks)
         return (int)(hash((uint64_t)i) % (uint64_t)nranks) == rank;
     case ALL_ON_LAST:
         return rank == nranks - 1;
-    case PADDED: /* the leading ones a second time, on another rank */
+    case PADDED: /* the first samples a second time, on another rank */
         return i % nranks == rank || (i < nranks && (i + 1) % nranks == rank);
     case EVERYTHING:
     case SHARDS:
@@ -66,7 +67,7 @@ struct outcome {
 };
 struct job {
     enum shard shard;
-    int64_t left_out; /* samples before this one are given to nobody */
+    int64_t left_out; /* no rank gets the samples before this one */
     struct outcome outcome;
 };
 
@@ -177,7 +178,7 @@ Test(compute, reports_missing_samples, .timeout = 60)
     cr_assert_eq(some.accuracy.samples.missing, 100);
 }
 
-/* More than one chunk of 2^20 indices, with samples at the chunks' edges. */
+/* More than one chunk of 2^20 indices, with samples at the edges of the chunks. */
 static kolo_status far_main(struct kolo_comm *comm, void *arg)
 {
     const int64_t edges[] = {0, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (3 << 20) - 1, 3 << 20};
@@ -240,7 +241,7 @@ static kolo_status reuse_main(struct kolo_comm *comm, void *arg)
     for (int round = 1; status == KOLO_OK && round <= 3; round++) {
         status = kolo_mean_update_float32(metric, &value, 1, NULL);
         if (status == KOLO_OK && kolo_mean_result(metric, &result) == KOLO_OK)
-            status = KOLO_ERR_INTERNAL; /* the update must have outdated the result */
+            status = KOLO_ERR_INTERNAL; /* the update must have invalidated the result */
         if (status == KOLO_OK)
             status = kolo_metrics_compute(comm, &metric, 1, NULL);
         if (status == KOLO_OK)
@@ -262,8 +263,8 @@ Test(compute, goes_on_after_computing_and_starts_afresh_after_reset, .timeout = 
     cr_assert_eq(kolo_run_threads(2, NULL, reuse_main, NULL), KOLO_OK, "%s", kolo_error_detail());
 }
 
-/* Collectives are the same on every rank also when only one has anything new, and none but the
- * first are made when nobody has. */
+/* The collectives are the same on every rank even if only one has anything new, and only the first
+ * one is made if none has. */
 static kolo_status cache_main(struct kolo_comm *comm, void *arg)
 {
     (void)arg;
@@ -295,7 +296,7 @@ Test(compute, keeps_results_until_somebody_updates, .timeout = 60)
     cr_assert_eq(world_run(&world, cache_main, NULL), KOLO_OK, "%s", world_cause(&world)->text);
 }
 
-/* What was computed among all is not what the halves would get. */
+/* A result computed among all ranks is not the one that the halves would get. */
 static kolo_status halves_main(struct kolo_comm *comm, void *arg)
 {
     (void)arg;

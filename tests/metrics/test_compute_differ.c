@@ -15,7 +15,7 @@ enum { RANKS = 4, METRICS = 3, ODD = 2 };
 struct difference {
     const char *name;
     kolo_status status;
-    const char *words[2]; /* in what every rank is told */
+    const char *words[2]; /* in the text that every rank gets */
 };
 
 enum {
@@ -63,7 +63,7 @@ static kolo_status make(int which, bool is_odd, struct kolo_metric **metric_out)
                : kolo_mean_create(&mean, metric_out);
 }
 
-/** What is otherwise on one rank alone is the second of three metrics, or how many there are. */
+/** The difference, on one rank only, is in the second of three metrics, or in their number. */
 static kolo_status compute(struct kolo_comm *comm, int which)
 {
     const bool is_odd = kolo_rank(comm) == ODD;
@@ -103,7 +103,7 @@ static kolo_status all_cases(struct kolo_comm *comm, void *argument)
         WORLD_EXPECT(want->status == KOLO_ERR_MISMATCH || kolo_rank(comm) == ODD ||
                          strstr(text, "rank 2 ("),
                      "%s: %.500s", want->name, text);
-        WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* the communicator lives */
+        WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* the communicator still works */
     }
     return KOLO_OK;
 }
@@ -117,7 +117,8 @@ Test(compute_differ, all_hear_who_passed_what, .timeout = 60)
     }
 }
 
-/** Beside another call of another rank's, which names this one as the program knows it. */
+/** One rank computes while another makes another call; the error names the compute as the program
+ * knows it. */
 static kolo_status one_calls_a_barrier(struct kolo_comm *comm, void *argument)
 {
     (void)argument;

@@ -100,7 +100,7 @@ static double near(double a, double b)
     return fabs(a - b) < 1e-13;
 }
 
-/* Each from its textbook formula in probabilities, unlike the integers that the library uses. */
+/* Each score by its textbook formula in probabilities; the library uses integers. */
 static void expect_scores(const struct outcome *outcome)
 {
     double n = 0, agree = 0, chance = 0, recalls = 0, f1 = 0, iou = 0, rows[CLASSES] = {0},
@@ -227,7 +227,8 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Of 4096 classes 20 scores took 5 s where each walked down every column; now they are sums. */
+/* With 4096 classes, 20 scores took 5 s when each summed every column anew; now the sums are
+ * kept. */
 static kolo_status score_many(struct kolo_comm *comm, void *arg)
 {
     enum { MANY = 4096 };
@@ -244,7 +245,7 @@ static kolo_status score_many(struct kolo_comm *comm, void *arg)
     for (int i = 0; i < 20; i++)
         KOLO_TRY(kolo_confusion_score(metric, &recall, &value, 1));
     *seconds += cpu_seconds();
-    cr_expect_eq(value, (1 + 0.5) / 4); /* classes 0, 7, 8 and the last occur */
+    cr_expect_eq(value, (1 + 0.5) / 4); /* classes 0, 7, 8 and the last one occur */
 out:
     kolo_metric_destroy(metric);
     return status;

@@ -15,11 +15,12 @@ static float scores[SAMPLES * LABELS];
 static int8_t truths[SAMPLES * LABELS];
 static int64_t classes[SAMPLES];
 static int64_t bins;
-/* Collectives that sort the records of exact curves: curve_exchange.c. */
+/* The number of collectives that sort the records of exact curves: curve_exchange.c. */
 enum { EXCHANGES = 6 };
 static bool by_class, ignores;
 
-/* Label 0 has many ties, label 1 none but signed zeros, label 2 no positive unless by class. */
+/* Label 0 has many ties, label 1 none except signed zeros, and label 2 no positive, unless updated
+ * by class. */
 static void make_data(void)
 {
     for (uint64_t i = 0; i < SAMPLES; i++) {
@@ -36,7 +37,7 @@ static void make_data(void)
         classes[i] = (int64_t)(shard_hash(i + 9) % LABELS);
         if (ignores && shard_hash(i + 11) % 4 == 0) {
             classes[i] = PADDING;
-            s[0] = NAN; /* which is not looked at */
+            s[0] = NAN; /* not read */
         }
     }
 }
@@ -111,8 +112,8 @@ static struct element element_of(int number, int first, int labels)
     return (struct element){.truth = truth_at(i, l), .score = score_at(i, l)};
 }
 
-/* What a positive adds: the negatives that it beats, ties counting half; and the part of the
- * positives among those at or above its score. */
+/* The contribution of a positive: the number of negatives with lower scores, where a tie counts
+ * half; and the share of positives among the elements with its score or a higher one. */
 static void add_positive(const struct element *one, int first, int labels, double *wins,
                          double *precision)
 {
@@ -124,7 +125,8 @@ static void add_positive(const struct element *one, int first, int labels, doubl
         if (other.truth == 0)
             *wins += one->score > other.score ? 1 : one->score == other.score ? 0.5 : 0;
     }
-    *precision += tp / (tp + fp); /* one positive at a time is as one distinct score */
+    /* one positive at a time gives the same as one distinct score at a time */
+    *precision += tp / (tp + fp);
 }
 
 /* One curve of all elements of some labels. */
@@ -207,7 +209,7 @@ Test(curve, counts_bins_however_samples_are_dealt_out, .timeout = 200)
     expect_all();
 }
 
-/* Truths that the config leaves out, and an average that it did not ask for. */
+/* Truths that the config ignores, and an average that it did not request. */
 static kolo_status left_out(struct kolo_comm *comm, void *arg)
 {
     const struct kolo_curve_config config = {

@@ -169,7 +169,7 @@ Test(exact_sum, passes_on_carries_in_time)
     struct kolo_exact_sum sum;
     kolo_exact_sum_init(&sum);
     kolo_exact_sum_add(&sum, -0x1.fffffffffffffp30);
-    sum.since_carry = (INT64_C(1) << 30) - 2; /* as if so many had been added */
+    sum.since_carry = (INT64_C(1) << 30) - 2; /* as if that many numbers had been added */
     kolo_exact_sum_add(&sum, -1);
     cr_assert_eq(sum.since_carry, (INT64_C(1) << 30) - 1);
     kolo_exact_sum_add(&sum, -1);

@@ -26,7 +26,7 @@ static void make_data(void)
             probabilities[i * CLASSES + c] = (float)(exp((double)logits[i * CLASSES + c]) / sum);
         labels[i] = shard_hash(i) % 7 ? (int64_t)(shard_hash(i + 1) % CLASSES) : IGNORE;
     }
-    probabilities[CLASSES * 2] = 0; /* which the floor keeps from being an infinite loss */
+    probabilities[CLASSES * 2] = 0; /* the floor keeps this loss finite */
     labels[2] = 0;
 }
 

@@ -33,7 +33,7 @@ Test(mask, pixels_both_ways)
     cr_assert(pixels[1] && pixels[2] && !pixels[3] && pixels[5], "column by column");
     struct kolo_mask again = {.runs = NULL};
     for (size_t i = 0; i < sizeof pixels; i++)
-        pixels[i] = (uint8_t)(pixels[i] * (i + 2)); /* anything but 0 */
+        pixels[i] = (uint8_t)(pixels[i] * (i + 2)); /* any value but 0 */
     cr_assert_eq(kolo_mask_from_pixels(pixels, false, HEIGHT, WIDTH, &again), KOLO_OK);
     expect_runs(&again, runs, 5);
     kolo_mask_free(&again);
@@ -113,7 +113,7 @@ Test(mask, refuses_what_is_none)
     cr_assert_eq(kolo_mask_from_pixels(pixels, true, 1, 1, NULL), KOLO_ERR_INVALID);
 }
 
-/** A call on a mask that is none says which call that was. */
+/** A call on something that is not a mask must say which call it was. */
 #define MUST_SAY(call, words)                                                                      \
     do {                                                                                           \
         cr_expect_eq(call, KOLO_ERR_INVALID);                                                      \

@@ -28,7 +28,7 @@ static void paint(struct picture *picture, unsigned *seed)
                                         : 0;
 }
 
-/* Some have runs of no pixel. */
+/* Some masks have runs of length 0. */
 static void encode(const struct picture *picture, struct kolo_mask *mask, unsigned *seed)
 {
     cr_assert_eq(

@@ -31,7 +31,7 @@ Test(mask_polygon, by_hand)
     expect((double[]){2, 2}, 1, 4, 4, "................");
     expect(NULL, 0, 4, 4, "................");
     expect((double[]){5, 0, 5, 4, 9, 4}, 3, 4, 4, "................");
-    /* twice around: nothing is left */
+    /* going around twice leaves nothing */
     expect((double[]){1, 1, 1, 3, 3, 3, 3, 1, 1, 1, 1, 3, 3, 3, 3, 1}, 8, 4, 4, "................");
 }
 
@@ -62,7 +62,7 @@ Test(mask_polygon, refuses_numbers_that_are_none)
     kolo_mask_free(&mask);
 }
 
-/** To and fro over a wide image: 200,000 corners, 2 * 10^11 steps. */
+/** Back and forth over a wide image: 200,000 corners, 2 * 10^11 steps. */
 Test(mask_polygon, refuses_what_goes_to_and_fro_without_end, .timeout = 200)
 {
     enum { CORNERS_MANY = 200000, WIDE = 1 << 20 };
@@ -76,7 +76,7 @@ Test(mask_polygon, refuses_what_goes_to_and_fro_without_end, .timeout = 200)
     cr_expect(strstr(kolo_error_detail(), "more than 16777216 times (1000 x 1048576 pixels)"), "%s",
               kolo_error_detail());
     cr_expect(mask.room <= (size_t)4 << 24, "room for %zu runs", mask.room);
-    /* long edges are no long work in a narrow image */
+    /* in a narrow image long edges take little time */
     cr_expect_eq(kolo_mask_from_polygon(xy, CORNERS_MANY, 1000, 8, &mask), KOLO_OK);
     kolo_mask_free(&mask);
     kolo_free_memory(xy);
@@ -105,7 +105,7 @@ static void walk_edge(struct border *border, const int *from, const int *to)
     }
 }
 
-/* 1 for pixels from which on a column changes; one more for the end. */
+/* 1 for each pixel at which its column changes, plus one for the end. */
 static void change(const struct border *border, uint8_t *changes)
 {
     for (size_t i = 1; i < border->points; i++) {

@@ -59,11 +59,12 @@ Test(mask_string, says_what_is_wrong_and_where)
 
 /* ---- the corpus ---- */
 
-/* Reads it; what is accepted means the same when it is written and read again. */
+/* Reads the string; one that is accepted has the same meaning when it is written and read again. */
 static kolo_status read_and_write(const char *text, size_t length, uint32_t height, uint32_t width)
 {
     struct kolo_mask mask = {.runs = NULL}, again = {.runs = NULL};
-    char *copy = kolo_aligned(1, length), written[8 * ROOM]; /* a sanitizer sees where it ends */
+    /* so that a sanitizer checks where it ends */
+    char *copy = kolo_aligned(1, length), written[8 * ROOM];
     cr_assert(copy);
     memcpy(copy, text, length);
     kolo_status status = kolo_mask_from_string(copy, length, height, width, &mask);
@@ -89,7 +90,7 @@ static kolo_status read_and_write(const char *text, size_t length, uint32_t heig
     return KOLO_OK;
 }
 
-/* Cut everywhere, and with each character another, three ways. */
+/* Truncated at every position, and with each character replaced in three ways. */
 static void spoil(const char *text, size_t length, uint32_t height, uint32_t width)
 {
     char spoilt[ROOM];

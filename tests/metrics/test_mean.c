@@ -9,8 +9,8 @@
 #include "tests/support/shards.h"
 #include "tests/support/world.h"
 
-/* Integers up to 2^20, whose sums in double are exact too, in any order: here the fast mode gives
- * what the exact one does. */
+/* Integers up to 2^20, whose sums in double are exact in any order, so that the fast mode gives
+ * the exact result. */
 enum { SAMPLES = 211 };
 static bool is_fast;
 
@@ -60,7 +60,7 @@ Test(mean, is_the_same_however_samples_are_dealt_out, .timeout = 200)
 struct job {
     bool is_fast, is_one_update;
     kolo_nonfinite policy;
-    const double *values; /* rank r adds values[r] and so on, strided */
+    const double *values; /* rank r adds values[r], values[r + size] and so on */
     size_t count;
     kolo_status expected;
     double mean;
@@ -94,7 +94,7 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
                : KOLO_ERR_INTERNAL;
 }
 
-/* Exact and fast, in one update and in many. */
+/* Exact and fast, with one update and with many. */
 static void expect(const struct job *expected)
 {
     for (int nranks = 1; nranks <= 5; nranks += 2)
@@ -138,7 +138,7 @@ Test(mean, adds_fast_what_is_larger_than_a_double_on_the_way, .timeout = 60)
     expect(&(struct job){.values = values, .count = 10, .mean = 1e308 / 10, .counted = 10});
 }
 
-/* A batch's mean counts as its values do, to the last bit. */
+/* The mean of a batch counts like its values, to the last bit. */
 Test(mean, of_batches_is_that_of_their_values, .timeout = 60)
 {
     struct kolo_comm *comm = NULL;
@@ -146,8 +146,8 @@ Test(mean, of_batches_is_that_of_their_values, .timeout = 60)
         double mean;
         int64_t count;
     } batches[] = {{0.1, 3}, {NAN, 2}, {-0.3, 1}, {INFINITY, 1}, {7, 0}};
-    /* Fraction(0.1) * 3 - Fraction(0.3), to float; rounded products are 5.551115123125783e-17
-     * apart */
+    /* Fraction(0.1) * 3 - Fraction(0.3) as a float; rounded products would give
+     * 5.551115123125783e-17 */
     const double sum = 0x1.0000000000000p-55;
     cr_assert_eq(kolo_init(NULL, &comm), KOLO_OK, "%s", kolo_error_detail());
     for (int way = 0; way < 2; way++) {

@@ -4,8 +4,8 @@
 
 #include "metrics/mt19937.h"
 
-/* The outputs that the C++ standard requires of mt19937 and the reference code's first ones for its
- * default seed. */
+/* The outputs that the C++ standard requires of mt19937, and the first ones of the reference code
+ * for its default seed. */
 Test(mt19937, gives_the_published_numbers)
 {
     struct kolo_mt19937 mt;

@@ -37,7 +37,7 @@ struct job {
     kolo_status status;
 };
 
-/* The values are the targets, and the predictions all 2. */
+/* The values are the targets, and all predictions are 2. */
 static kolo_status feed(struct kolo_metric *const metrics[2], size_t first, size_t step)
 {
     const double two = 2;
@@ -63,7 +63,8 @@ static kolo_status rank_main(struct kolo_comm *comm, void *argument)
     KOLO_TRY(kolo_mean_create(&mean, &metrics[0]));
     KOLO_TRY(kolo_regression_create(&regression, &metrics[1]));
     KOLO_TRY(feed(metrics, (size_t)kolo_rank(comm), RANKS));
-    for (int again = 0; again < 2; again++) /* the second is cached, unless the first failed */
+    /* the second result is cached, unless the first compute failed */
+    for (int again = 0; again < 2; again++)
         mine.status = kolo_metrics_compute(comm, metrics, 2, NULL);
     if (mine.status == KOLO_OK) {
         KOLO_TRY(kolo_mean_result(metrics[0], &mine.mean));

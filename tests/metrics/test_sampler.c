@@ -62,7 +62,7 @@ Test(sampler, permutes_60000_as_torch_does)
     kolo_sampler_destroy(sampler);
 }
 
-/* torch's rule, naively: extend or cut the list of all, then take every nranks-th. */
+/* torch's rule, naively: extend or truncate the list of all samples, then take every nranks-th. */
 static int64_t expected_at(const int64_t *all, int64_t samples, int rank, int nranks, int64_t i)
 {
     return all[(rank + i * nranks) % samples];

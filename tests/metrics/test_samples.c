@@ -108,7 +108,8 @@ static const struct kind {
     {"regression", create_regression, update_regression, counts_regression},
 };
 
-/* Rank r has samples r and r + 1 and the last one; rank 0 its first one twice: 0, 1, 2, 3 and 9. */
+/* Rank r has samples r, r + 1 and the last one; rank 0 has its first one twice. Together: 0, 1, 2,
+ * 3 and 9. */
 static kolo_status rank_main(struct kolo_comm *comm, void *arg)
 {
     const struct kind *kind = arg;

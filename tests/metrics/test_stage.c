@@ -39,7 +39,8 @@ static void make_data(void)
     }
 }
 
-/* An update of a kind of metric, and its arrays: the last is of labels' kind and may be NULL. */
+/* An update of one kind of metric, and its arrays; the last array has the type of the labels, and
+ * may be NULL. */
 struct kind {
     const char *name;
     kolo_status (*create)(struct kolo_metric **metric_out, int64_t samples);
@@ -122,7 +123,7 @@ static struct kolo_metric *create(const struct kind *kind, bool is_indexed)
     return metric;
 }
 
-/* Sets copies to the kind's arrays as the mock has them; returns the copy of the indices. */
+/* Sets copies to the kind's arrays in the mock's memory; returns the copy of the indices. */
 static const int64_t *send(const struct mock_cuda *mock, const struct kind *kind,
                            enum mock_kind where, int device, const void *copies[ARRAYS_MAX])
 {
@@ -324,7 +325,7 @@ Test(stage, of_no_elements_nothing_is_copied)
     kolo_metric_destroy(metric);
 }
 
-/* In a device's memory and the host's. */
+/* In device memory and in host memory. */
 static void refuse_long(const void *memory, bool is_host)
 {
     const size_t counts[][3] = {

@@ -45,7 +45,7 @@ static void feed(struct kolo_metric *metric, int64_t from, int64_t to)
     }
 }
 
-/* Alone in the world. */
+/* Computed in a world of one. */
 static struct kolo_mean_result result_of(struct kolo_metric *metric)
 {
     struct kolo_comm *comm = NULL;
@@ -72,7 +72,7 @@ Test(state, merges_into_what_one_metric_would_have_counted, .timeout = 60)
         struct kolo_metric *one = mean_of(samples), *a = mean_of(samples), *b = mean_of(samples);
         feed(one, 0, 80);
         feed(a, 0, 40);
-        feed(b, samples ? 30 : 40, 80); /* with samples, ten that both have */
+        feed(b, samples ? 30 : 40, 80); /* with samples, ten of which both have */
         cr_assert_eq(kolo_metric_merge(a, b), KOLO_OK, "%s", kolo_error_detail());
         expect_equal(a, one, samples ? 10 : 0);
         feed(one, 80, 90);
@@ -96,8 +96,8 @@ Test(state, merges_only_what_fits_together)
         kolo_metric_destroy(metrics[i]);
 }
 
-/* Merged to and fro their counts went beyond int64, and a mean of halves became 9e9; a state of
- * more than 2^40 was saved, and not read. */
+/* When metrics were merged back and forth, their counts used to exceed int64, and a mean of halves
+ * became 9e9; and a state with more than 2^40 could be saved but not read. */
 Test(state, counts_no_more_than_can_be_saved_and_added)
 {
     uint8_t bytes[ROOM];
@@ -137,8 +137,8 @@ static int64_t elements_of(struct kolo_metric *metric)
     return result.elements;
 }
 
-/* Pixels of a million images are more than 2^40, whose state was refused; a thousand times as many
- * are merged no more, and what was there stays. */
+/* A million images have more than 2^40 pixels, and their state used to be refused. A thousand
+ * times as many are refused when merged, and the metric stays as it was. */
 Test(state, counts_more_elements_than_samples)
 {
     enum { PIXELS = 4096 };
@@ -196,7 +196,7 @@ Test(state, goes_on_after_restoring_as_if_nothing_had_been, .timeout = 60)
         if (samples)
             feed(one, 20, 30);
         size_t size = state_saved(one, bytes);
-        feed(two, 60, 70); /* which restoring forgets */
+        feed(two, 60, 70); /* which restoring discards */
         cr_assert_eq(kolo_metric_restore(two, bytes, size), KOLO_OK, "%s", kolo_error_detail());
         expect_equal(two, one, 0);
         feed(one, 45, 80);
@@ -223,8 +223,8 @@ Test(state, refuses_a_state_of_something_else)
     kolo_metric_destroy(from);
 }
 
-/* The fingerprint and the length that a state without updates had before configurations got more
- * fields: what does not use those is read from states that were saved then. */
+/* The fingerprint and the length of a state without updates before configurations got more fields:
+ * metrics that do not use those fields still read states that were saved then. */
 #define EXPECT_OLD_FORM(kind, fingerprint, bytes, ...)                                             \
     do {                                                                                           \
         const struct kolo_##kind##_config config = {.size = sizeof config, __VA_ARGS__};           \

@@ -52,7 +52,8 @@ static void evaluate(const struct kolo_boxes *truths, const struct kolo_boxes *f
     kolo_detection_destroy(detection);
 }
 
-/* Two ground truths; a true detection, a second of the same, which is a miss, then the other. */
+/* Two ground truths; a true detection, a second one of the same object, which is a miss, then a
+ * detection of the other. */
 static const float truth_boxes[] = {0, 0, 9, 9, 100, 100, 109, 109};
 static const float found_boxes[] = {0, 0, 9, 9, 0, 0, 9, 8, 100, 100, 109, 109};
 static const float scores[] = {0.9f, 0.8f, 0.7f};
@@ -94,7 +95,8 @@ Test(voc_match, edges_are_pixels)
 
 Test(voc_match, only_the_nearest_is_looked_at)
 {
-    /* Both detections overlap the first most; COCO would give the second detection the other. */
+    /* Both detections overlap the first ground truth most; by COCO's rules the second one would
+     * get the other. */
     static const float close[] = {0, 0, 9, 9, 0, 3, 9, 12}, twice[] = {0, 0, 9, 9, 0, 1, 9, 10};
     struct kolo_boxes truths = objects(close, NULL, two), found = objects(twice, scores, two);
     double averages[2];
@@ -102,11 +104,11 @@ Test(voc_match, only_the_nearest_is_looked_at)
     cr_assert_eq(averages[1], 0.5);
 }
 
-/* ---- the same bits on any number of ranks ---- */
+/* ---- the same bits for any number of ranks ---- */
 
 enum { IMAGES = 40, PER_IMAGE = 9, KINDS = 3 };
 
-/* The best 65535 are what a cap asks for; without one, all are. */
+/* With a cap the best 65535 are used, without one all. */
 static kolo_status add_many(const int *cap, size_t count)
 {
     struct kolo_detection_config config = {.size = sizeof config,

@@ -20,7 +20,7 @@ static void go_there(void)
     cr_assert(mkdtemp(folder) && chdir(folder) == 0);
 }
 
-/* How many files there are, x too. */
+/* The number of files, including x. */
 static size_t files(void)
 {
     glob_t found;
@@ -29,8 +29,8 @@ static size_t files(void)
     return count;
 }
 
-/* Whether files can be without a name in the test's folder: else those tests have nothing to
- * show. */
+/* Whether the file system of the test's folder supports files without a name: otherwise those
+ * tests have nothing to check. */
 static bool has_nameless(void)
 {
     int fd = open(".", O_TMPFILE | O_WRONLY, 0600);
@@ -67,8 +67,8 @@ static void x_is(const char *expected)
 
 TestSuite(outfile, .init = go_there, .fini = clean);
 
-/* What a process that opens x, writes into it and is ended by @p number leaves there: a count of
- * files, x not among them. */
+/* How many files, besides x, remain after a process that opens x and writes into it is ended by
+ * signal @p number. */
 static size_t left_by(int number)
 {
     int status = 0;
@@ -281,7 +281,7 @@ Test(outfile, what_is_no_file_stays_what_it_is)
     rmdir("x");
 }
 
-/* Puts a file of @p text at @p path. */
+/* Creates or replaces the file @p path with @p text. */
 static void replace(const char *path, const char *text)
 {
     struct outfile file;
@@ -319,7 +319,7 @@ Test(outfile, a_link_stays_and_what_it_leads_to_is_replaced)
     cr_expect_eq(rmdir(away), 0, "something is left");
 }
 
-/** Somebody else writes to it before and after: what a shell opened. */
+/** Another program writes to it before and after, as to a file that a shell opened. */
 Test(outfile, a_descriptor_is_written_in_place)
 {
     char path[32];
@@ -332,7 +332,7 @@ Test(outfile, a_descriptor_is_written_in_place)
     x_is("first second third");
 }
 
-/** As every other program has it; and it is no file called so. */
+/** As in all other programs, and no file of that name is made. */
 Test(outfile, a_dash_is_standard_output)
 {
     const int out = dup(STDOUT_FILENO), fd = open("x", O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -349,7 +349,7 @@ Test(outfile, a_dash_is_standard_output)
     cr_expect_eq(files(), 1);
 }
 
-/** To ask whether it may be written must not end it for its reader. */
+/** Finding out whether it can be written must not end the input of its reader. */
 Test(outfile, a_pipe_is_not_opened_to_find_out)
 {
     cr_assert(mkfifo("x", 0600) == 0);
@@ -358,7 +358,7 @@ Test(outfile, a_pipe_is_not_opened_to_find_out)
     const int writer = open("x", O_WRONLY | O_NONBLOCK);
     cr_assert(reader >= 0 && writer >= 0);
     cr_expect_eq(outfile_probe("--json", "x"), KOLO_OK);
-    close(reader); /* a writer that came would find nobody, and wait for ever */
+    close(reader); /* a writer that opened it would find no reader, and wait for ever */
     cr_expect_eq(outfile_probe("--json", "x"), KOLO_OK);
     cr_expect(write(writer, "x", 1) < 0, "somebody reads");
     close(writer);
@@ -394,7 +394,7 @@ Test(outfile, what_may_not_be_written_is_not_replaced)
     struct outfile file;
     write_x("old");
     cr_assert(chmod("x", 0444) == 0 && chmod(".", 0777) == 0);
-    const bool is_root = geteuid() == 0; /* who may write everything */
+    const bool is_root = geteuid() == 0; /* root may write everything */
     cr_assert(!is_root || seteuid(65534) == 0);
     cr_expect_eq(outfile_open(&file, "--json", "x"), KOLO_ERR_SYSTEM);
     cr_expect_str_eq(kolo_error_detail(), "--json x may not be written; name another file, or "
@@ -404,7 +404,7 @@ Test(outfile, what_may_not_be_written_is_not_replaced)
     cr_expect_eq(files(), 1);
 }
 
-/* A file without a name could be made for it, and could not be given that name. */
+/* A file without a name could be made for it, but could not be given that name. */
 Test(outfile, no_name_is_said_at_once)
 {
     struct outfile file;

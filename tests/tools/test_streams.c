@@ -14,8 +14,8 @@
 
 enum { SAYS_NOTHING = 1, ASKS_BEFORE = 2 };
 
-/* What a program ends with that would end with @p exit_status, and what it says meanwhile on
- * standard error; its standard output is @p output, NULL: closed. */
+/* The exit status of a program that would end with @p exit_status, and its output on standard
+ * error. Its standard output is @p output; NULL: closed. */
 static int end_of(const char *output, int exit_status, int how, char said[256])
 {
     int ends[2], status = 0;
@@ -97,7 +97,7 @@ Test(streams, no_file_gets_the_number_of_one_that_was_closed)
     cr_expect_eq(status, 0);
 }
 
-/* In a child: the limit holds for what the test writes as well. */
+/* In a child, because the limit also holds for what the test writes. */
 Test(streams, a_limit_of_file_size_is_an_error)
 {
     const struct rlimit limit = {.rlim_cur = 0, .rlim_max = RLIM_INFINITY};

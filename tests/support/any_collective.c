@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// See any_collective.h: one switch over all collectives.
 #include "tests/support/any_collective.h"
 
-/** Those whose blocks differ by rank. */
+/** The collectives whose blocks differ by rank. */
 static kolo_status uneven(struct kolo_comm *comm, const struct any_call *call, const void *send,
                           void *recv)
 {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// See fake_open.h.
 #include "tests/support/fake_open.h"
 
 #include <criterion/criterion.h>

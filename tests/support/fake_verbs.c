@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// See fake_verbs.h: a world of devices, regions, queues and queue pairs behind one lock.
 #include "tests/support/fake_verbs.h"
 
 #include <arpa/inet.h>
@@ -26,8 +27,9 @@ enum {
 struct region {
     struct ibv_mr base;
     int access;
-    uint8_t
-        *pages; /* of shared memory: as a device pins them, wherever their addresses lead later */
+    /* a second mapping of shared memory: the pages that the device has pinned, wherever the
+     * program's addresses lead later */
+    uint8_t *pages;
     size_t page_bytes;
     bool is_kept; /* destroying it failed */
 };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// See mock_cuda.h: loads the mock driver, and arranges /sys for it.
 #include "tests/support/mock_cuda.h"
 
 #include <dlfcn.h>
@@ -41,7 +42,7 @@ static bool put_at(const char *directory, int device, int node)
     return file != NULL && fclose(file) == 0 && is_put;
 }
 
-/* It lies in memory, and goes with the name space. */
+/* Mounts a file system in memory over the devices of /sys; it ends with the mount namespace. */
 bool mock_cuda_at_nodes(int first, int second)
 {
     static const char place[] = "/sys/bus/pci/devices";

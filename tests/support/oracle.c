@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// See oracle.h.
 #include "tests/support/oracle.h"
 
 #include <stdint.h>
@@ -6,8 +7,8 @@
 
 #include "memory/reduce.h"
 
-/* The numbers repeat after this many elements, a prime, so that a large vector costs no more than
- * comparing it. */
+/* The numbers repeat after this many elements, a prime, so that for a large vector the reference
+ * costs no more than the comparison. */
 enum { PERIOD = 1009, ELEMENT_BYTES_MAX = 8 };
 
 static bool is_float(kolo_dtype dtype)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// See place_text.h.
 #include "tests/support/place_text.h"
 
 const char *place_text(const struct kolo_place *place)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// See refuse.h: a seccomp filter that fails one system call.
 #include "tests/support/refuse.h"
 
 #include <errno.h>
@@ -11,8 +12,8 @@
 
 enum { ARGUMENT_BYTES = sizeof(((struct seccomp_data *)0)->args[0]) };
 
-/** Machines are taken for such that store the low half of a number first, as all that kolo has been
- * built for do. */
+/** Assumes a machine that stores the low half of a number first, as all that kolo has been built
+ * for do. */
 static uint32_t low_half_of(int argument)
 {
     return (uint32_t)(offsetof(struct seccomp_data, args) + (size_t)argument * ARGUMENT_BYTES);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// See shards.h.
 #include "tests/support/shards.h"
 
 #include <criterion/criterion.h>
@@ -35,7 +36,7 @@ static bool holds(const struct job *job, int64_t i, int rank, int nranks)
         return (int)(shard_hash((uint64_t)i) % (uint64_t)nranks) == rank;
     case ALL_ON_LAST:
         return rank == nranks - 1;
-    case PADDED: /* the leading ones a second time, on another rank */
+    case PADDED: /* the first samples a second time, on another rank */
         return i % nranks == rank || (i < nranks && (i + 1) % nranks == rank);
     case EVERYTHING:
     case WAYS:

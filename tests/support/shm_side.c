@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// See shm_side.h.
 #include "tests/support/shm_side.h"
 
 #include <criterion/criterion.h>
@@ -86,7 +87,8 @@ bool shm_pair_open(struct shm_side sides[2], bool both_dial)
 
 static void close_together(struct shm_side sides[2])
 {
-    // In one thread, each close waits for nobody: what it hands over stays in the ring.
+    // Both sides are in one thread, so neither close waits for the other: what it sends stays in
+    // the ring.
     shm_side_close(&sides[0]);
     shm_side_close(&sides[1]);
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// See store_rank.h.
 #include "tests/support/store_rank.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// See store_raw.h.
 #include "tests/support/store_raw.h"
 
 #include <stdio.h>

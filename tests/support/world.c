@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// See world.h.
 #include "tests/support/world.h"
 
 #include <stdio.h>

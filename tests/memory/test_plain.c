@@ -19,9 +19,8 @@ static char fixed[64];
 Test(plain, heap_of_brk)
 {
     enum { STEP = 1 << 16 };
-    void *first =
-        /* next to malloc, which can cope with that; AddressSanitizer's malloc does not use brk */
-        sbrk(STEP);
+    /* next to malloc, which can cope with that; AddressSanitizer's malloc does not use brk */
+    void *first = sbrk(STEP);
     cr_assert_neq(first, (void *)-1);
     kolo_memory_find_plain();
     char *end = sbrk(STEP);

@@ -436,9 +436,8 @@ static kolo_status run_behind(struct kolo_comm *comm, struct relay *relay)
 {
     int32_t data[AHEAD_COUNT_MAX] = {0};
     struct kolo_request *request;
-    kolo_status status =
-        /* enters the call */
-        kolo_broadcast(comm, data, relay->count, KOLO_INT32, 0, NULL, &request);
+    /* enters the call */
+    kolo_status status = kolo_broadcast(comm, data, relay->count, KOLO_INT32, 0, NULL, &request);
     if (status != KOLO_OK)
         return status;
     kolo_comm_enter(comm); /* no other thread can make progress for this rank */
@@ -575,9 +574,8 @@ static kolo_status differ_late(struct kolo_comm *comm, struct late *late)
     int32_t value = 0;
     WORLD_EXPECT(AWAIT(atomic_load(&late->through) == 3), "the others are not through");
     if (late->what == 0) {
-        WORLD_TRY(
-            /* waits for no other rank */
-            kolo_broadcast(comm, &value, 1, KOLO_INT32, 3, NULL, NULL));
+        /* waits for no other rank */
+        WORLD_TRY(kolo_broadcast(comm, &value, 1, KOLO_INT32, 3, NULL, NULL));
         return kolo_barrier(comm, NULL, NULL);
     }
     if (late->what == 1)

@@ -143,9 +143,8 @@ static kolo_status of_a_part(struct kolo_comm *comm, void *argument)
     kolo_status status;
     (void)argument;
     KOLO_TRY(kolo_split(comm, rank % 2, 0, NULL, &half));
-    KOLO_TRY(
-        /* a half that some members do not have yet would fail together with the world */
-        kolo_barrier(comm, NULL, NULL));
+    /* a half that some members do not have yet would fail together with the world */
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
     if (rank == 3)
         return KOLO_OK;
     if (rank % 2 == 0) {

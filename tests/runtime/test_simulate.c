@@ -920,9 +920,8 @@ Test(simulate, objects_to_broken_plans, .timeout = 100)
                     /* a value that is reduced once and then copied is the same everywhere */
                     bool matters = fault != SWAPPED || has_swapped;
                     if (fault == EARLY_READ && sound_plan->collective == KOLO_COLLECTIVE_ALLGATHER)
-                        matters = fault_rank != 0 ||
-                                  /* the others are in place */
-                                  strcmp(sound_plan->name, "bruck") == 0;
+                        /* the others are in place */
+                        matters = fault_rank != 0 || strcmp(sound_plan->name, "bruck") == 0;
                     if (fault == SKIPPED_STEP && fault_rank == 0 &&
                         sound_plan->collective == KOLO_COLLECTIVE_ALLGATHER &&
                         strcmp(sound_plan->name, "bruck") == 0)

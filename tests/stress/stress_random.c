@@ -89,9 +89,8 @@ struct call {
     /* alltoallv: from each rank to each rank; others use row 0 */
     size_t count, counts[RANKS_MAX][RANKS_MAX];
     bool deterministic, is_rough, is_scaled; /* is_rough: floats whose sums need rounding */
-    bool
-        /* odd ranks contribute half of their values, and have a prescale of their own */
-        is_weighed;
+    /* odd ranks contribute half of their values, and have a prescale of their own */
+    bool is_weighed;
     uint64_t key;
 };
 

@@ -112,8 +112,8 @@ static kolo_status scatter_to_some(struct kolo_comm *comm, int call)
     return KOLO_OK;
 }
 
-/** The other ranks can see all memory of one rank: no rank is told of such a call, and all take the
- * same step. */
+/** The other ranks see all memory of one rank: the trials are not told of such a call, and all
+ * ranks take the same step. */
 static kolo_status some_are_seen(struct kolo_comm *comm, void *argument)
 {
     static _Thread_local int32_t plain[2 * COUNT];
@@ -143,7 +143,7 @@ Test(board_oneshot, all_keep_step_where_some_memory_is_seen, .timeout = 60)
 {
     struct world world = {
         .size = RANKS, .transport = "shm", .settings = {"KOLO_TIMEOUT=60", "KOLO_PLAN=twoshot"}};
-    bool is_shown = false; /* long ones are not shown either if there are few cores */
+    bool is_shown = false; /* contributions of this length are shown if there are few cores */
     WORLD_MUST_RUN(&world, some_are_seen, &is_shown);
     cr_assert_eq(trials[0][39].told[0] + trials[0][39].taken[0] + trials[0][39].taken[1], 0);
     cr_assert_eq(trials[0][CALLS - 1].pause + trials[0][CALLS - 1].told[0] > 0, is_shown);

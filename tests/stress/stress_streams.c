@@ -186,7 +186,7 @@ int main(void)
 {
     static const char *const transports[] = {"KOLO_TRANSPORT=inproc", "KOLO_TRANSPORT=shm",
                                              "KOLO_TRANSPORT=tcp"};
-    /* over a board with two flags, so device memory is lent */
+    /* twoshot over a board, so that device memory is lent */
     static const char *const plans[] = {"KOLO_PLAN=twoshot", "KOLO_PLAN=twoshot", "KOLO_PLAN=auto"};
     mock = mock_cuda_load();
     mock->begin();

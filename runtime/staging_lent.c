@@ -37,7 +37,7 @@ static bool may_give_back(struct kolo_engine *engine)
 {
     const kolo_status status = kolo_loans_start(engine);
     if (status != KOLO_OK)
-        KOLO_INFO("collectives copy device memory through the host: %s", kolo_error_detail());
+        KOLO_INFO("collectives copy device memory to the host: %s", kolo_error_detail());
     return status == KOLO_OK;
 }
 
@@ -52,7 +52,7 @@ void kolo_lent_ready(struct kolo_request *request)
 {
     for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
         if (request->may_lend && staged->bytes > 0 && kolo_lane_ready(staged->lane) != KOLO_OK) {
-            KOLO_INFO("collectives copy device memory through the host: %s", kolo_error_detail());
+            KOLO_INFO("collectives copy device memory to the host: %s", kolo_error_detail());
             request->may_lend = false;
         }
 }

@@ -99,8 +99,8 @@ def check_letters(tool):
 def check_refusals(tool):
     before = open("gt.json", "rb").read()
     for arguments, words in (
-            (["--json", "gt.json"], "that is the file gt.json, which is read"),
-            (["--plot", "./dt.json"], "that is the file dt.json, which is read"),
+            (["--json", "gt.json"], "that is gt.json, which is an input"),
+            (["--plot", "./dt.json"], "that is dt.json, which is an input"),
             (["--plot", "missing/pr.svg"], "--plot missing/pr.svg: No such file or directory"),
             (["--plot", "."], "--plot .: Is a directory"),
             (["--json", "x", "--plot", "x"], "--json and --plot both name x"),

@@ -256,7 +256,8 @@ void kolo_output_print(struct kolo_output *output, const char *format, ...)
 bool kolo_output_is_drained(struct kolo_output *output)
 {
     uv_mutex_lock(&output->lock);
-    bool is_drained = !output->queue && !output->is_writing;
+    /* not before the loop has heard how it went (tell): the job must not end as if all were well */
+    bool is_drained = !output->queue && !output->is_writing && !output->done;
     uv_mutex_unlock(&output->lock);
     return is_drained;
 }

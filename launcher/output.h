@@ -33,7 +33,7 @@ void kolo_output_lines(struct kolo_output *output, int owner, int rank, const vo
 /** Prints a line of kolorun's own. */
 void kolo_output_print(struct kolo_output *output, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/** Whether nothing waits to be written. */
+/** Whether everything that was put has been written, and reported by the events above. */
 bool kolo_output_is_drained(struct kolo_output *output);
 /** Stops the thread once it has finished its current write; a thread stuck in a write is left
  * behind. The memory is freed once the loop has run, unless the thread is stuck. */

@@ -18,6 +18,7 @@
 
 #include "base/numa.h"
 #include "memory/cuda_memory.h"
+#include "memory/held.h"
 
 enum { BLOCK_BYTES = 2 << 20 };
 
@@ -146,13 +147,17 @@ kolo_status kolo_cuda_free(const struct kolo_pointer *pointer, kolo_deadline dea
     if (status == KOLO_AGAIN)
         return status;
     if (status == KOLO_OK)
-        status = kolo_cuda_enter(&visit);
+        status = kolo_none_held_begin(visit.context, deadline, unless);
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_cuda_enter(&visit);
     if (status == KOLO_OK) {
         const int result = visit.driver->free((uintptr_t)pointer->memory);
         if (result != KOLO_CUDA_SUCCESS)
             status = kolo_cuda_fail(visit.driver, "cuMemFree", visit.ordinal, result);
         kolo_cuda_leave(&visit);
     }
+    kolo_none_held_end(visit.context);
     return status;
 }
 

@@ -18,9 +18,10 @@
 #include "base/alloc.h"
 #include "memory/cuda_image.h"
 #include "memory/cuda_job.h"
+#include "memory/held.h"
 #include "memory/reduce.h"
 
-enum { NAME_MAX_BYTES = 48 };
+enum { NAME_MAX_BYTES = 48, UNLOAD_MS = 2000 };
 
 struct kolo_cuda_kernels {
     struct kolo_cuda_kernels *next;
@@ -151,8 +152,21 @@ static struct kolo_cuda_kernels *of_context(const void *context)
     return kernels;
 }
 
+/** Takes kernels that are loaded already. False: there are none. */
+static bool take_loaded(const void *context, struct kolo_cuda_kernels **kernels_out)
+{
+    (void)pthread_mutex_lock(&lock);
+    struct kolo_cuda_kernels *kernels = of_context(context);
+    if (kernels) {
+        kernels->uses++;
+        *kernels_out = kernels;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return kernels != NULL;
+}
+
 kolo_status kolo_cuda_kernels_load(const struct kolo_cuda_driver *driver, int ordinal,
-                                   struct kolo_cuda_kernels **kernels_out)
+                                   kolo_deadline deadline, struct kolo_cuda_kernels **kernels_out)
 {
     void *context = NULL;
     if (kolo_cuda_image_bytes == 0)
@@ -161,6 +175,13 @@ kolo_status kolo_cuda_kernels_load(const struct kolo_cuda_driver *driver, int or
     const int result = driver->context_get_current(&context);
     if (result != KOLO_CUDA_SUCCESS)
         return kolo_cuda_fail(driver, "cuCtxGetCurrent", ordinal, result);
+    if (take_loaded(context, kernels_out))
+        return KOLO_OK;
+    if (kolo_none_held_begin(context, deadline, NULL) != KOLO_OK)
+        return kolo_fail(KOLO_ERR_TIMEOUT,
+                         "device %d: kernels cannot be loaded while a stream waits for a "
+                         "collective, and one still does",
+                         ordinal);
     (void)pthread_mutex_lock(&lock);
     struct kolo_cuda_kernels *kernels = of_context(context);
     const kolo_status status = kernels ? KOLO_OK : make(driver, ordinal, context, &kernels);
@@ -169,6 +190,7 @@ kolo_status kolo_cuda_kernels_load(const struct kolo_cuda_driver *driver, int or
         *kernels_out = kernels;
     }
     (void)pthread_mutex_unlock(&lock);
+    kolo_none_held_end(context);
     return status;
 }
 
@@ -184,8 +206,13 @@ void kolo_cuda_kernels_unload(struct kolo_cuda_kernels *kernels)
     if (is_last)
         *at = kernels->next;
     (void)pthread_mutex_unlock(&lock);
-    if (is_last)
-        end(kernels);
+    if (!is_last)
+        return;
+    const void *context = kernels->context;
+    const kolo_status none = kolo_none_held_begin(context, kolo_deadline_in_ms(UNLOAD_MS), NULL);
+    end(kernels);
+    if (none == KOLO_OK)
+        kolo_none_held_end(context);
 }
 
 /* ---- launching ---- */

@@ -4,6 +4,7 @@
 #ifndef KOLO_MEMORY_CUDA_FOLD_H
 #define KOLO_MEMORY_CUDA_FOLD_H
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "memory/cuda_driver.h"
 #include "memory/fold.h"
@@ -12,10 +13,13 @@
 struct kolo_cuda_kernels;
 
 /** Finds the kernels of the current context, which is one of device number @p ordinal, and loads
- * them if they are not loaded yet. Threads, as of all here: any.
+ * them if they are not loaded yet, which begins when no stream of the context is held
+ * (memory/held.h). Threads, as of all here: any.
  *  @return KOLO_OK; ERR_UNSUPPORTED: this build has no kernels, or the driver is older than they
- *  are; the detail says which. Others as of kolo_cuda_fail. */
+ *  are; the detail says which. ERR_TIMEOUT: a stream is still held at @p deadline. Others as of
+ *  kolo_cuda_fail. */
 kolo_status kolo_cuda_kernels_load(const struct kolo_cuda_driver *driver, int ordinal,
+                                   kolo_deadline deadline,
                                    struct kolo_cuda_kernels **kernels_out) KOLO_NODISCARD;
 /** Releases the kernels; the last user unloads them. Call it in the context into which they were
  * loaded. NULL is allowed. */

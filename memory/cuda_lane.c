@@ -230,17 +230,18 @@ static kolo_status cuda_check_gates(struct kolo_lane *base)
 
 /* ---- memory that others have lent ---- */
 
-static kolo_status load_kernels(struct cuda_lane *lane)
+static kolo_status load_kernels(struct cuda_lane *lane, kolo_deadline deadline)
 {
     kolo_status status = kolo_cuda_enter(&lane->visit);
     if (status != KOLO_OK)
         return status;
-    status = kolo_cuda_kernels_load(lane->visit.driver, lane->visit.ordinal, &lane->kernels);
+    status =
+        kolo_cuda_kernels_load(lane->visit.driver, lane->visit.ordinal, deadline, &lane->kernels);
     kolo_cuda_leave(&lane->visit);
     return status;
 }
 
-static kolo_status cuda_ready(struct kolo_lane *base)
+static kolo_status cuda_ready(struct kolo_lane *base, kolo_deadline deadline)
 {
     struct cuda_lane *lane = lane_of(base);
     const struct kolo_pointer near = {.device = lane->visit.ordinal,
@@ -249,7 +250,7 @@ static kolo_status cuda_ready(struct kolo_lane *base)
     kolo_status status = KOLO_OK;
     (void)pthread_mutex_lock(&lane->making);
     if (!lane->kernels)
-        status = load_kernels(lane);
+        status = load_kernels(lane, deadline);
     if (status == KOLO_OK && !lane->borrower)
         status = kolo_cuda_borrower_open(&near, &lane->borrower);
     (void)pthread_mutex_unlock(&lane->making);
@@ -378,6 +379,7 @@ kolo_status kolo_cuda_lane_open(const struct kolo_pointer *pointer, void (*wake)
     }
     (void)pthread_mutex_init(&lane->making, NULL); /* without attributes this does not fail */
     status = kolo_cuda_visit_primary(pointer, &lane->visit);
+    lane->base.streams = lane->visit.context;
     if (status == KOLO_OK)
         status = open_ways(lane);
     if (status == KOLO_OK)

@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "memory/cuda_loan.h"
 #include "memory/cuda_memory.h"
+#include "memory/held.h"
 
 _Static_assert(sizeof(struct kolo_loan) == 4 * sizeof(uint64_t) + 16 + 64, "a loan has gaps");
 _Static_assert(sizeof((struct kolo_loan){0}.handle) == sizeof(struct kolo_cuda_handle), "it fits");
@@ -231,9 +232,16 @@ static kolo_status map(const struct kolo_cuda_visit *visit, struct kolo_mapping 
 static bool unmap(const struct kolo_cuda_visit *visit, const struct kolo_mapping *mapping)
 {
     static atomic_bool has_warned;
-    if (mapping->is_here || kolo_cuda_push(visit) != KOLO_CUDA_SUCCESS)
+    if (mapping->is_here)
         return true;
-    const int result = visit->driver->ipc_close_handle(mapping->base);
+    /* streams are held only until their calls are over, or have failed */
+    const kolo_status none = kolo_none_held_begin(visit->context, KOLO_NEVER, NULL);
+    const bool is_there = kolo_cuda_push(visit) == KOLO_CUDA_SUCCESS;
+    const int result = is_there ? visit->driver->ipc_close_handle(mapping->base) : 0;
+    if (none == KOLO_OK)
+        kolo_none_held_end(visit->context);
+    if (!is_there)
+        return true;
     if (result != KOLO_CUDA_SUCCESS && !atomic_exchange(&has_warned, true)) {
         (void)kolo_cuda_fail(visit->driver, "cuIpcCloseMemHandle", visit->ordinal, result);
         KOLO_WARN("memory of lender %d stays mapped to the end of the process: %s", mapping->lender,

@@ -9,6 +9,9 @@
 #include <stdio.h>
 
 #include "memory/cuda_memory.h"
+#include "memory/held.h"
+
+enum { UNPIN_MS = 2000 };
 
 /** Finds the context that the calling thread uses; KOLO_AGAIN: it uses none. */
 static kolo_status visit_current(struct kolo_cuda_visit *visit)
@@ -63,10 +66,14 @@ void kolo_cuda_unpin(const struct kolo_pin *pin, void *memory)
                                     .ordinal = pin->device,
                                     .context = pin->context,
                                     .is_retained = pin->is_held};
+    /* Who frees memory cannot keep it, so that after a while the driver itself must wait. */
+    const kolo_status none = kolo_none_held_begin(NULL, kolo_deadline_in_ms(UNPIN_MS), NULL);
     if (kolo_cuda_push(&visit) == KOLO_CUDA_SUCCESS) {
         (void)driver->host_unregister(memory);
         kolo_cuda_leave(&visit);
     }
+    if (none == KOLO_OK)
+        kolo_none_held_end(NULL);
     if (!pin->is_held || driver->device_get(&visit.device, visit.ordinal) == KOLO_CUDA_SUCCESS)
         kolo_cuda_release(&visit);
 }

@@ -8,6 +8,8 @@
 #include <sched.h>
 #include <time.h>
 
+#include "memory/held.h"
+
 enum {
     SPIN_NS = 200000,   /* polling sees a mark long before the driver reports it */
     LOOK_NS = 20000000, /* how often to check for a failed device, which passes no marks */
@@ -173,13 +175,13 @@ kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t m
 
 /* ---- memory that others have lent ---- */
 
-kolo_status kolo_lane_ready(struct kolo_lane *lane)
+kolo_status kolo_lane_ready(struct kolo_lane *lane, kolo_deadline deadline)
 {
     if (kolo_lane_is_ready(lane))
         return KOLO_OK;
     if (!lane->ops->ready)
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "its device cannot access memory of other ranks");
-    const kolo_status status = lane->ops->ready(lane);
+    const kolo_status status = lane->ops->ready(lane, deadline);
     if (status == KOLO_OK)
         atomic_store_explicit(&lane->is_ready, true, memory_order_release);
     return status;
@@ -200,7 +202,14 @@ struct kolo_mapping *kolo_lane_detach(struct kolo_lane *lane)
 kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds,
                             struct kolo_gate **gate_out)
 {
-    return lane->ops->place(lane, stream, holds, gate_out);
+    if (holds)
+        kolo_held_begin(lane->streams);
+    const kolo_status status = lane->ops->place(lane, stream, holds, gate_out);
+    if (status == KOLO_OK)
+        (*gate_out)->is_holding = holds;
+    else if (holds)
+        kolo_held_end(lane->streams);
+    return status;
 }
 
 bool kolo_gate_take(struct kolo_gate *gate)
@@ -254,8 +263,12 @@ kolo_status kolo_gate_reached(const struct kolo_gate *gate)
 void kolo_gate_open(struct kolo_gate *gate)
 {
     struct kolo_lane *lane = gate->lane;
+    const bool was_holding = gate->is_holding;
+    gate->is_holding = false;
     if (gate->word)
         __atomic_store_n(gate->word, gate->ticket, __ATOMIC_RELEASE);
+    if (was_holding)
+        kolo_held_end(lane->streams);
     (void)pthread_mutex_lock(&lane->lock);
     gate->is_taken = false;
     (void)pthread_mutex_unlock(&lane->lock);

@@ -39,6 +39,7 @@ struct kolo_gate {
     uint32_t ticket; /* number of this use; words are not reset */
     bool is_taken;   /* in use until it is opened; held: lane->lock, as the next */
     bool is_due;     /* the stream has not reached it yet */
+    bool is_holding; /* the stream waits for the ticket, and is counted as held (memory/held.h) */
 };
 
 /** A device allocation that another rank has lent, mapped for this lane's device. */
@@ -70,7 +71,7 @@ struct kolo_lane_ops {
     kolo_status (*check_gates)(struct kolo_lane *lane);
     /* As kolo_lane_ready and the functions after it. All NULL: the lane cannot access memory of
      * other ranks. */
-    kolo_status (*ready)(struct kolo_lane *lane);
+    kolo_status (*ready)(struct kolo_lane *lane, kolo_deadline deadline);
     kolo_status (*map)(struct kolo_lane *lane, int lender, const struct kolo_loan *loan,
                        struct kolo_mapping **mapping_out);
     kolo_status (*reach)(const struct kolo_mapping *mapping, uint64_t address, size_t bytes,
@@ -94,6 +95,7 @@ struct kolo_lane {
     bool is_late;
     void (*wake)(void *context);
     void *context;
+    const void *streams; /* of the streams for which it places gates, as kolo_held_begin takes it */
     _Atomic uint64_t marks[KOLO_WAYS];
     atomic_bool is_asleep; /* its owner sleeps and must be woken */
     pthread_mutex_t lock;
@@ -168,10 +170,11 @@ void kolo_gate_open(struct kolo_gate *gate);
 
 /* ---- memory that others have lent ---- */
 
-/** Prepares the lane for the functions below. A driver may take long, so the caller must not hold a
- * lock that others need. Any thread; the second call costs nothing. ERR_UNSUPPORTED: the lane
- * cannot do this; the detail says why. */
-kolo_status kolo_lane_ready(struct kolo_lane *lane) KOLO_NODISCARD;
+/** Prepares the lane for the functions below. A driver may take long, and no stream may be held
+ * meanwhile, which is waited for until @p deadline; so the caller must not hold a lock that others
+ * need. Any thread; the second call costs nothing. ERR_UNSUPPORTED: the lane cannot do this;
+ * ERR_TIMEOUT: streams are held; the detail says why. */
+kolo_status kolo_lane_ready(struct kolo_lane *lane, kolo_deadline deadline) KOLO_NODISCARD;
 /** Whether kolo_lane_ready has succeeded. */
 static inline bool kolo_lane_is_ready(struct kolo_lane *lane)
 {
@@ -204,8 +207,9 @@ static inline void kolo_lane_done(struct kolo_lane *lane, struct kolo_mapping *m
 bool kolo_lane_forget(struct kolo_lane *lane, int lender, uint64_t id);
 /** Takes out mappings that were forgotten and are not in use; NULL: there are none. */
 struct kolo_mapping *kolo_lane_detach(struct kolo_lane *lane);
-/** Unmaps what was taken out. The driver may wait for its context meanwhile, so nothing that its
- * streams wait for may wait for the caller, or for a lock that it holds. Any thread, also at the
+/** Unmaps what was taken out, once no stream of the context is held. The driver may wait for its
+ * context meanwhile, so nothing that its streams wait for may wait for the caller, or for a lock
+ * that it holds. Any thread, also at the
  * same time as all other functions. */
 static inline void kolo_lane_unmap(struct kolo_lane *lane, struct kolo_mapping *mappings)
 {

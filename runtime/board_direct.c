@@ -41,17 +41,22 @@ static bool has_named(const struct kolo_hub *hub, int index)
            (member->recv_bytes == 0 || entry->names.recv.span != 0);
 }
 
+void kolo_board_extents(struct kolo_hub *hub)
+{
+    for (int i = 0; i < hub->count; i++) {
+        struct kolo_hub_member *member = &hub->members[i];
+        size_t send, recv;
+        kolo_moves_extent(hub->collective, &hub->running->args, i, &send, &recv);
+        member->send_bytes = send * hub->element_bytes;
+        member->recv_bytes = recv * hub->element_bytes;
+    }
+}
+
 bool kolo_board_direct_put(struct kolo_hub *hub)
 {
     const struct kolo_request *request = hub->running;
     struct kolo_board_entry *entry = kolo_hub_entry(hub, hub->self);
-    for (int i = 0; i < hub->count; i++) {
-        struct kolo_hub_member *member = &hub->members[i];
-        size_t send, recv;
-        kolo_moves_extent(hub->collective, &request->args, i, &send, &recv);
-        member->send_bytes = send * hub->element_bytes;
-        member->recv_bytes = recv * hub->element_bytes;
-    }
+    kolo_board_extents(hub);
     const struct kolo_hub_member *self = &hub->members[hub->self];
     name(hub, request->send, self->send_bytes, &entry->names.send);
     if (entry->names.send.span == 0 && self->send_bytes > 0)

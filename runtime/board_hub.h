@@ -114,6 +114,9 @@ struct kolo_board_notes {
     struct kolo_board_word mapped;
     /* the latest collective whose lent buffers it copied to the host */
     struct kolo_board_word brought;
+    /* The latest oneshot for which it lends its buffers: entries of oneshots hold data, not
+     * names. */
+    struct kolo_board_word lends;
     struct kolo_board_took took;
     alignas(2 * KOLO_BOARD_LINE) struct kolo_board_lent lent[KOLO_BOARD_LENT_BUFFERS];
 };
@@ -301,6 +304,8 @@ void kolo_oneshot_put(struct kolo_hub *hub);
 /** All members have entered: takes what this member needs. */
 void kolo_oneshot_take(struct kolo_hub *hub);
 
+/** Finds out how much of each member's buffers the moves of the running collective use. */
+void kolo_board_extents(struct kolo_hub *hub);
 /** Names this member's buffers in its entry, as far as that is possible. False: not all could be
  * named. */
 bool kolo_board_direct_put(struct kolo_hub *hub);
@@ -365,12 +370,12 @@ bool kolo_staged_waits_for(const struct kolo_hub *hub, int member);
 
 /* ---- board_lent.c ---- */
 
-/** Publishes how this member's buffers are mapped, and marks its entry, which has names, as
- * lending. False: the buffers are not lent. */
+/** Publishes how this member's buffers are mapped, and that it lends them: in its entry, if that
+ * has names. False: the buffers are not lent. */
 bool kolo_board_lent_put(struct kolo_hub *hub);
 /** Whether all, none or some members with buffers lend them; the same on all members once all have
  * entered. */
-enum kolo_board_named kolo_board_lent_look(const struct kolo_hub *hub);
+enum kolo_board_named kolo_board_lent_look(struct kolo_hub *hub);
 /** Whether @p member, which has entered, lends its buffers. */
 bool kolo_board_lent_by(const struct kolo_hub *hub, int member);
 /** Maps what the others lend, and publishes whether that succeeded. */

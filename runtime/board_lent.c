@@ -57,28 +57,38 @@ bool kolo_board_lent_put(struct kolo_hub *hub)
     const struct kolo_request *request = hub->running;
     const struct kolo_hub_member *self = &hub->members[hub->self];
     struct kolo_board_lent *lent = self->notes->lent;
-    if (request->stage != KOLO_STAGE_LENT || !has_buffers(hub, hub->self) ||
-        !show(hub, request->send, self->send_bytes, &lent[0]) ||
+    if (request->stage != KOLO_STAGE_LENT)
+        return false;
+    if (hub->is_oneshot)
+        kolo_board_extents(hub);
+    if (!has_buffers(hub, hub->self) || !show(hub, request->send, self->send_bytes, &lent[0]) ||
         !show(hub, request->recv, self->recv_bytes, &lent[1]))
         return false;
-    kolo_hub_entry(hub, hub->self)->names.recv.offset |= KOLO_BOARD_LENDS;
+    if (hub->is_oneshot) /* seen by who has seen the entry, which is published afterwards */
+        atomic_store_explicit(&self->notes->lends.value, hub->number, memory_order_release);
+    else
+        kolo_hub_entry(hub, hub->self)->names.recv.offset |= KOLO_BOARD_LENDS;
     return true;
 }
 
 bool kolo_board_lent_by(const struct kolo_hub *hub, int member)
 {
+    if (hub->is_oneshot)
+        return kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, lends)) == hub->number;
     return (kolo_hub_entry(hub, member)->names.recv.offset & KOLO_BOARD_LENDS) != 0;
 }
 
-enum kolo_board_named kolo_board_lent_look(const struct kolo_hub *hub)
+enum kolo_board_named kolo_board_lent_look(struct kolo_hub *hub)
 {
     int lenders = 0, touched = 0;
-    for (int member = 0; member < hub->count; member++) {
-        touched += has_buffers(hub, member);
+    for (int member = 0; member < hub->count; member++)
         lenders += kolo_board_lent_by(hub, member);
-    }
     if (lenders == 0)
         return KOLO_BOARD_NONE_NAMED;
+    if (hub->is_oneshot)
+        kolo_board_extents(hub);
+    for (int member = 0; member < hub->count; member++)
+        touched += has_buffers(hub, member);
     return lenders == touched ? KOLO_BOARD_ALL_NAMED : KOLO_BOARD_SOME_NAMED;
 }
 
@@ -240,7 +250,7 @@ void kolo_board_lent_give_up(struct kolo_hub *hub)
 void kolo_board_lent_brought(struct kolo_hub *hub)
 {
     struct kolo_hub_member *self = &hub->members[hub->self];
-    if (hub->may_show && !hub->has_named)
+    if (hub->is_oneshot || (hub->may_show && !hub->has_named))
         kolo_oneshot_put(hub);
     kolo_hub_publish(hub, &self->notes->brought, hub->number);
 }

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/forks.h"
 #include "base/log.h"
+#include "memory/held.h"
 #include "runtime/finalized.h"
 #include "runtime/group.h"
 #include "runtime/route_board.h"
@@ -343,7 +344,14 @@ kolo_status kolo_free(struct kolo_comm *comm, void *memory)
         return status;
     /* Before the lock: the driver may wait for its device, and the device for a call that needs the
      * lock. */
+    const int timeout_ms = (int)comm->engine->settings.timeout_ms;
+    if (kolo_none_held_begin(NULL, kolo_deadline_in_ms(timeout_ms), NULL) != KOLO_OK)
+        return kolo_fail(KOLO_ERR_TIMEOUT,
+                         "kolo_free: a stream has been waiting for its collective for %d ms, and "
+                         "meanwhile a CUDA driver frees nothing",
+                         timeout_ms);
     kolo_heap_unpin(comm->engine->heap, memory);
+    kolo_none_held_end(NULL);
     kolo_comm_enter(comm);
     status = kolo_heap_free(comm->engine->heap, memory, kolo_engine_tell_gone, comm->engine);
     kolo_comm_leave(comm);

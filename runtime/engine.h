@@ -83,6 +83,8 @@ struct kolo_engine {
     struct kolo_lane *lanes;       /* to devices whose memory calls have used; staging.c */
     struct kolo_slab *slabs;       /* host memory that stands in for device memory */
     size_t slab_bytes_unused;      /* of the slabs that no call uses now */
+    size_t slab_bytes_used;        /* of those that calls use now */
+    size_t slab_bytes_kept;        /* the most that calls used at a time, forgotten slowly */
     struct kolo_slab *slabs_to_free;
     atomic_bool has_slabs_to_free; /* written with the lock held */
     struct kolo_own_op **own_ops;  /* by number; NULL: free; see own_ops.c */

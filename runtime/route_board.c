@@ -16,7 +16,8 @@
 //                            |                                             | not all could be read
 //                            \------else-------> STAGING <-----------------/
 //                                                   \--------------------------> OVER
-//   with device memory        ENTERING --all lend--> MAPPING -> AGREEING --all could--> MOVING
+//   with device memory, as a oneshot too, except for broadcasts:
+//                             ENTERING --all lend--> MAPPING -> AGREEING --all could--> MOVING
 //                            \--some lend--> BRINGING <---------/ not all could
 //                                               \--> as from ENTERING
 #include "runtime/route_board.h"
@@ -73,6 +74,12 @@ static enum kolo_board_step open_step(struct kolo_hub *hub)
     return KOLO_BOARD_MOVED;
 }
 
+/** Whether it is a short broadcast, which uses one flag. */
+static bool is_sent(const struct kolo_hub *hub)
+{
+    return hub->is_oneshot && hub->collective == KOLO_COLLECTIVE_BROADCAST;
+}
+
 /** Publishes the names of the buffers. If they have none and the vector is short, publishes the
  * data as in a oneshot. */
 static void put_names(struct kolo_hub *hub)
@@ -125,7 +132,8 @@ static enum kolo_board_step enter(struct kolo_hub *hub)
     put_desc(entry, &request->desc);
     if (hub->is_oneshot) {
         kolo_oneshot_choose(hub);
-        kolo_oneshot_put(hub);
+        if (!kolo_board_lent_put(hub))
+            kolo_oneshot_put(hub);
     } else {
         put_names(hub);
     }
@@ -276,8 +284,9 @@ static enum kolo_board_step agree_step(struct kolo_hub *hub)
 
 static enum kolo_board_step all_entered(struct kolo_hub *hub)
 {
-    const enum kolo_board_named lent =
-        hub->is_oneshot ? KOLO_BOARD_NONE_NAMED : kolo_board_lent_look(hub);
+    const enum kolo_board_named lent = is_sent(hub) || hub->collective == KOLO_COLLECTIVE_BARRIER
+                                           ? KOLO_BOARD_NONE_NAMED
+                                           : kolo_board_lent_look(hub);
     if (lent == KOLO_BOARD_NONE_NAMED)
         return choose_way(hub);
     if (lent == KOLO_BOARD_SOME_NAMED)
@@ -386,12 +395,6 @@ static struct kolo_hub *open_hub(const struct kolo_request *request)
     return comm->hub;
 }
 
-/** Whether it is a short broadcast, which uses one flag. */
-static bool is_sent(const struct kolo_hub *hub)
-{
-    return hub->is_oneshot && hub->collective == KOLO_COLLECTIVE_BROADCAST;
-}
-
 /** The one member whose entry this member waits for; -1: all. The root of a broadcast that later
  * calls close waits for no rank once it knows that all have opened the board: from then on they can
  * read what it publishes, even if it leaves. If a rank is known to have left, the root waits for
@@ -452,7 +455,7 @@ static bool board_advance(struct kolo_request *request)
         if (result == KOLO_BOARD_DONE) {
             hub->phase = KOLO_BOARD_OVER;
             kolo_ways_over(hub);
-            if (!hub->is_oneshot)
+            if (!hub->is_oneshot || hub->is_lent)
                 kolo_board_settle(hub->board);
             return true;
         }
@@ -478,9 +481,9 @@ static void board_cancel(struct kolo_request *request)
     if (hub == NULL)
         return;
     const bool is_open = hub->phase > KOLO_BOARD_HOLDING && hub->phase < KOLO_BOARD_STAGING;
-    if (!hub->is_oneshot)
+    if (!hub->is_oneshot || hub->is_lent)
         kolo_board_lent_end(hub);
-    if (is_open && !hub->is_oneshot)
+    if (is_open && (!hub->is_oneshot || hub->is_lent))
         kolo_board_direct_withdraw(hub);
     hub->running = NULL;
 }

@@ -137,7 +137,7 @@ static void run_local(const struct kolo_request *request, const struct kolo_step
     }
     if (step->fold.ways > 0)
         run_fold(request, &step->fold);
-    if (!kolo_step_finishes(request, step))
+    if (!kolo_step_finishes(request, step) || is_direct(request))
         return;
     if (request->args.size == 1)
         finish_alone(request, &step->finish);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns the slabs: host memory that stands in for device buffers during calls. The engine has one
-// list of slabs, of those that calls use and those that are kept for later calls. At most
-// SLABS_KEPT_BYTES are kept; beyond that, those that were unused for the longest time are freed
-// when the next call comes, or at the end.
+// list of slabs, of those that calls use and those that are kept for later calls. As much is kept
+// as the calls of the recent past used at the same time, or SLABS_KEPT_BYTES if that is more, since
+// a slab costs more than the copies through it: 0.7 s for a GiB. Beyond that, those that were
+// unused for the longest time are freed when the next call comes, or at the end.
 //
 // All slabs are locked for devices if the driver agrees. They are made, locked and unlocked without
-// the engine's lock, and never freed in a call that waits with a deadline of the program: a driver
-// may wait until all its work is done, and that work may wait for another call. A slab that is too
+// the engine's lock, and never freed in a call that waits with a deadline of the program, nor while
+// a stream is held (memory/held.h): a driver may wait until all its work is done, and that work may
+// wait for another call. A slab that is too
 // short for neighbours to read it in place is ordinary memory, because each piece of kolo_alloc
 // memory takes a file descriptor.
 #include "runtime/slabs.h"
@@ -14,9 +16,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "memory/held.h"
 #include "runtime/comm.h"
 
-enum { SLABS_KEPT_BYTES = 128 << 20 };
+enum { SLABS_KEPT_BYTES = 128 << 20, FORGOTTEN = 64 /* the part that each lull forgets */ };
 
 static void free_ordinary(struct kolo_slab *slab)
 {
@@ -51,7 +54,8 @@ static void destroy(struct kolo_engine *engine, struct kolo_slab *slab)
 
 void kolo_slabs_trim(struct kolo_engine *engine)
 {
-    if (!atomic_load_explicit(&engine->has_slabs_to_free, memory_order_relaxed))
+    if (!atomic_load_explicit(&engine->has_slabs_to_free, memory_order_relaxed) ||
+        kolo_none_held_begin(NULL, 0, NULL) != KOLO_OK)
         return;
     kolo_engine_enter(engine);
     struct kolo_slab *slab = engine->slabs_to_free;
@@ -62,6 +66,7 @@ void kolo_slabs_trim(struct kolo_engine *engine)
         next = slab->next;
         destroy(engine, slab);
     }
+    kolo_none_held_end(NULL);
 }
 
 /** Allocates ordinary memory in whole pages, since a page that is shared with other memory cannot
@@ -120,6 +125,9 @@ static void use(struct kolo_engine *engine, struct kolo_slab *slab)
     slab->is_used = true;
     slab->next = engine->slabs;
     engine->slabs = slab;
+    engine->slab_bytes_used += slab->bytes;
+    if (engine->slab_bytes_used > engine->slab_bytes_kept)
+        engine->slab_bytes_kept = engine->slab_bytes_used;
 }
 
 kolo_status kolo_slab_take(struct kolo_comm *comm, size_t bytes, const struct kolo_pointer *near,
@@ -142,7 +150,12 @@ void kolo_slab_give_back(struct kolo_engine *engine, struct kolo_slab *slab)
 {
     slab->is_used = false;
     engine->slab_bytes_unused += slab->bytes;
-    while (engine->slab_bytes_unused > SLABS_KEPT_BYTES) {
+    engine->slab_bytes_used -= slab->bytes;
+    const size_t most =
+        engine->slab_bytes_kept > SLABS_KEPT_BYTES ? engine->slab_bytes_kept : SLABS_KEPT_BYTES;
+    if (engine->slab_bytes_used == 0)
+        engine->slab_bytes_kept -= engine->slab_bytes_kept / FORGOTTEN;
+    while (engine->slab_bytes_unused > most) {
         struct kolo_slab **oldest = NULL;
         for (struct kolo_slab **at = &engine->slabs; *at != NULL; at = &(*at)->next)
             if (!(*at)->is_used)

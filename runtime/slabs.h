@@ -32,7 +32,7 @@ kolo_status kolo_slab_take(struct kolo_comm *comm, size_t bytes, const struct ko
                            struct kolo_slab **slab_out) KOLO_NODISCARD;
 /** Returns a slab when its call is over and no copy from or to it is in flight. Held: lock. */
 void kolo_slab_give_back(struct kolo_engine *engine, struct kolo_slab *slab);
-/** Frees kept slabs beyond the limit. Not held: lock, which is taken. */
+/** Frees kept slabs beyond the limit, unless a stream is held. Not held: lock, which is taken. */
 void kolo_slabs_trim(struct kolo_engine *engine);
 /** Frees all slabs when no call is running any more. @p may_be_late: copies to slabs that were not
  * returned may still be in flight; these slabs are never freed. False: one of those is in the heap,

@@ -11,6 +11,9 @@
 // device when its step is over, and no step begins before such copies are done. Local copies of a
 // plan are done on the device.
 //
+// A rank that is alone has no links, and its steps only copy: those calls too stay on the device,
+// with any memory.
+//
 // Why no other memory: the library is not told when the program frees it, and a registration that
 // is kept would prevent the device from using it again.
 #include "runtime/staging_private.h"
@@ -56,10 +59,20 @@ static bool can_copy(const struct kolo_request *request, const struct kolo_step 
            (to == NULL || from == NULL || to->lane == from->lane);
 }
 
+/** Whether what the step still has to compute changes nothing: the fold of one input is that input,
+ * but the result of a logical operator is 0 or 1. */
+static bool is_finished(const struct kolo_request *request, const struct kolo_step *step)
+{
+    const kolo_redop op = request->call.op;
+    const bool is_same = request->args.size == 1 && (unsigned)op < KOLO_REDOP_OWN &&
+                         op != KOLO_LAND && op != KOLO_LOR && op != KOLO_LXOR;
+    return is_same || !kolo_step_finishes(request, step);
+}
+
 static bool can_step(const struct kolo_request *request, const struct kolo_step *step)
 {
     return !(step->from >= 0 && (step->reduces || is_scratch(&step->in))) && step->fold.ways == 0 &&
-           !(step->to >= 0 && is_scratch(&step->out)) && !kolo_step_finishes(request, step) &&
+           !(step->to >= 0 && is_scratch(&step->out)) && is_finished(request, step) &&
            can_copy(request, step);
 }
 
@@ -95,8 +108,19 @@ static bool can_steps(const struct kolo_request *request, bool is_link)
     return true;
 }
 
+/** Whether a rank that is alone needs no data on the host: its steps copy within the device, and no
+ * link is used, so that any memory will do. */
+static bool can_alone(const struct kolo_request *request)
+{
+    return request->args.size == 1 && request->route == &kolo_route_links &&
+           request->parts == NULL && request->prescale == 0 && request->postscale == 0 &&
+           can_steps(request, false);
+}
+
 bool kolo_direct_could(const struct kolo_request *request)
 {
+    if (!kolo_request_is_message(request) && can_alone(request))
+        return true;
     if (!kolo_request_is_message(request) &&
         (request->route != &kolo_route_links || request->parts != NULL || request->prescale != 0 ||
          request->postscale != 0 || request->args.size == 1 || !can_steps(request, false)))
@@ -106,6 +130,8 @@ bool kolo_direct_could(const struct kolo_request *request)
 
 bool kolo_direct_can(const struct kolo_request *request)
 {
+    if (!kolo_request_is_message(request) && can_alone(request))
+        return true;
     return kolo_direct_could(request) &&
            (kolo_request_is_message(request) ? reaches(request, request->call.peer)
                                              : can_steps(request, true));

@@ -50,8 +50,10 @@ bool kolo_lent_look(struct kolo_request *request, const void *memory, size_t byt
 
 void kolo_lent_ready(struct kolo_request *request)
 {
+    const kolo_deadline deadline = kolo_deadline_in_ms(request->timeout_ms);
     for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
-        if (request->may_lend && staged->bytes > 0 && kolo_lane_ready(staged->lane) != KOLO_OK) {
+        if (request->may_lend && staged->bytes > 0 &&
+            kolo_lane_ready(staged->lane, deadline) != KOLO_OK) {
             KOLO_INFO("collectives copy device memory to the host: %s", kolo_error_detail());
             request->may_lend = false;
         }
@@ -110,7 +112,8 @@ bool kolo_lent_can(const struct kolo_request *request)
     const struct kolo_comm *comm = request->comm;
     const struct kolo_lane *lane = NULL;
     if (!request->may_lend || !comm->lends || !request->is_apart || request->parts != NULL ||
-        request->route != &kolo_route_board || request->plan->is_oneshot)
+        request->route != &kolo_route_board ||
+        (request->plan->is_oneshot && request->plan->collective == KOLO_COLLECTIVE_BROADCAST))
         return false;
     for (const struct kolo_staged *staged = request->staged; staged != NULL;
          staged = staged->next) {

@@ -121,7 +121,8 @@ static void launch(struct rig *rig)
 /** Must be the last use of the device, because a kernel that fails makes it unusable. */
 static bool can_launch(struct rig *rig)
 {
-    kolo_status status = kolo_cuda_kernels_load(rig->driver, rig->visit.ordinal, &rig->kernels);
+    kolo_status status =
+        kolo_cuda_kernels_load(rig->driver, rig->visit.ordinal, KOLO_NEVER, &rig->kernels);
     if (status == KOLO_OK)
         status = try_launch(rig);
     const int result = status == KOLO_OK ? rig->driver->stream_synchronize(rig->stream) : 0;

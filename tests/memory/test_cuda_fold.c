@@ -36,8 +36,8 @@ static struct bench *begin(void)
     bench->stream = bench->mock->stream(0);
     if (kolo_cuda_image_bytes == 0)
         cr_skip_test("this build has no CUDA kernels: nvcc was not found");
-    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, &bench->kernels), KOLO_OK, "%s",
-                 kolo_error_detail());
+    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, KOLO_NEVER, &bench->kernels), KOLO_OK,
+                 "%s", kolo_error_detail());
     for (int k = 0; k < INPUTS; k++)
         bench->in[k] = bench->mock->alloc(MOCK_DEVICE, 0, BYTES);
     for (int j = 0; j < OUTPUTS; j++)
@@ -177,14 +177,16 @@ Test(cuda_fold, a_driver_that_is_too_old_is_unsupported_and_others_are_named)
     struct kolo_cuda_kernels *kernels = NULL;
     kolo_cuda_kernels_unload(bench->kernels);
     bench->mock->fail("cuModuleLoadData", 1, KOLO_CUDA_UNSUPPORTED_PTX);
-    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, &kernels), KOLO_ERR_UNSUPPORTED);
+    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, KOLO_NEVER, &kernels),
+                 KOLO_ERR_UNSUPPORTED);
     cr_assert_not_null(strstr(kolo_error_detail(), "newer than this driver"), "%s",
                        kolo_error_detail());
     bench->mock->fail("cuModuleGetFunction", 5, KOLO_CUDA_NOT_FOUND);
-    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, &kernels), KOLO_ERR_SYSTEM);
+    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, KOLO_NEVER, &kernels), KOLO_ERR_SYSTEM);
     bench->mock->fail("cuFuncLoad", 7, KOLO_CUDA_OUT_OF_MEMORY);
-    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, &kernels), KOLO_ERR_NO_MEMORY);
-    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, &bench->kernels), KOLO_OK);
+    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, KOLO_NEVER, &kernels),
+                 KOLO_ERR_NO_MEMORY);
+    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, KOLO_NEVER, &bench->kernels), KOLO_OK);
     bench->mock->fail("cuLaunchKernel", 1, KOLO_CUDA_OUT_OF_MEMORY);
     cr_assert_eq(kolo_cuda_scale(bench->kernels, bench->stream, bench->out[0], bench->in[0], 4,
                                  KOLO_FLOAT32, 2),
@@ -198,11 +200,11 @@ Test(cuda_fold, a_context_has_them_once)
     struct bench *bench = begin();
     struct kolo_cuda_kernels *again = NULL, *other = NULL;
     const int loads = bench->mock->calls("cuModuleLoadData");
-    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, &again), KOLO_OK);
+    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 0, KOLO_NEVER, &again), KOLO_OK);
     cr_assert_eq(again, bench->kernels);
     cr_assert_eq(bench->mock->calls("cuModuleLoadData"), loads);
     bench->mock->set_current(1);
-    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 1, &other), KOLO_OK);
+    cr_assert_eq(kolo_cuda_kernels_load(bench->driver, 1, KOLO_NEVER, &other), KOLO_OK);
     cr_assert_neq(other, again);
     kolo_cuda_kernels_unload(other);
     bench->mock->set_current(0);

@@ -378,7 +378,7 @@ Test(cuda_loan, a_kernel_reduces_out_of_all_ranks_memory_into_it, .init = begin_
     cr_assert_not_null(sums);
     sums->driver = kolo_cuda_driver_loaded();
     sums->stream = mock->stream(0);
-    cr_assert_eq(kolo_cuda_kernels_load(sums->driver, 0, &sums->kernels), KOLO_OK);
+    cr_assert_eq(kolo_cuda_kernels_load(sums->driver, 0, KOLO_NEVER, &sums->kernels), KOLO_OK);
     for (int i = 0; i < OWNERS; i++) {
         mappings[i] = map(i, lend(&owners[i], MOCK_DEVICE, 0));
         sums->memory[i] = at(mappings[i], &owners[i].loan, 0, BYTES);
@@ -435,7 +435,8 @@ Test(cuda_loan, the_context_of_another_device_is_opened_once, .init = begin, .fi
     if (kolo_cuda_image_bytes > 0) { /* a kernel without access to the memory loses the device */
         const void *in[] = {at(mapping, &far, 0, BYTES), at(another, &further, 0, BYTES)};
         void *out[] = {mock->alloc(MOCK_DEVICE, 0, BYTES)}, *stream = mock->stream(0);
-        cr_assert_eq(kolo_cuda_kernels_load(kolo_cuda_driver_loaded(), 0, &kernels), KOLO_OK);
+        cr_assert_eq(kolo_cuda_kernels_load(kolo_cuda_driver_loaded(), 0, KOLO_NEVER, &kernels),
+                     KOLO_OK);
         cr_assert_eq(kolo_cuda_fold(kernels, stream, &fold, out, 1, in, 2, BYTES), KOLO_OK);
         cr_assert_eq(kolo_cuda_driver_loaded()->stream_synchronize(stream), KOLO_CUDA_SUCCESS);
         kolo_cuda_kernels_unload(kernels);

@@ -74,6 +74,7 @@ int mock_enter(const char *name)
         fprintf(stderr, "mock: %s is called by a function that a stream called\n", name);
         abort();
     }
+    mock_admit();
     function_of(name)->calls++;
     if (always && strncmp(always, name, length) == 0 && always[length] == '=')
         return (int)strtol(always + length + 1, NULL, 10);
@@ -430,6 +431,7 @@ int cuMemFree(uint64_t memory)
     struct allocation *a = mock_allocation(memory);
     if (!a || (uint64_t)(uintptr_t)a->memory != memory || a->kind == MOCK_PINNED || a->opens)
         return KOLO_CUDA_INVALID_VALUE;
+    mock_streams_wait_alone(a->context ? a->context : mock_top());
     mock_take_out_unused(a);
     return KOLO_CUDA_SUCCESS;
 }
@@ -487,6 +489,7 @@ int cuMemHostUnregister(void *memory)
         return KOLO_CUDA_INVALID_CONTEXT;
     if (!a || a->memory != memory || a->memory != a->alias)
         return KOLO_CUDA_INVALID_VALUE;
+    mock_streams_wait_alone(mock_top());
     mock_take_out_unused(a);
     return KOLO_CUDA_SUCCESS;
 }

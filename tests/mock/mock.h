@@ -116,6 +116,12 @@ bool mock_is_mapped_elsewhere(const struct allocation *a);
 
 /** Waits until all streams of @p context are idle, or the device is lost. Held: lock. */
 void mock_streams_wait(const struct context *context);
+/** With MOCK_CUDA_ALONE set, does what the real driver (580) does when it frees, unmaps, unlocks or
+ * loads something: waits for all streams of @p context, and meanwhile lets no other thread into the
+ * driver. Held: lock. */
+void mock_streams_wait_alone(const struct context *context);
+/** Waits while another thread is in such a call. Held: lock. */
+void mock_admit(void);
 /** Invalidates captures on streams of @p context (NULL: of all), with @p is_global only captures in
  * global mode. False: there is none. Held: lock. */
 bool mock_streams_spoil(const struct context *context, bool is_global);

@@ -131,6 +131,7 @@ int cuIpcCloseMemHandle(uint64_t memory)
         return KOLO_CUDA_INVALID_CONTEXT;
     if (!a || a->opens == 0 || a->context != mock_top() || (uint64_t)(uintptr_t)a->memory != memory)
         return KOLO_CUDA_INVALID_VALUE;
+    mock_streams_wait_alone(mock_top());
     if (--a->opens == 0)
         mock_take_out_unused(a);
     return KOLO_CUDA_SUCCESS;

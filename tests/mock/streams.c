@@ -72,8 +72,10 @@ static int copies_left = -1;
 static int copying; /* streams that are doing something now */
 /* operations of all streams that are not done, closed streams included */
 static int waiting;
-static int longest; /* queue length at which a thread that adds more waits; 0: none */
-static int blocked; /* threads that wait for room in a queue, or for all streams */
+static int longest;     /* queue length at which a thread that adds more waits; 0: none */
+static int blocked;     /* threads that wait for room in a queue, or for all streams */
+static bool is_alone;   /* a call keeps other threads out: */
+static pthread_t alone; /* that of this thread */
 static _Thread_local int capture_mode; /* CUstreamCaptureMode; 0: global */
 
 /** Waits until nothing is being copied, because a failed device no longer writes. Held: lock. */
@@ -351,6 +353,24 @@ static int submit(void *handle, const struct op *what)
 static bool has_done(int at, const struct stream *stream, uint64_t given)
 {
     return streams[at] != stream || streams[at]->done >= given;
+}
+
+void mock_admit(void)
+{
+    while (is_alone && !pthread_equal(alone, pthread_self()) && !mock_lost)
+        (void)pthread_cond_wait(&changed, &mock_lock);
+}
+
+void mock_streams_wait_alone(const struct context *context)
+{
+    if (!getenv("MOCK_CUDA_ALONE"))
+        return;
+    mock_admit();
+    is_alone = true;
+    alone = pthread_self();
+    mock_streams_wait(context);
+    is_alone = false;
+    (void)pthread_cond_broadcast(&changed);
 }
 
 void mock_streams_wait(const struct context *context)
@@ -672,6 +692,7 @@ int cuModuleLoadData(void **module_out, const void *image)
         return KOLO_CUDA_INVALID_CONTEXT;
     if (memcmp(image, fatbin, sizeof fatbin) != 0)
         return KOLO_CUDA_INVALID_IMAGE;
+    mock_streams_wait_alone(mock_top());
     mock_streams_wait(mock_top());
     if (mock_lost)
         return mock_lost;

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams that are held, and driver calls that must not meet them. Owns two counts for each
+// context. Must never let a call that waits to begin keep a stream from being held: in a process
+// with several ranks, the held stream of one may wait for another rank whose stream is about to be
+// held.
+//
+// Contexts are told apart by a hash. If two have the same, calls for one also wait for streams of
+// the other, which is slower, but not wrong.
+#include "memory/held.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "memory/memory.h"
+
+enum {
+    CONTEXTS = 64,     /* a process has few of them */
+    LOOK_NS = 20000000 /* between two checks of what else may end a wait */
+};
+
+/** How many streams are held, and how many calls are being made. */
+struct counts {
+    int streams, calls;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed; /* with the monotonic clock */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct counts contexts[CONTEXTS]; /* held: lock, as the next */
+static struct counts every;              /* streams of all contexts, and calls for all */
+
+static void init(void)
+{
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&changed, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+}
+
+static void take_lock(void)
+{
+    (void)pthread_once(&once, init);
+    (void)pthread_mutex_lock(&lock);
+}
+
+static struct counts *counts_of(const void *context)
+{
+    const uint64_t hash = (uint64_t)(uintptr_t)context * UINT64_C(0x9e3779b97f4a7c15);
+    return &contexts[hash >> 58];
+}
+_Static_assert(CONTEXTS == 1 << (64 - 58), "six bits of a hash");
+
+/** Held: lock. */
+static bool is_any_held(const void *context)
+{
+    return context != NULL ? counts_of(context)->streams > 0 : every.streams > 0;
+}
+
+void kolo_held_begin(const void *context)
+{
+    take_lock();
+    while (every.calls > 0 || counts_of(context)->calls > 0)
+        (void)pthread_cond_wait(&changed, &lock);
+    every.streams++;
+    counts_of(context)->streams++;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+void kolo_held_end(const void *context)
+{
+    take_lock();
+    every.streams--;
+    counts_of(context)->streams--;
+    (void)pthread_cond_broadcast(&changed);
+    (void)pthread_mutex_unlock(&lock);
+}
+
+/** Counts a call that begins or ends. Held: lock. */
+static void count_call(const void *context, int change)
+{
+    if (context != NULL)
+        counts_of(context)->calls += change;
+    else
+        every.calls += change;
+}
+
+/** Waits for a change, until @p until. Held: lock, released meanwhile. */
+static void rest(kolo_deadline until)
+{
+    const struct timespec time = {.tv_sec = (time_t)(until / 1000000000),
+                                  .tv_nsec = (long)(until % 1000000000)};
+    if (until == KOLO_NEVER)
+        (void)pthread_cond_wait(&changed, &lock);
+    else
+        (void)pthread_cond_timedwait(&changed, &lock, &time);
+}
+
+kolo_status kolo_none_held_begin(const void *context, kolo_deadline deadline,
+                                 const struct kolo_unless *unless)
+{
+    bool is_over = false;
+    take_lock();
+    while (is_any_held(context) && !is_over && !kolo_deadline_passed(deadline)) {
+        rest(unless != NULL ? kolo_deadline_min(deadline, kolo_now_ns() + LOOK_NS) : deadline);
+        if (unless == NULL)
+            continue;
+        (void)pthread_mutex_unlock(&lock);
+        is_over = unless->is_over(unless->context);
+        (void)pthread_mutex_lock(&lock);
+    }
+    const bool is_begun = !is_any_held(context);
+    if (is_begun)
+        count_call(context, 1);
+    (void)pthread_mutex_unlock(&lock);
+    return is_begun ? KOLO_OK : KOLO_AGAIN;
+}
+
+void kolo_none_held_end(const void *context)
+{
+    take_lock();
+    count_call(context, -1);
+    (void)pthread_cond_broadcast(&changed);
+    (void)pthread_mutex_unlock(&lock);
+}

@@ -85,6 +85,8 @@ must '^\| collectives right on device memory, among 1 to n ranks \| 8 \| 2 \| mi
 must '^\| 256 MiB among 4 ranks, % of the bound \| at least 70 \| - \| not measured \|$'
 must '^\| the same, times as fast as torch gloo on CUDA tensors \| at least 10 \| - \| not measured \|$'
 must '^\| over TCP, device / host, the worst from 1 MiB on \| at most 1.15 \| [0-9.e+-]+ \| (met|missed) \|$'
+must '^\| the same, ranks as threads, which do not take turns on the GPU \| at most 1.15 \| [0-9.e+-]+ \| (met|missed) \|$'
+must '^allreduce, float32 sum, all ranks on one GPU, as threads of one process, microseconds:$'
 must '^\| 4 B, in kernel launches, the slowest of all worlds \| at most 3 \| [0-9.e+-]+ \| (met|missed) \|$'
 must 'torch.distributed beside it; ranks reach each other.s device memory; every element of every collective checked on device memory among 1 to 2 ranks; '
 must '; compute-sanitizer .*; fashion-train and fashion-eval have the host.s digits; every element .* on pinned memory among 1 to 2 ranks; nccl on 1 ranks failed: '
@@ -160,12 +162,13 @@ gpu = SourceFileLoader("gpu", sys.argv[1]).load_module()
 def verdicts(**row):
     base = {"np": 4, "bytes": 256 << 20, "device_us": 100.0, "bound_us": 70.0, "gloo_us": 1000.0, "tcp_us": 115.0, "tcp_host_us": 100.0}
     rows = [{**base, **row}, {**base, "bytes": 4, "device_us": row.get("short_us", 9.0)}, {**base, "np": 1, "bytes": 4, "device_us": 99.0}]
-    return [line[3] for line in gpu.targets({"launch_us": 3.0}, rows, row.get("checked", 8))]
-met = ["met"] * 5
+    threads = [{**base, "tcp_us": row.get("threads_us", 115.0)}]
+    return [line[3] for line in gpu.targets({"launch_us": 3.0}, rows, row.get("checked", 8), threads)]
+met = ["met"] * 6
 cases = [({}, met)]
-for at, row in enumerate([{"checked": 7}, {"bound_us": 69.9}, {"gloo_us": 999.0}, {"tcp_us": 115.2}, {"short_us": 9.1}]):
+for at, row in enumerate([{"checked": 7}, {"bound_us": 69.9}, {"gloo_us": 999.0}, {"tcp_us": 115.2}, {"threads_us": 115.2}, {"short_us": 9.1}]):
     cases.append((row, met[:at] + ["missed"] + met[at + 1:]))
-for at, row in ((0, {"checked": None}), (1, {"bound_us": None}), (2, {"gloo_us": None}), (3, {"tcp_us": None})):
+for at, row in ((0, {"checked": None}), (1, {"bound_us": None}), (2, {"gloo_us": None}), (3, {"tcp_us": None}), (4, {"threads_us": None})):
     cases.append((row, met[:at] + ["not measured"] + met[at + 1:]))
 wrong = [(row, verdicts(**row)) for row, expected in cases if verdicts(**row) != expected]
 sys.exit(str(wrong) if wrong else 0)

@@ -226,6 +226,10 @@ void bench_buffers_free(struct bench_buffers *buffers, struct bench_call *call)
     release(call, buffers->recv);
     kolo_free_memory(buffers->send_image);
     kolo_free_memory(buffers->recv_image);
+    /* If ranks are threads, no stream may wait for a call while another rank still frees. If the
+     * barrier fails, so does the next call. */
+    const kolo_status status = call->stream ? kolo_barrier(call->comm, NULL, NULL) : KOLO_OK;
+    (void)status;
 }
 
 /* ---- data ---- */

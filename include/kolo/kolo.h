@@ -129,7 +129,9 @@ struct kolo_opts {
      *    - Until the collective is over, no thread may call what waits for all streams of the
      *      context and keeps other threads out of the driver meanwhile: cudaFree, cudaFreeHost,
      *      cudaHostUnregister, the loading of a module, the first launch of a kernel that is loaded
-     *      lazily. Such a call would never return. kolo_free, and all else of kolo, may be called.
+     *      lazily. Such a call would never return. kolo_free, and all else of kolo, may be called;
+     *      but in a process with several ranks kolo_free waits for the streams of all of them, so
+     *      call it there when no rank's stream waits for a collective.
      *    - Buffers may be in device memory or in host memory (a stream reaches page-locked host
      *      memory). The other ranks need not pass a stream.
      *    - KOLO_ERR_UNSUPPORTED: the call is not a collective, is in a group, or the stream is

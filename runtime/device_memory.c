@@ -14,6 +14,7 @@
 // ends.
 #include "base/alloc.h"
 #include "base/log.h"
+#include "memory/held.h"
 #include "memory/memory.h"
 #include "runtime/comm.h"
 
@@ -259,12 +260,13 @@ bool kolo_device_memory_is_lent(const struct kolo_engine *engine)
 
 /* ---- freeing ---- */
 
-/** Recalls the memory. If a rank still has it, keeps it in the list as freed, and returns true. */
-static bool put_aside(struct kolo_engine *engine, struct kolo_device_memory *memory)
+/** Recalls the memory. If a rank still has it, or it @p must_wait, keeps it in the list as freed,
+ * and returns true. */
+static bool put_aside(struct kolo_engine *engine, struct kolo_device_memory *memory, bool must_wait)
 {
     kolo_engine_enter(engine);
     recall(engine, memory);
-    memory->is_freed = is_lent(engine, memory) || memory->is_kept;
+    memory->is_freed = must_wait || is_lent(engine, memory) || memory->is_kept;
     if (memory->is_freed) {
         memory->next = engine->device_memory;
         engine->device_memory = memory;
@@ -312,14 +314,10 @@ bool kolo_device_memory_has_freed(const struct kolo_engine *engine)
     return false;
 }
 
-kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
+/** Frees it in this thread, while no stream is held. */
+static kolo_status free_now(struct kolo_engine *engine, struct kolo_device_memory *memory)
 {
     const int timeout_ms = (int)engine->settings.timeout_ms;
-    struct kolo_device_memory *memory = take(engine, address);
-    if (memory == NULL)
-        return KOLO_ERR_INVALID;
-    if (put_aside(engine, memory))
-        return KOLO_OK;
     const kolo_status status =
         kolo_device_free(&memory->pointer, kolo_deadline_in_ms(timeout_ms), NULL);
     if (status == KOLO_AGAIN) {
@@ -333,6 +331,26 @@ kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
         return status;
     }
     retire(engine, memory);
+    return status;
+}
+
+kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
+{
+    struct kolo_device_memory *memory = take(engine, address);
+    if (memory == NULL)
+        return KOLO_ERR_INVALID;
+    /* A held stream may wait for a call that this thread is about to make, if it is another rank's
+     * of this process. */
+    const bool is_any_held = kolo_none_held_begin(NULL, 0, NULL) != KOLO_OK;
+    kolo_status status = KOLO_OK;
+    if (is_any_held)
+        status = kolo_loans_start(engine); /* its thread frees the memory */
+    if (status == KOLO_OK && !put_aside(engine, memory, is_any_held))
+        status = free_now(engine, memory);
+    else if (status != KOLO_OK)
+        add(engine, memory);
+    if (!is_any_held)
+        kolo_none_held_end(NULL);
     return status;
 }
 

@@ -8,9 +8,8 @@
 // All slabs are locked for devices if the driver agrees. They are made, locked and unlocked without
 // the engine's lock, and never freed in a call that waits with a deadline of the program, nor while
 // a stream is held (memory/held.h): a driver may wait until all its work is done, and that work may
-// wait for another call. A slab that is too
-// short for neighbours to read it in place is ordinary memory, because each piece of kolo_alloc
-// memory takes a file descriptor.
+// wait for another call. A slab that is too short for neighbours to read it in place is ordinary
+// memory, because each piece of kolo_alloc memory takes a file descriptor.
 #include "runtime/slabs.h"
 
 #include <unistd.h>

@@ -21,7 +21,7 @@
 #include "memory/held.h"
 #include "memory/reduce.h"
 
-enum { NAME_MAX_BYTES = 48, UNLOAD_MS = 2000 };
+enum { NAME_MAX_BYTES = 48, LOAD_MS = 2000, UNLOAD_MS = 2000 };
 
 struct kolo_cuda_kernels {
     struct kolo_cuda_kernels *next;
@@ -177,7 +177,10 @@ kolo_status kolo_cuda_kernels_load(const struct kolo_cuda_driver *driver, int or
         return kolo_cuda_fail(driver, "cuCtxGetCurrent", ordinal, result);
     if (take_loaded(context, kernels_out))
         return KOLO_OK;
-    if (kolo_none_held_begin(context, deadline, NULL) != KOLO_OK)
+    /* Not long: the stream may be another rank's of this process, and wait for the very call that
+     * wants the kernels. Without them it copies to the host. */
+    if (kolo_none_held_begin(context, kolo_deadline_min(deadline, kolo_deadline_in_ms(LOAD_MS)),
+                             NULL) != KOLO_OK)
         return kolo_fail(KOLO_ERR_TIMEOUT,
                          "device %d: kernels cannot be loaded while a stream waits for a "
                          "collective, and one still does",

@@ -16,8 +16,8 @@ struct kolo_cuda_kernels;
  * them if they are not loaded yet, which begins when no stream of the context is held
  * (memory/held.h). Threads, as of all here: any.
  *  @return KOLO_OK; ERR_UNSUPPORTED: this build has no kernels, or the driver is older than they
- *  are; the detail says which. ERR_TIMEOUT: a stream is still held at @p deadline. Others as of
- *  kolo_cuda_fail. */
+ *  are; the detail says which. ERR_TIMEOUT: a stream is still held at @p deadline, or after
+ *  2 s. Others as of kolo_cuda_fail. */
 kolo_status kolo_cuda_kernels_load(const struct kolo_cuda_driver *driver, int ordinal,
                                    kolo_deadline deadline,
                                    struct kolo_cuda_kernels **kernels_out) KOLO_NODISCARD;

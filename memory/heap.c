@@ -19,6 +19,10 @@
 // (kolo_heap_unpin). The pages that exist at that first use are locked span by span outside the
 // lock, because a driver takes a while, or waits for its devices. Meanwhile `locking` names the
 // span, and a thread that would change that span waits.
+//
+// Who cannot free an allocation at once, because a driver cannot unlock its pages at the moment,
+// puts it aside. Its spans stay until it is freed, or until an allocation of the same length gets
+// it, so that a program that allocates and frees in a loop does not grow meanwhile.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -35,6 +39,7 @@ struct kolo_heap {
     struct kolo_span *spans;      /* sorted by base; held: lock */
     size_t capacity;              /* held: lock */
     atomic_size_t count;          /* number of spans; written: lock */
+    atomic_size_t aside;          /* number of allocations that are aside; written: lock */
     uint64_t next_id;             /* held: lock */
     struct kolo_pointer near;     /* selects the devices; written once, before is_pinned */
     atomic_bool is_pinned;        /* written: lock */
@@ -259,11 +264,6 @@ static kolo_status alloc(struct kolo_heap *heap, size_t bytes, bool is_plain, vo
     return KOLO_OK;
 }
 
-kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_out)
-{
-    return alloc(heap, bytes, false, memory_out);
-}
-
 kolo_status kolo_heap_alloc_plain(struct kolo_heap *heap, size_t bytes, void **memory_out)
 {
     return alloc(heap, bytes, true, memory_out);
@@ -294,6 +294,13 @@ static bool find_settled(struct kolo_heap *heap, const void *memory, size_t *fir
         found = find_allocation(heap, memory, first_out, last_out);
     while (found && await_locking(heap, *first_out, *last_out));
     return found;
+}
+
+/** The same for the program, for which there is none if it is aside. held: lock, for writing */
+static bool find_owned(struct kolo_heap *heap, const void *memory, size_t *first_out,
+                       size_t *last_out)
+{
+    return find_settled(heap, memory, first_out, last_out) && !heap->spans[*first_out].is_aside;
 }
 
 /** Takes the pin of the first span of the allocation that is locked, and makes all spans plain.
@@ -327,13 +334,22 @@ void kolo_heap_unpin(struct kolo_heap *heap, const void *memory)
         kolo_unpin(&pin, base);
 }
 
+static kolo_status no_memory_of_ours(const void *memory)
+{
+    return kolo_fail(
+        KOLO_ERR_INVALID,
+        "kolo_free: %p is not the start of memory from kolo_alloc or kolo_alloc_device of this "
+        "rank, or was freed before",
+        memory);
+}
+
 /** Removes the last span of the allocation at @p memory from the array. */
 static bool take(struct kolo_heap *heap, const void *memory, struct kolo_span *span_out)
 {
     size_t first, last;
     (void)pthread_rwlock_wrlock(&heap->lock);
     const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
-    const bool is_base = find_settled(heap, memory, &first, &last);
+    const bool is_base = find_owned(heap, memory, &first, &last);
     if (is_base) {
         *span_out = heap->spans[last];
         memmove(&heap->spans[last], &heap->spans[last + 1],
@@ -349,11 +365,7 @@ kolo_status kolo_heap_free(struct kolo_heap *heap, void *memory,
 {
     struct kolo_span span;
     if (!take(heap, memory, &span))
-        return kolo_fail(
-            KOLO_ERR_INVALID,
-            "kolo_free: %p is not the start of memory from kolo_alloc or kolo_alloc_device of this "
-            "rank, or was freed before",
-            memory);
+        return no_memory_of_ours(memory);
     kolo_memory_remove_plain(memory);
     // From the end, so that the address is not used for another allocation before the first span is
     // gone.
@@ -365,6 +377,77 @@ kolo_status kolo_heap_free(struct kolo_heap *heap, void *memory,
         if (!is_first && !take(heap, memory, &span))
             break;
     }
+    return KOLO_OK;
+}
+
+/* ---- aside ---- */
+
+/** held: lock, for writing */
+static void set_aside(struct kolo_heap *heap, struct kolo_span *span, bool is_aside)
+{
+    span->is_aside = is_aside;
+    if (is_aside)
+        (void)atomic_fetch_add_explicit(&heap->aside, 1, memory_order_relaxed);
+    else
+        (void)atomic_fetch_sub_explicit(&heap->aside, 1, memory_order_relaxed);
+}
+
+kolo_status kolo_heap_put_aside(struct kolo_heap *heap, void *memory)
+{
+    size_t first, last;
+    (void)pthread_rwlock_wrlock(&heap->lock);
+    const bool is_owned = find_owned(heap, memory, &first, &last);
+    if (is_owned)
+        set_aside(heap, &heap->spans[first], true);
+    (void)pthread_rwlock_unlock(&heap->lock);
+    return is_owned ? KOLO_OK : no_memory_of_ours(memory);
+}
+
+bool kolo_heap_has_aside(const struct kolo_heap *heap)
+{
+    return atomic_load_explicit(&heap->aside, memory_order_relaxed) > 0;
+}
+
+/** Whether the allocation whose first span is number @p first has @p bytes bytes, in one piece.
+ * held: lock */
+static bool has_length(const struct kolo_heap *heap, size_t first, size_t bytes)
+{
+    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
+    const struct kolo_span *span = &heap->spans[first];
+    return span->bytes == bytes && (first + 1 == count || span[1].allocation != span->base);
+}
+
+/** Finds an allocation that is aside, of @p bytes bytes (0: of any length), and takes it back. */
+static bool take_back(struct kolo_heap *heap, size_t bytes, void **memory_out)
+{
+    bool found = false;
+    if (!kolo_heap_has_aside(heap))
+        return false;
+    (void)pthread_rwlock_wrlock(&heap->lock);
+    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
+    for (size_t i = 0; i < count && !found; i++) {
+        if (!heap->spans[i].is_aside || (bytes > 0 && !has_length(heap, i, bytes)))
+            continue;
+        found = true;
+        set_aside(heap, &heap->spans[i], false);
+        *memory_out = heap->spans[i].base;
+    }
+    (void)pthread_rwlock_unlock(&heap->lock);
+    return found;
+}
+
+bool kolo_heap_take_aside(struct kolo_heap *heap, void **memory_out)
+{
+    return take_back(heap, 0, memory_out);
+}
+
+kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_out)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t whole = bytes <= SIZE_MAX - page ? (bytes + page - 1) / page * page : 0;
+    if (whole == 0 || !take_back(heap, whole, memory_out))
+        return alloc(heap, bytes, false, memory_out);
+    memset(*memory_out, 0, whole); /* as fresh memory is */
     return KOLO_OK;
 }
 
@@ -440,10 +523,12 @@ static size_t replace(struct kolo_heap *heap, const struct cut *cut, struct kolo
         now[pieces++].bytes = (size_t)(cut->low - (uint8_t *)first.base);
     }
     fresh->allocation = first.allocation;
+    fresh->is_aside = first.is_aside && (uint8_t *)first.base == cut->low;
     now[pieces++] = *fresh;
     if (end_of(&last) > cut->high) {
         now[pieces] = last;
         now[pieces].base = cut->high;
+        now[pieces].is_aside = false;
         now[pieces].bytes = (size_t)(end_of(&last) - cut->high);
         now[pieces].file_offset += (size_t)(cut->high - (uint8_t *)last.base);
         if (cut->tail_fd >= 0)

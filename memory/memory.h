@@ -45,6 +45,7 @@ struct kolo_span {
     size_t file_offset; /* offset of base in the memfd */
     void *allocation;   /* base of the allocation */
     bool is_plain;      /* not to be locked for devices */
+    bool is_aside;      /* of the first span of an allocation: it waits to be freed */
     struct kolo_pin pin;
 };
 
@@ -242,6 +243,13 @@ kolo_status kolo_heap_alloc_plain(struct kolo_heap *heap, size_t bytes,
  * driver may wait for its devices before it unlocks, or be about to lock it, so the caller must not
  * hold a lock that devices need. Does nothing if the memory is not of the heap. */
 void kolo_heap_unpin(struct kolo_heap *heap, const void *memory);
+/** Puts the allocation at @p memory aside, to be freed later. For kolo_heap_free it is freed
+ * already; an allocation of the same length may get it. ERR_INVALID as from kolo_heap_free. */
+kolo_status kolo_heap_put_aside(struct kolo_heap *heap, void *memory) KOLO_NODISCARD;
+/** Whether an allocation is aside. Without a lock. */
+bool kolo_heap_has_aside(const struct kolo_heap *heap);
+/** Ends that for one of those that are aside, which the caller then frees. False: none is. */
+bool kolo_heap_take_aside(struct kolo_heap *heap, void **memory_out);
 /** From now on locks all spans for the devices of the same kind as @p near, a pointer into device
  * memory. The first thread that calls this locks the existing spans, while others use the heap;
  * they wait only to sever or free the span that is being locked. Later calls are cheap. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns the memory of a communicator: its creation and end, its members and their names, its
-// scratch. Also has the smallest public calls: kolo_comm_rank, kolo_alloc, kolo_free, kolo_abort
-// and the like. Must never free what a running request still uses.
+// scratch. Also has the smallest public calls: kolo_rank, kolo_size, kolo_abort. Must never free
+// what a running request still uses.
 #include "runtime/board_hub.h"
 
 #include <stdio.h>
@@ -11,7 +11,6 @@
 #include "base/alloc.h"
 #include "base/forks.h"
 #include "base/log.h"
-#include "memory/held.h"
 #include "runtime/finalized.h"
 #include "runtime/group.h"
 #include "runtime/route_board.h"
@@ -320,42 +319,6 @@ int kolo_rank(const struct kolo_comm *comm)
 int kolo_size(const struct kolo_comm *comm)
 {
     return comm != NULL ? comm->size : -1;
-}
-
-kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes, void **memory_out)
-{
-    kolo_status status = kolo_comm_check(comm, "kolo_alloc");
-    if (status != KOLO_OK)
-        return status;
-    if (memory_out == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc: memory_out is NULL");
-    return kolo_heap_alloc(comm->engine->heap, bytes, memory_out);
-}
-
-kolo_status kolo_free(struct kolo_comm *comm, void *memory)
-{
-    if (memory == NULL)
-        return KOLO_OK;
-    kolo_status status = kolo_comm_check(comm, "kolo_free");
-    if (status != KOLO_OK)
-        return status;
-    status = kolo_device_memory_free(comm->engine, memory);
-    if (status != KOLO_ERR_INVALID)
-        return status;
-    /* Before the lock: the driver may wait for its device, and the device for a call that needs the
-     * lock. */
-    const int timeout_ms = (int)comm->engine->settings.timeout_ms;
-    if (kolo_none_held_begin(NULL, kolo_deadline_in_ms(timeout_ms), NULL) != KOLO_OK)
-        return kolo_fail(KOLO_ERR_TIMEOUT,
-                         "kolo_free: a stream has been waiting for its collective for %d ms, and "
-                         "meanwhile a CUDA driver frees nothing",
-                         timeout_ms);
-    kolo_heap_unpin(comm->engine->heap, memory);
-    kolo_none_held_end(NULL);
-    kolo_comm_enter(comm);
-    status = kolo_heap_free(comm->engine->heap, memory, kolo_engine_tell_gone, comm->engine);
-    kolo_comm_leave(comm);
-    return status;
 }
 
 void kolo_abort(struct kolo_comm *comm, const char *reason)

@@ -157,6 +157,16 @@ kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *memory);
 /** Frees all that is left. */
 void kolo_device_memory_close(struct kolo_engine *engine, kolo_deadline deadline);
 
+/* ---- host_memory.c (not held: lock, which is taken) ---- */
+
+/** Unlocks memory of the heap for devices, and frees it. No stream may be held. ERR_INVALID: it is
+ * none. */
+kolo_status kolo_host_memory_free(struct kolo_engine *engine, void *memory);
+/** Frees what kolo_free has put aside once no stream is held, unless one still is at @p deadline,
+ * or @p unless (may be NULL) ends the wait. */
+void kolo_host_memory_reap(struct kolo_engine *engine, kolo_deadline deadline,
+                           const struct kolo_unless *unless);
+
 /* ---- loans.c ---- */
 
 struct kolo_recall;

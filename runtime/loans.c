@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loans of device memory between the ranks of a host: what others have lent and want back, and
 // which of this rank's memory they still have. Owns the list of recalls, and the thread that
-// returns memory. Must never unmap or free under the engine's lock, nor in a thread of the program:
-// a driver may first wait for all streams of its context, and one of them may wait for a call that
-// this very thread is about to make (runtime/stream.c).
+// returns memory and frees what kolo_free had to put aside. Must never unmap or free under the
+// engine's lock, nor in a thread of the program: a driver may first wait for all streams of its
+// context, and one of them may wait for a call that this very thread is about to make
+// (runtime/stream.c).
 //
 // How it works: an owner that wants to free memory recalls it, over the links, from all to whom it
 // has lent it. A rank that has nothing of it mapped answers at once. Otherwise the rank forgets the
@@ -142,6 +143,7 @@ static void tidy(struct kolo_engine *engine)
     answer(engine);
     kolo_engine_leave(engine);
     kolo_device_memory_reap(engine, &unless);
+    kolo_host_memory_reap(engine, KOLO_NEVER, &unless);
     kolo_engine_enter(engine);
     if (!kolo_device_memory_has_freed(engine))
         engine->is_freed_there = KOLO_OK;

@@ -41,10 +41,7 @@ static void give_up(struct kolo_engine *engine, struct kolo_slab **at)
 static void destroy(struct kolo_engine *engine, struct kolo_slab *slab)
 {
     if (slab->heap != NULL) {
-        kolo_heap_unpin(slab->heap, slab->memory);
-        kolo_engine_enter(engine);
-        (void)kolo_heap_free(slab->heap, slab->memory, kolo_engine_tell_gone, engine);
-        kolo_engine_leave(engine);
+        (void)kolo_host_memory_free(engine, slab->memory);
     } else {
         free_ordinary(slab);
     }

@@ -129,9 +129,7 @@ struct kolo_opts {
      *    - Until the collective is over, no thread may call what waits for all streams of the
      *      context and keeps other threads out of the driver meanwhile: cudaFree, cudaFreeHost,
      *      cudaHostUnregister, the loading of a module, the first launch of a kernel that is loaded
-     *      lazily. Such a call would never return. kolo_free, and all else of kolo, may be called;
-     *      but in a process with several ranks kolo_free of kolo_alloc() memory waits for the
-     *      streams of all of them, so call it there when no rank's stream waits for a collective.
+     *      lazily. Such a call would never return. kolo_free(), like all of kolo, may be called.
      *    - Buffers may be in device memory or in host memory (a stream reaches page-locked host
      *      memory). The other ranks need not pass a stream.
      *    - KOLO_ERR_UNSUPPORTED: the call is not a collective, is in a group, or the stream is
@@ -311,9 +309,10 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, si
 /** Frees memory of kolo_alloc() or kolo_alloc_device(). NULL is allowed. No request may be using
  *  the memory. For device memory it first waits for all earlier work of the device, up to
  *  KOLO_TIMEOUT. If other ranks have mapped it, the device gets it back once all of them have
- *  unmapped it: when they next wait in a call, or at the latest when they finalize; and if a stream
- *  waits for a collective (kolo_opts.stream), once none does. Memory of kolo_alloc() that devices
- *  use is then freed here, once none does, up to KOLO_TIMEOUT (ERR_TIMEOUT; it is not freed).
+ *  unmapped it: when they next wait in a call, or at the latest when they finalize. While a stream
+ *  waits for a collective (kolo_opts.stream), the driver frees nothing: then memory of either kind
+ *  is freed later, by another thread, once none does, or before that given to a kolo_alloc() of the
+ *  same length.
  *  @return KOLO_OK; ERR_INVALID (@p memory is not from kolo_alloc() or kolo_alloc_device() of @p
  *  comm). For device memory also ERR_TIMEOUT (the device is still working) and ERR_UNSUPPORTED (a
  *  stream of its context is being captured into a graph), where the memory is not freed, and

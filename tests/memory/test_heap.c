@@ -125,6 +125,56 @@ Test(heap, ids_are_never_reused)
     kolo_heap_destroy(heap);
 }
 
+/** For the program it is freed; only an allocation of the same length gets it, and finds zeros. */
+Test(heap, what_is_put_aside_waits_to_be_freed)
+{
+    struct kolo_heap *heap = heap_new();
+    const size_t page = page_bytes();
+    unsigned char *first = heap_take(heap, 3 * page), *second = heap_take(heap, page);
+    const int files = open_files();
+    void *memory = NULL;
+    uint64_t id = 0;
+    memset(first, 7, 3 * page);
+    cr_assert(!kolo_heap_has_aside(heap) && !kolo_heap_take_aside(heap, &memory));
+    cr_assert(kolo_heap_put_aside(heap, first + page) == KOLO_ERR_INVALID);
+    cr_assert(kolo_heap_put_aside(heap, first) == KOLO_OK && kolo_heap_has_aside(heap));
+    cr_assert(kolo_heap_put_aside(heap, first) == KOLO_ERR_INVALID);
+    cr_assert(kolo_heap_free(heap, first, note_id, &id) == KOLO_ERR_INVALID && id == 0);
+    cr_assert(strstr(kolo_error_detail(), "freed before") != NULL, "%s", kolo_error_detail());
+    cr_assert(heap_take(heap, 2 * page) != first && heap_take(heap, 0) != first);
+    cr_assert(kolo_heap_alloc_plain(heap, 3 * page, &memory) == KOLO_OK && memory != first);
+    cr_assert(heap_take(heap, 2 * page + 1) == first && !kolo_heap_has_aside(heap));
+    for (size_t i = 0; i < 3 * page; i++)
+        cr_assert(first[i] == 0, "[%zu]", i);
+    cr_assert(kolo_heap_put_aside(heap, first) == KOLO_OK);
+    cr_assert(kolo_heap_put_aside(heap, second) == KOLO_OK);
+    cr_assert(open_files() == files + 3);
+    while (kolo_heap_take_aside(heap, &memory))
+        cr_assert(kolo_heap_free(heap, memory, note_id, &id) == KOLO_OK);
+    cr_assert(open_files() == files + 3 - 2);
+    kolo_heap_destroy(heap);
+}
+
+/** A part of it can still be severed, and then nothing else gets it. */
+Test(heap, what_is_put_aside_can_be_severed)
+{
+    for (size_t part = 0; part < 3; part++) {
+        struct kolo_heap *heap = heap_new();
+        const size_t page = page_bytes();
+        unsigned char *memory = heap_take(heap, 3 * page);
+        struct kolo_span span;
+        void *aside = NULL;
+        cr_assert(kolo_heap_put_aside(heap, memory) == KOLO_OK);
+        cr_assert(kolo_heap_sever(heap, memory + part * page, page, NULL, NULL) == KOLO_OK);
+        cr_assert(heap_take(heap, page) != memory && heap_take(heap, 3 * page) != memory);
+        cr_assert(kolo_heap_take_aside(heap, &aside) && aside == memory);
+        cr_assert(!kolo_heap_take_aside(heap, &aside) && !kolo_heap_has_aside(heap));
+        cr_assert(kolo_heap_free(heap, memory, NULL, NULL) == KOLO_OK);
+        cr_assert(!kolo_heap_find(heap, memory + 2 * page, 1, &span));
+        kolo_heap_destroy(heap);
+    }
+}
+
 struct told {
     uint64_t ids[16];
     int count;

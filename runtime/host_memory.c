@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// kolo_alloc and kolo_free: host memory of the rank's heap that the program has asked for. Owns
+// none of it; the heap does (memory/heap.c). Must never wait in kolo_free for a stream that is held
+// (memory/held.h): in a process with several ranks that of another rank may wait for the very next
+// call of this one.
+//
+// So while any stream is held, memory that may be locked for devices is only put aside. The tidying
+// thread (runtime/loans.c) frees it once none is held. If there is no such thread because it could
+// not be started, the next kolo_free that meets no held stream does, or the end of the rank.
+#include "memory/held.h"
+#include "memory/memory.h"
+#include "runtime/comm.h"
+
+kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes, void **memory_out)
+{
+    kolo_status status = kolo_comm_check(comm, "kolo_alloc");
+    if (status != KOLO_OK)
+        return status;
+    if (memory_out == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc: memory_out is NULL");
+    return kolo_heap_alloc(comm->engine->heap, bytes, memory_out);
+}
+
+kolo_status kolo_host_memory_free(struct kolo_engine *engine, void *memory)
+{
+    kolo_heap_unpin(engine->heap, memory);
+    kolo_engine_enter(engine);
+    const kolo_status status = kolo_heap_free(engine->heap, memory, kolo_engine_tell_gone, engine);
+    kolo_engine_leave(engine);
+    return status;
+}
+
+void kolo_host_memory_reap(struct kolo_engine *engine, kolo_deadline deadline,
+                           const struct kolo_unless *unless)
+{
+    void *memory;
+    if (!kolo_heap_has_aside(engine->heap) ||
+        kolo_none_held_begin(NULL, deadline, unless) != KOLO_OK)
+        return;
+    while (kolo_heap_take_aside(engine->heap, &memory))
+        (void)kolo_host_memory_free(engine, memory);
+    kolo_none_held_end(NULL);
+}
+
+static kolo_status put_aside(struct kolo_engine *engine, void *memory)
+{
+    const kolo_status status = kolo_heap_put_aside(engine->heap, memory);
+    if (status != KOLO_OK)
+        return status;
+    if (kolo_loans_start(engine) != KOLO_OK)
+        kolo_detail_set(""); /* the program's call has not failed */
+    kolo_engine_enter(engine);
+    kolo_loans_look(engine);
+    kolo_engine_leave(engine);
+    return KOLO_OK;
+}
+
+kolo_status kolo_free(struct kolo_comm *comm, void *memory)
+{
+    if (memory == NULL)
+        return KOLO_OK;
+    kolo_status status = kolo_comm_check(comm, "kolo_free");
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_device_memory_free(comm->engine, memory);
+    if (status != KOLO_ERR_INVALID)
+        return status;
+    if (kolo_none_held_begin(NULL, 0, NULL) != KOLO_OK)
+        return put_aside(comm->engine, memory);
+    /* Before the engine's lock: the driver may wait for its device, and the device for a call that
+     * needs the lock. */
+    status = kolo_host_memory_free(comm->engine, memory);
+    kolo_none_held_end(NULL);
+    kolo_host_memory_reap(comm->engine, 0, NULL);
+    return status;
+}

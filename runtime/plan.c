@@ -350,6 +350,14 @@ int kolo_plan_rank_on(const struct kolo_plan_args *args, int host, int local)
     return args->hosts->ranks[args->hosts->first[host] + local];
 }
 
+struct kolo_slice kolo_plan_blocks_on(const struct kolo_plan_args *args, int host,
+                                      enum kolo_buffer buffer)
+{
+    const int *first = &args->hosts->first[host];
+    return (struct kolo_slice){buffer, (size_t)first[0] * args->count,
+                               (size_t)(first[1] - first[0]) * args->count};
+}
+
 int kolo_plan_children(int position, int size)
 {
     int count = 0;

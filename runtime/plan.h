@@ -252,6 +252,10 @@ int kolo_plan_position(const struct kolo_plan_args *args, int rank);
 int kolo_plan_rank_at(const struct kolo_plan_args *args, int position);
 /** The rank at place @p local of host @p host. */
 int kolo_plan_rank_on(const struct kolo_plan_args *args, int host, int local);
+/** The blocks of all ranks of a host, if the ranks of each host follow each other and all blocks
+ * have `count` elements. */
+struct kolo_slice kolo_plan_blocks_on(const struct kolo_plan_args *args, int host,
+                                      enum kolo_buffer buffer);
 /** The number of children of @p position in a binomial tree over @p size positions; child i is at
  * position + 2^i. */
 int kolo_plan_children(int position, int size);

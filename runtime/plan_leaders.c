@@ -150,14 +150,6 @@ const char *kolo_leaders_blocks_fits(const struct kolo_plan_args *args)
     return args->hosts->is_in_order ? NULL : "the ranks of a host do not follow each other";
 }
 
-/** The blocks of the ranks on @p host, which are consecutive. */
-static struct kolo_slice blocks_on(const struct kolo_plan_args *args, int host,
-                                   enum kolo_buffer buffer)
-{
-    size_t first = (size_t)args->hosts->first[host], end = (size_t)args->hosts->first[host + 1];
-    return (struct kolo_slice){buffer, first * args->count, (end - first) * args->count};
-}
-
 static struct kolo_slice all_blocks(const struct kolo_plan_args *args, enum kolo_buffer buffer)
 {
     return (struct kolo_slice){buffer, 0, (size_t)args->size * args->count};
@@ -220,8 +212,8 @@ static void gather_at_leader(const struct kolo_plan_args *args, const struct kol
     long distance = (long)(index - here) + 1;
     step->to = leader_at(args, post, distance);
     step->from = leader_at(args, post, -distance);
-    step->out = blocks_on(args, post->host, KOLO_BUFFER_RECV);
-    step->in = blocks_on(args, args->hosts->of[step->from], KOLO_BUFFER_RECV);
+    step->out = kolo_plan_blocks_on(args, post->host, KOLO_BUFFER_RECV);
+    step->in = kolo_plan_blocks_on(args, args->hosts->of[step->from], KOLO_BUFFER_RECV);
     step->after = beside(index - here);
 }
 
@@ -284,7 +276,7 @@ static void scatter_below(const struct kolo_plan_args *args, const struct kolo_p
 /** The sums of this leader's own host. If it is alone on its host, that is only its own block. */
 static struct kolo_slice own_sums(const struct kolo_plan_args *args, const struct kolo_post *post)
 {
-    return post->ranks > 1 ? blocks_on(args, post->host, KOLO_BUFFER_SCRATCH)
+    return post->ranks > 1 ? kolo_plan_blocks_on(args, post->host, KOLO_BUFFER_SCRATCH)
                            : kolo_slice_whole(args, KOLO_BUFFER_RECV);
 }
 
@@ -295,8 +287,8 @@ static void scatter_across(const struct kolo_plan_args *args, const struct kolo_
     long distance = (long)index + 1;
     step->to = leader_at(args, post, distance);
     step->from = leader_at(args, post, -distance);
-    step->out = blocks_on(args, args->hosts->of[step->to],
-                          is_alone ? KOLO_BUFFER_SEND : KOLO_BUFFER_SCRATCH);
+    step->out = kolo_plan_blocks_on(args, args->hosts->of[step->to],
+                                    is_alone ? KOLO_BUFFER_SEND : KOLO_BUFFER_SCRATCH);
     step->in = step->local = own_sums(args, post);
     step->reduces = true;
     if (is_alone && index == 0)

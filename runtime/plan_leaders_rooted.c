@@ -43,15 +43,6 @@ static int other_head(const struct kolo_plan_args *args, const struct place *pla
     return kolo_plan_rank_on(args, host, 0);
 }
 
-/** The blocks of the host that @p rank is on, in the root's vector. */
-static struct kolo_slice bundle_of(const struct kolo_plan_args *args, int rank,
-                                   enum kolo_buffer buffer)
-{
-    const int *first = &args->hosts->first[args->hosts->of[rank]];
-    return (struct kolo_slice){buffer, (size_t)first[0] * args->count,
-                               (size_t)(first[1] - first[0]) * args->count};
-}
-
 /** Those of this head's host, as it holds them; alone it has just its own, in @p own. */
 static struct kolo_slice held(const struct kolo_plan_args *args, const struct place *place,
                               enum kolo_buffer own)
@@ -111,7 +102,7 @@ static void gather_at_root(const struct kolo_plan_args *args, const struct place
         step->in = kolo_plan_block_in(args, step->from, KOLO_BUFFER_RECV);
     } else {
         step->from = other_head(args, place, index - place->here);
-        step->in = bundle_of(args, step->from, KOLO_BUFFER_RECV);
+        step->in = kolo_plan_blocks_on(args, args->hosts->of[step->from], KOLO_BUFFER_RECV);
     }
 }
 
@@ -160,7 +151,7 @@ static void scatter_at_root(const struct kolo_plan_args *args, const struct plac
     }
     if (index < place->hosts) {
         step->to = other_head(args, place, index);
-        step->out = bundle_of(args, step->to, KOLO_BUFFER_SEND);
+        step->out = kolo_plan_blocks_on(args, args->hosts->of[step->to], KOLO_BUFFER_SEND);
     } else {
         step->to = other_here(args, place, index - place->hosts);
         step->out = kolo_plan_block_in(args, step->to, KOLO_BUFFER_SEND);

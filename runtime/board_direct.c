@@ -81,9 +81,8 @@ enum kolo_board_named kolo_board_direct_look(const struct kolo_hub *hub)
 static kolo_status borrow(struct kolo_hub *hub, int from, const struct kolo_board_name *shown,
                           size_t bytes, uint8_t **memory_out)
 {
-    const struct kolo_board_name name = {shown->span, shown->offset & ~KOLO_BOARD_LENDS};
     *memory_out = NULL;
-    return bytes == 0 ? KOLO_OK : kolo_board_borrow(hub->board, from, &name, bytes, memory_out);
+    return bytes == 0 ? KOLO_OK : kolo_board_borrow(hub->board, from, shown, bytes, memory_out);
 }
 
 /** Cuts inside a vector fall on page boundaries if shares are long, otherwise on cache lines. */

@@ -99,9 +99,7 @@ bool kolo_hub_makes_room(const struct kolo_hub *hub)
     for (int member = hub->seen; member < hub->count; member++) {
         if (member == hub->self)
             continue;
-        uint64_t number =
-            atomic_load_explicit(&kolo_hub_entry(hub, member)->number, memory_order_relaxed);
-        if (number != hub->number && is_here(hub, member))
+        if (kolo_entry_number(kolo_hub_entry(hub, member)) != hub->number && is_here(hub, member))
             return true;
     }
     return false;
@@ -112,8 +110,7 @@ bool kolo_hub_makes_room(const struct kolo_hub *hub)
 static bool look_up(struct kolo_hub *hub, int member, uint64_t number)
 {
     struct kolo_hub_member *of = &hub->members[member];
-    const struct kolo_board_entry *entry = &of->notes->entries[number % KOLO_BOARD_ENTRIES];
-    uint64_t entered = atomic_load_explicit(&entry->number, memory_order_acquire);
+    uint64_t entered = kolo_entry_number(&of->notes->entries[number % KOLO_BOARD_ENTRIES]);
     if (entered < number)
         return false;
     of->entered = entered;

@@ -64,7 +64,8 @@ enum {
  * member has to read. The next line stays empty, since the processor fetches lines in pairs and the
  * following entry is about to be written. */
 struct kolo_board_entry {
-    alignas(2 * KOLO_BOARD_LINE) _Atomic uint64_t number; /* written last */
+    /* of the call, perhaps with KOLO_BOARD_LENDS; written last */
+    alignas(2 * KOLO_BOARD_LINE) _Atomic uint64_t number;
     struct kolo_desc desc;
     union {
         struct {
@@ -87,7 +88,8 @@ struct kolo_board_took {
     _Atomic int64_t began, ended;
 };
 
-/** In the offset of an entry's recv: this member lends its buffers. */
+/** In the number of an entry: this member lends its buffers for the call. Calls are counted from 1,
+ * and no count gets here. The number is read anyway, by every call. */
 #define KOLO_BOARD_LENDS ((uint64_t)1 << 63)
 /** Device memory that a member lends for the call whose entry says so. */
 struct kolo_board_lent {
@@ -114,9 +116,6 @@ struct kolo_board_notes {
     struct kolo_board_word mapped;
     /* the latest collective whose lent buffers it copied to the host */
     struct kolo_board_word brought;
-    /* The latest oneshot for which it lends its buffers: entries of oneshots hold data, not
-     * names. */
-    struct kolo_board_word lends;
     struct kolo_board_took took;
     alignas(2 * KOLO_BOARD_LINE) struct kolo_board_lent lent[KOLO_BOARD_LENT_BUFFERS];
 };
@@ -223,7 +222,8 @@ struct kolo_hub {
     size_t pull_bytes;  /* block size from which on all pull; 0: not known yet; SIZE_MAX: never */
     bool pull_is_tried; /* pulls only if that is found to be faster */
     struct kolo_pull pull;
-    bool is_lent; /* all members lend, as far as is known */
+    bool does_any_lend; /* of those that are known to have entered the running collective */
+    bool is_lent;       /* all members lend, as far as is known */
     struct kolo_hub_lent lent;
     int seen;    /* members below this index are known to have reached this phase */
     int missing; /* the member that it waits for to open the board; -1: not known */
@@ -273,6 +273,11 @@ static inline uint64_t kolo_hub_word(const struct kolo_hub *hub, int member, siz
 static inline struct kolo_board_entry *kolo_hub_entry(const struct kolo_hub *hub, int member)
 {
     return &hub->members[member].notes->entries[hub->number % KOLO_BOARD_ENTRIES];
+}
+/** The number of the call that @p entry is of. */
+static inline uint64_t kolo_entry_number(const struct kolo_board_entry *entry)
+{
+    return atomic_load_explicit(&entry->number, memory_order_acquire) & ~KOLO_BOARD_LENDS;
 }
 /** Announces that this rank accesses others' memory, until kolo_hub_untouch; a member that
  * withdraws its memory waits for that. Returns false if a member has revoked its memory: then what
@@ -370,12 +375,12 @@ bool kolo_staged_waits_for(const struct kolo_hub *hub, int member);
 
 /* ---- board_lent.c ---- */
 
-/** Publishes how this member's buffers are mapped, and that it lends them: in its entry, if that
- * has names. False: the buffers are not lent. */
+/** Publishes how this member's buffers are mapped; its entry, published afterwards, then says that
+ * it lends them. False: the buffers are not lent. */
 bool kolo_board_lent_put(struct kolo_hub *hub);
-/** Whether all, none or some members with buffers lend them; the same on all members once all have
- * entered. */
-enum kolo_board_named kolo_board_lent_look(struct kolo_hub *hub);
+/** Some members lend their buffers: whether all that have buffers do; the same on all members once
+ * all have entered. */
+bool kolo_board_lent_by_all(struct kolo_hub *hub);
 /** Whether @p member, which has entered, lends its buffers. */
 bool kolo_board_lent_by(const struct kolo_hub *hub, int member);
 /** Maps what the others lend, and publishes whether that succeeded. */

@@ -61,35 +61,26 @@ bool kolo_board_lent_put(struct kolo_hub *hub)
         return false;
     if (hub->is_oneshot)
         kolo_board_extents(hub);
-    if (!has_buffers(hub, hub->self) || !show(hub, request->send, self->send_bytes, &lent[0]) ||
-        !show(hub, request->recv, self->recv_bytes, &lent[1]))
-        return false;
-    if (hub->is_oneshot) /* seen by who has seen the entry, which is published afterwards */
-        atomic_store_explicit(&self->notes->lends.value, hub->number, memory_order_release);
-    else
-        kolo_hub_entry(hub, hub->self)->names.recv.offset |= KOLO_BOARD_LENDS;
-    return true;
+    return has_buffers(hub, hub->self) && show(hub, request->send, self->send_bytes, &lent[0]) &&
+           show(hub, request->recv, self->recv_bytes, &lent[1]);
 }
 
 bool kolo_board_lent_by(const struct kolo_hub *hub, int member)
 {
-    if (hub->is_oneshot)
-        return kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, lends)) == hub->number;
-    return (kolo_hub_entry(hub, member)->names.recv.offset & KOLO_BOARD_LENDS) != 0;
+    const struct kolo_board_entry *entry = kolo_hub_entry(hub, member);
+    return (atomic_load_explicit(&entry->number, memory_order_relaxed) & KOLO_BOARD_LENDS) != 0;
 }
 
-enum kolo_board_named kolo_board_lent_look(struct kolo_hub *hub)
+bool kolo_board_lent_by_all(struct kolo_hub *hub)
 {
     int lenders = 0, touched = 0;
     for (int member = 0; member < hub->count; member++)
         lenders += kolo_board_lent_by(hub, member);
-    if (lenders == 0)
-        return KOLO_BOARD_NONE_NAMED;
     if (hub->is_oneshot)
         kolo_board_extents(hub);
     for (int member = 0; member < hub->count; member++)
         touched += has_buffers(hub, member);
-    return lenders == touched ? KOLO_BOARD_ALL_NAMED : KOLO_BOARD_SOME_NAMED;
+    return lenders == touched;
 }
 
 /* ---- shares ---- */

@@ -81,18 +81,19 @@ static bool is_sent(const struct kolo_hub *hub)
 }
 
 /** Publishes the names of the buffers. If they have none and the vector is short, publishes the
- * data as in a oneshot. */
-static void put_names(struct kolo_hub *hub)
+ * data as in a oneshot. True: it lends device memory, so that its data is not on the host. */
+static bool put_names(struct kolo_hub *hub)
 {
     const struct kolo_plan_args *args = &hub->running->args;
     size_t bytes = kolo_oneshot_bytes(hub->collective, args, hub->element_bytes);
     hub->may_show = bytes <= kolo_comm_shown(hub->comm, hub->collective);
     hub->has_named = kolo_board_direct_put(hub);
-    const bool lends = kolo_board_lent_put(hub); /* then its data is not on the host */
+    const bool lends = kolo_board_lent_put(hub);
     if (hub->may_show && (!hub->has_named || bytes >= KOLO_BOARD_LONG_BYTES))
         kolo_oneshot_choose(hub);
     if (!hub->has_named && hub->may_show && !lends)
         kolo_oneshot_put(hub);
+    return lends;
 }
 
 enum { DESC_WORDS = sizeof(struct kolo_desc) / sizeof(uint64_t) };
@@ -132,12 +133,13 @@ static enum kolo_board_step enter(struct kolo_hub *hub)
     put_desc(entry, &request->desc);
     if (hub->is_oneshot) {
         kolo_oneshot_choose(hub);
-        if (!kolo_board_lent_put(hub))
+        hub->does_any_lend = kolo_board_lent_put(hub);
+        if (!hub->does_any_lend)
             kolo_oneshot_put(hub);
     } else {
-        put_names(hub);
+        hub->does_any_lend = put_names(hub);
     }
-    atomic_store(&entry->number, hub->number);
+    atomic_store(&entry->number, hub->number | (hub->does_any_lend ? KOLO_BOARD_LENDS : 0));
     kolo_board_ring(hub->board);
     return go_on(hub, KOLO_BOARD_ENTERING);
 }
@@ -168,10 +170,10 @@ static bool described(const struct kolo_hub *hub, int member, uint64_t number,
 {
     struct kolo_board_entry *entry =
         &hub->members[member].notes->entries[number % KOLO_BOARD_ENTRIES];
-    if (atomic_load_explicit(&entry->number, memory_order_acquire) != number)
+    if (kolo_entry_number(entry) != number)
         return false;
     get_desc(entry, desc_out);
-    return atomic_load_explicit(&entry->number, memory_order_relaxed) == number;
+    return kolo_entry_number(entry) == number;
 }
 
 /** Finds the first call before number @p end that this rank and @p member entered with different
@@ -206,8 +208,10 @@ static bool has_entered(struct kolo_hub *hub, int member)
 {
     const struct kolo_request *request = hub->running;
     const struct kolo_board_entry *entry = kolo_hub_entry(hub, member);
-    if (atomic_load_explicit(&entry->number, memory_order_acquire) != hub->number)
+    const uint64_t number = atomic_load_explicit(&entry->number, memory_order_acquire);
+    if ((number & ~KOLO_BOARD_LENDS) != hub->number)
         return false;
+    hub->does_any_lend |= number != hub->number;
     if (memcmp(&entry->desc, &request->desc, sizeof(entry->desc)) == 0)
         return true;
     if (!hub->is_refused)
@@ -284,12 +288,9 @@ static enum kolo_board_step agree_step(struct kolo_hub *hub)
 
 static enum kolo_board_step all_entered(struct kolo_hub *hub)
 {
-    const enum kolo_board_named lent = is_sent(hub) || hub->collective == KOLO_COLLECTIVE_BARRIER
-                                           ? KOLO_BOARD_NONE_NAMED
-                                           : kolo_board_lent_look(hub);
-    if (lent == KOLO_BOARD_NONE_NAMED)
+    if (!hub->does_any_lend)
         return choose_way(hub);
-    if (lent == KOLO_BOARD_SOME_NAMED)
+    if (!kolo_board_lent_by_all(hub))
         return begin_bringing(hub);
     hub->is_lent = true;
     kolo_oneshot_unchoose(hub);
@@ -492,9 +493,8 @@ static void board_cancel(struct kolo_request *request)
 static bool is_behind(const struct kolo_hub *hub, int member)
 {
     uint64_t number = needed(hub);
-    const struct kolo_board_entry *entry =
-        &hub->members[member].notes->entries[number % KOLO_BOARD_ENTRIES];
-    return atomic_load_explicit(&entry->number, memory_order_acquire) < number;
+    return kolo_entry_number(&hub->members[member].notes->entries[number % KOLO_BOARD_ENTRIES]) <
+           number;
 }
 
 /** What the running collective waits for from @p member; NULL: nothing. */
@@ -511,8 +511,7 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
         return is_behind(hub, member) ? "is some calls behind this rank, which waits for it" : NULL;
     case KOLO_BOARD_ENTERING:
         if ((hub->giver < 0 || hub->giver == member) &&
-            atomic_load_explicit(&kolo_hub_entry(hub, member)->number, memory_order_acquire) !=
-                hub->number)
+            kolo_entry_number(kolo_hub_entry(hub, member)) != hub->number)
             return "has not entered";
         return NULL;
     case KOLO_BOARD_BRINGING:

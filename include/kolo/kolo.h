@@ -311,8 +311,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, si
  *  KOLO_TIMEOUT. If other ranks have mapped it, the device gets it back once all of them have
  *  unmapped it: when they next wait in a call, or at the latest when they finalize. While a stream
  *  waits for a collective (kolo_opts.stream), the driver frees nothing: then memory of either kind
- *  is freed later, by another thread, once none does, or before that given to a kolo_alloc() of the
- *  same length.
+ *  is freed later, by another thread, once none does; a kolo_alloc() of the same length may get
+ *  memory of kolo_alloc() before that.
  *  @return KOLO_OK; ERR_INVALID (@p memory is not from kolo_alloc() or kolo_alloc_device() of @p
  *  comm). For device memory also ERR_TIMEOUT (the device is still working) and ERR_UNSUPPORTED (a
  *  stream of its context is being captured into a graph), where the memory is not freed, and

@@ -220,21 +220,37 @@ void kolo_rdma_watch_links(struct rdma_port *port)
     kolo_rdma_look_at(port, port->watches_at);
 }
 
-/** The device is given the first word, since it says more: it counts KOLO_PEER_TIMEOUT itself, with
- *  at most a quarter more. */
-static void watch_queue(struct rdma_port *port, struct kolo_rdma_queue *queue, kolo_deadline now,
-                        bool is_late)
+/** A device that reports nothing is the cause if its port is not active. If it is, the device is
+ *  most likely still sending again, since the InfiniBand specification lets each try take up to
+ *  four times what was asked for. */
+static void describe_silence(struct kolo_rdma_device *device, int64_t silent_ms, char *text,
+                             size_t size)
 {
-    char text[192];
+    const double silent_s = (double)silent_ms / 1000;
+    const char *state = kolo_rdma_device_ask_state(device);
+    if (device->state == IBV_PORT_ACTIVE)
+        snprintf(text, size,
+                 "%s; the device has said nothing of it for %.1f s, and its port is %s: if the "
+                 "network works, look at its driver (dmesg)",
+                 kolo_rdma_status_text(IBV_WC_RETRY_EXC_ERR), silent_s, state);
+    else
+        snprintf(text, size,
+                 "the device has said nothing of it for %.1f s (KOLO_PEER_TIMEOUT), not even an "
+                 "error; its port is %s: look at ip link and the cable, else at its driver (dmesg)",
+                 silent_s, state);
+}
+
+/** The device is given the first word, since it says more: it is asked for KOLO_PEER_TIMEOUT, and
+ *  at most a quarter more. */
+static void watch_queue(const struct rdma_port *port, struct kolo_rdma_queue *queue,
+                        kolo_deadline now, bool is_late)
+{
+    char text[KOLO_DETAIL_MAX];
     const int64_t timeout_ms = kolo_tcp_settings(&port->tcp)->peer_timeout_ms;
     int64_t silent_ms = kolo_rdma_queue_silence_ns(queue, now, is_late) / KOLO_NS_PER_MS;
     if (silent_ms < timeout_ms + timeout_ms / 4)
         return;
-    snprintf(
-        text, sizeof text,
-        "the device has said nothing of it for %.1f s (KOLO_PEER_TIMEOUT), not even an error; its "
-        "port is %s: look at ip link and the cable, else at its driver (dmesg)",
-        (double)silent_ms / 1000, kolo_rdma_device_ask_state(queue->completions->device));
+    describe_silence(queue->completions->device, silent_ms, text, sizeof text);
     kolo_rdma_queue_give_up(queue, text);
 }
 

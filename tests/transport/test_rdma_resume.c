@@ -344,14 +344,39 @@ static void fall_silent(struct suite_rank *rank)
     fake_verbs_delay(3, INT_MAX);
 }
 
-Test(rdma_resume, a_device_that_fell_silent)
+static void fall_silent_and_hide(struct suite_rank *rank)
+{
+    fall_silent(rank);
+    fake_verbs_fail("query_port", 1, EIO);
+}
+
+/** Messages of rank 0 get no answer, and its device does not report it. */
+static void fall_silent_by(void (*what)(struct suite_rank *rank), const char *text)
 {
     struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "4s");
-    fault = fall_silent;
+    fault = what;
     suite_run(world, work);
     suite_close(world);
-    cr_assert(strstr(logged, "the device has said nothing of it for ") && came_back(), "%s",
-              logged);
+    cr_assert(strstr(logged, text) && came_back(), "no '%s': %s", text, logged);
+}
+
+/** A device whose port is active may still be sending again, so the network is named first. */
+Test(rdma_resume, a_device_that_fell_silent)
+{
+    fall_silent_by(fall_silent, "no answer for KOLO_PEER_TIMEOUT: the peer's process or host is "
+                                "gone, or the network between");
+    cr_assert(strstr(logged, "; the device has said nothing of it for ") &&
+                  strstr(logged, " s, and its port is active: "),
+              "%s", logged);
+}
+
+Test(rdma_resume, a_device_that_fell_silent_and_whose_port_is_gone)
+{
+    fall_silent_by(fall_silent_and_hide, "the device has said nothing of it for ");
+    cr_assert(strstr(logged, " s (KOLO_PEER_TIMEOUT), not even an error; its port is not there any "
+                             "more: look at ip link") != NULL &&
+                  strstr(logged, "no answer for KOLO_PEER_TIMEOUT") == NULL,
+              "%s", logged);
 }
 
 /* ---- false claims ---- */

@@ -25,9 +25,11 @@ void kolo_cuda_release(struct kolo_cuda_visit *visit);
 /** Makes it the thread's current context until kolo_cuda_leave. Meanwhile no capture of a stream
  * into a graph, by any thread, affects this thread's calls (relaxed mode). */
 kolo_status kolo_cuda_enter(const struct kolo_cuda_visit *visit) KOLO_NODISCARD;
-/** The same, but returns a CUresult and writes no detail. */
-int kolo_cuda_push(const struct kolo_cuda_visit *visit);
 void kolo_cuda_leave(const struct kolo_cuda_visit *visit);
+/** The same for calls that may wait for long (memory/gate_watch.h does not count them). push
+ * returns a CUresult and writes no detail. */
+int kolo_cuda_push(const struct kolo_cuda_visit *visit);
+void kolo_cuda_pop(const struct kolo_cuda_visit *visit);
 
 /** Waits until all earlier work of the context is done. KOLO_AGAIN: it is not by @p deadline, or @p
  * unless (may be NULL) ended the wait. @p spare (may be NULL) keeps an event of the context for the

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "memory/gate_watch.h"
 #include "memory/held.h"
 
 enum {
@@ -21,10 +22,13 @@ enum {
 kolo_status kolo_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
                            void *context, struct kolo_lane **lane_out)
 {
-    if (pointer->ops && pointer->ops->lane_open)
-        return pointer->ops->lane_open(pointer, wake, context, lane_out);
-    return kolo_fail(KOLO_ERR_UNSUPPORTED, "memory at %p is of a kind without copies",
-                     pointer->memory);
+    if (!pointer->ops || !pointer->ops->lane_open)
+        return kolo_fail(KOLO_ERR_UNSUPPORTED, "memory at %p is of a kind without copies",
+                         pointer->memory);
+    const kolo_status status = pointer->ops->lane_open(pointer, wake, context, lane_out);
+    if (status == KOLO_OK)
+        kolo_gate_watch_join();
+    return status;
 }
 
 kolo_status kolo_lane_init(struct kolo_lane *lane, const struct kolo_lane_ops *ops,
@@ -260,15 +264,21 @@ kolo_status kolo_gate_reached(const struct kolo_gate *gate)
     return status == KOLO_OK ? KOLO_AGAIN : status;
 }
 
-void kolo_gate_open(struct kolo_gate *gate)
+void kolo_gate_release(struct kolo_gate *gate)
 {
-    struct kolo_lane *lane = gate->lane;
     const bool was_holding = gate->is_holding;
     gate->is_holding = false;
     if (gate->word)
         __atomic_store_n(gate->word, gate->ticket, __ATOMIC_RELEASE);
     if (was_holding)
-        kolo_held_end(lane->streams);
+        kolo_held_end(gate->lane->streams);
+}
+
+void kolo_gate_open(struct kolo_gate *gate)
+{
+    struct kolo_lane *lane = gate->lane;
+    kolo_gate_unwatch(gate);
+    kolo_gate_release(gate);
     (void)pthread_mutex_lock(&lane->lock);
     gate->is_taken = false;
     (void)pthread_mutex_unlock(&lane->lock);
@@ -328,5 +338,6 @@ bool kolo_lane_close(struct kolo_lane *lane, kolo_deadline deadline)
         lane->ops->close(lane);
     else
         keep(lane);
+    kolo_gate_watch_leave();
     return is_over;
 }

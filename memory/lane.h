@@ -40,6 +40,10 @@ struct kolo_gate {
     bool is_taken;   /* in use until it is opened; held: lane->lock, as the next */
     bool is_due;     /* the stream has not reached it yet */
     bool is_holding; /* the stream waits for the ticket, and is counted as held (memory/held.h) */
+    /* of memory/gate_watch.c */
+    struct kolo_gate *next_watched, *last_watched;
+    kolo_deadline deadline; /* of the collective */
+    bool is_watched, is_let_go;
 };
 
 /** A device allocation that another rank has lent, mapped for this lane's device. */
@@ -243,6 +247,8 @@ bool kolo_gate_take(struct kolo_gate *gate);
 void kolo_gate_reach(struct kolo_gate *gate);
 /** The stream will not reach the gate, since it was never inserted. */
 void kolo_gate_drop(struct kolo_gate *gate);
+/** Lets the stream continue, without giving the gate back. */
+void kolo_gate_release(struct kolo_gate *gate);
 /** To be called after the last notification. */
 void kolo_lane_deinit(struct kolo_lane *lane);
 

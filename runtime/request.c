@@ -218,6 +218,8 @@ static void set_deadline(struct kolo_engine *engine, struct kolo_request *reques
     /* the first idle check of the clock looks at the timers and sets the other deadlines */
     engine->next_timer = kolo_deadline_min(engine->next_timer, engine->next_tick);
     engine->next_timer = kolo_deadline_min(engine->next_timer, request->deadline);
+    if (request->follow != NULL)
+        kolo_follow_until(request, request->deadline);
 }
 
 /** A broadcast on the world is open on every rank until a later call has closed it. On other
@@ -279,7 +281,8 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
 {
     struct kolo_engine *engine = comm->engine;
     /* On an open board many calls are over at once: the clock is not read for them. */
-    bool may_be_quick = request->route == &kolo_route_board && comm->hub != NULL;
+    bool may_be_quick =
+        request->route == &kolo_route_board && comm->hub != NULL && request->follow == NULL;
     enlist(comm, request);
     if (!may_be_quick)
         set_deadline(engine, request);

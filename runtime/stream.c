@@ -16,6 +16,7 @@
 #include "runtime/stream.h"
 
 #include "base/alloc.h"
+#include "memory/gate_watch.h"
 #include "runtime/staging_private.h"
 
 struct kolo_follow {
@@ -102,6 +103,17 @@ kolo_status kolo_follow_place(struct kolo_request *request, bool holds)
 kolo_status kolo_follow_reached(const struct kolo_request *request)
 {
     return kolo_gate_reached(request->follow->gate);
+}
+
+void kolo_follow_until(const struct kolo_request *request, kolo_deadline deadline)
+{
+    kolo_gate_watch(request->follow->gate, deadline);
+}
+
+bool kolo_follow_was_let_go(const struct kolo_request *request)
+{
+    const struct kolo_gate *gate = request->follow != NULL ? request->follow->gate : NULL;
+    return gate != NULL && kolo_gate_was_let_go(gate);
 }
 
 void kolo_follow_end(struct kolo_request *request)

@@ -14,6 +14,7 @@
 #include "runtime/local.h"
 #include "runtime/mismatch.h"
 #include "runtime/store_stall.h"
+#include "runtime/stream.h"
 
 /* The most ranks that are asked for of those that a request waits for. */
 enum { WAITS_MAX = 64 };
@@ -160,12 +161,19 @@ static void say_stopped(const struct kolo_comm *comm, const struct kolo_request 
     }
 }
 
+/** What a call waited for whose stream had to be let go (memory/gate_watch.h). */
+static const char in_driver[] =
+    "CUDA, since a thread of this process was in a call that waits for the stream, which waits for "
+    "this collective (cudaFree, the first launch of a kernel: man kolo_allreduce, Streams)";
+
 static void expire(struct kolo_comm *comm, const struct kolo_request *request)
 {
     char words[KOLO_WORDS_MAX], me[KOLO_RANK_TEXT_MAX], waits[512];
     char stopped[KOLO_RANK_TEXT_MAX + 64];
     kolo_request_words(request, words, sizeof(words));
-    if (request->stage == KOLO_STAGE_BEHIND)
+    if (kolo_follow_was_let_go(request))
+        snprintf(waits, sizeof(waits), "%s", in_driver);
+    else if (request->stage == KOLO_STAGE_BEHIND)
         snprintf(waits, sizeof(waits), "%s", "the earlier work of its stream");
     else
         request->route->describe(request, waits, sizeof(waits));

@@ -839,6 +839,56 @@ Test(stream, a_stream_goes_on_when_the_call_it_waits_for_fails, .timeout = 120)
     }
 }
 
+/** Once a thread waits for all streams, lets the stream that @p flag holds up reach its call. */
+static void *let_go_when_blocked(void *flag)
+{
+    const bool is_blocked = AWAIT(mock->blocked() > 0);
+    let_go(flag);
+    return is_blocked ? flag : NULL;
+}
+
+/** Rank 0 frees memory while its stream waits for a call whose copies begin only then, and which
+ * rank 1 makes only when the memory is free. */
+static kolo_status free_before_it_is_over(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(0);
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream, .timeout_ms = 500};
+    uint32_t *flag = mock->alloc(MOCK_NO_CONTEXT, 0, 4);
+    struct kolo_request *request = NULL;
+    pthread_t helper;
+    void *helped = NULL;
+    int32_t one = 1;
+    (void)argument;
+    if (kolo_rank(comm) == 1) {
+        free(side);
+        return kolo_recv(comm, &one, 1, KOLO_INT32, 0, NULL, NULL);
+    }
+    hold_up(side->stream, flag);
+    WORLD_TRY(
+        kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_INT32, KOLO_SUM, &opts, &request));
+    WORLD_EXPECT(pthread_create(&helper, NULL, let_go_when_blocked, flag) == 0, "no thread");
+    WORLD_TRY(on_stream(driver()->free((uintptr_t)side->copy)));
+    (void)pthread_join(helper, &helped);
+    WORLD_EXPECT(helped == flag, "nothing waited for the streams");
+    const kolo_status status = kolo_wait(&request, -1);
+    WORLD_EXPECT(says(status, KOLO_ERR_TIMEOUT, "waiting for CUDA, since a thread of this process"),
+                 "%s: %s", kolo_status_name(status), kolo_error_detail());
+    WORLD_TRY(drain(side->stream));
+    WORLD_EXPECT(nothing_follows(comm), "rank 0");
+    free(side);
+    return kolo_fail(KOLO_ERR_TIMEOUT, "as it should");
+}
+
+/** Such a call and the collective wait for each other, until the collective's deadline. */
+Test(stream, a_call_that_waits_for_all_streams_ends_by_the_deadline, .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = "tcp"};
+    setenv("MOCK_CUDA_ALONE", "1", 1);
+    begin(9);
+    cr_assert_eq(world_run(&world, free_before_it_is_over, NULL), KOLO_ERR_TIMEOUT);
+    cr_assert_str_eq(world_cause(&world)->text, "as it should");
+}
+
 /** A failure of the driver is reported, nothing hangs, and the stream goes on. With an argument the
  * device may also be lost when the call is over. */
 static kolo_status one_call(struct kolo_comm *comm, void *argument)

@@ -25,6 +25,29 @@ echo "8 ranks x 20000 lines in $seconds s"
 } >"$work/slow"
 whole "$work/slow" 4 20000 "slow reader"
 
+# A slow reader slows the ranks down: kolorun and its agent do not store what they write, 202 MiB
+# here, of which the reader has taken 40 when their memory is looked at. A sanitizer keeps freed
+# memory, so only other builds are judged.
+mkfifo "$work/pipe"
+"$KOLORUN" -np 2 sh -c 'yes "a line of average length, as programs write them" | head -n 2000000' >"$work/pipe" 2>"$work/err" &
+launcher=$!
+{
+    for ((i = 0; i < 40; i++)); do
+        dd bs=1M count=1 iflag=fullblock status=none
+        read -rt 0.02 <> <(:) || true
+    done
+    for pid in "$launcher" $(child_of "$launcher"); do
+        awk '/^Name|^VmHWM/ {printf "%s ", $2} END {print ""}' "/proc/$pid/status"
+    done >"$work/memory"
+    cat
+} <"$work/pipe" | wc -c >"$work/count"
+wait "$launcher" || fail "a slow reader: status $?: $(cat "$work/err")"
+bytes=$((2 * 2000000 * (49 + 4))) # lines of 49 bytes with the prefix "[0] "
+(($(<"$work/count") == bytes)) || fail "a slow reader got $(<"$work/count") bytes instead of $bytes"
+echo "with a slow reader they have had, in KiB: $(tr '\n' ' ' <"$work/memory")"
+[[ $(grep -c '^kolorun' "$work/memory") == 2 ]] || fail "not kolorun and one agent: $(<"$work/memory")"
+((SLOW > 1)) || awk '$2 > 32768 {exit 1}' "$work/memory" || fail "kolorun stores what a slow reader has not read"
+
 # A reader that goes away ends the job quietly.
 "$KOLORUN" -np 2 yes 2>"$work/err" | head -3 >"$work/out"
 [[ ${PIPESTATUS[0]} == 141 ]] || fail "status ${PIPESTATUS[0]} instead of 141 when the reader is gone"

@@ -14,7 +14,6 @@
 
 #include "memory/cuda_loan.h"
 #include "memory/cuda_memory.h"
-#include "memory/gate_watch.h"
 
 static bool cuda_is_present(void)
 {
@@ -154,27 +153,19 @@ int kolo_cuda_push(const struct kolo_cuda_visit *visit)
     return result;
 }
 
-void kolo_cuda_pop(const struct kolo_cuda_visit *visit)
-{
-    void *popped;
-    (void)visit->driver->context_pop(&popped);
-    restore(visit->driver);
-}
-
 kolo_status kolo_cuda_enter(const struct kolo_cuda_visit *visit)
 {
-    kolo_driver_entered();
     const int result = kolo_cuda_push(visit);
     if (result == KOLO_CUDA_SUCCESS)
         return KOLO_OK;
-    kolo_driver_left();
     return kolo_cuda_fail(visit->driver, "cuCtxPushCurrent", visit->ordinal, result);
 }
 
 void kolo_cuda_leave(const struct kolo_cuda_visit *visit)
 {
-    kolo_cuda_pop(visit);
-    kolo_driver_left();
+    void *popped;
+    (void)visit->driver->context_pop(&popped);
+    restore(visit->driver);
 }
 
 /* ---- blocking copies ---- */

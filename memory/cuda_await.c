@@ -104,7 +104,7 @@ static void *synchronize(void *argument)
     if (result == KOLO_CUDA_SUCCESS) {
         call = "cuCtxSynchronize";
         result = driver->context_synchronize();
-        kolo_cuda_pop(&errand->visit);
+        kolo_cuda_leave(&errand->visit);
     }
     (void)pthread_mutex_lock(&errand->lock);
     errand->call = call;

@@ -22,6 +22,7 @@
 
 #include "base/alloc.h"
 #include "memory/cuda_memory.h"
+#include "memory/gate_watch.h"
 
 enum { LINE = 64, PASSED = sizeof(uint32_t) };
 
@@ -250,7 +251,8 @@ static kolo_status can_hold(const struct kolo_cuda_visit *visit)
 }
 
 /** Makes the stream wait for the word, after its earlier work. */
-static kolo_status hold(struct gate *gate, const struct kolo_cuda_visit *visit, void *stream)
+static kolo_status hold(struct gate *gate, const struct kolo_cuda_visit *visit, void *stream,
+                        kolo_deadline deadline)
 {
     struct kolo_cuda_memory_op operations[] = {{.operation = KOLO_CUDA_WAIT_VALUE,
                                                 .at = gate->at,
@@ -262,13 +264,18 @@ static kolo_status hold(struct gate *gate, const struct kolo_cuda_visit *visit, 
                                                 .flags = KOLO_CUDA_WRITE_DEFAULT}};
     const kolo_status status =
         judge(visit, "cuStreamBatchMemOp", visit->driver->stream_batch(stream, 2, operations, 0));
-    if (status == KOLO_OK)
-        gate->awaited = gate->base.ticket;
-    return status;
+    if (status != KOLO_OK)
+        return status;
+    gate->awaited = gate->base.ticket;
+    /* now, since the next call of the driver, or the lock of the caller, may be waited for until
+     * the stream goes on */
+    gate->base.is_holding = true;
+    kolo_gate_watch(&gate->base, deadline);
+    return KOLO_OK;
 }
 
 static kolo_status place(struct gate *gate, const struct kolo_cuda_visit *visit, void *stream,
-                         bool holds)
+                         bool holds, kolo_deadline deadline)
 {
     gate->base.ticket++;
     kolo_status status =
@@ -278,7 +285,7 @@ static kolo_status place(struct gate *gate, const struct kolo_cuda_visit *visit,
         return status;
     }
     if (holds)
-        status = hold(gate, visit, stream);
+        status = hold(gate, visit, stream, deadline);
     if (status != KOLO_OK)
         kolo_gate_open(&gate->base); /* the gate's function will still be called */
     return status;
@@ -286,7 +293,7 @@ static kolo_status place(struct gate *gate, const struct kolo_cuda_visit *visit,
 
 kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
                                  const struct kolo_cuda_visit *visit, void *stream, bool holds,
-                                 struct kolo_gate **gate_out)
+                                 kolo_deadline deadline, struct kolo_gate **gate_out)
 {
     struct gate *gate = NULL;
     kolo_status status = kolo_cuda_enter(visit);
@@ -299,7 +306,7 @@ kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lan
     if (status == KOLO_OK)
         status = take_gate(gates, lane, visit, holds, &gate);
     if (status == KOLO_OK)
-        status = place(gate, visit, stream, holds);
+        status = place(gate, visit, stream, holds, deadline);
     kolo_cuda_leave(visit);
     if (status == KOLO_OK)
         *gate_out = &gate->base;

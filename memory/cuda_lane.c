@@ -25,6 +25,7 @@
 #include "memory/cuda_fold.h"
 #include "memory/cuda_loan.h"
 #include "memory/cuda_memory.h"
+#include "memory/gate_watch.h"
 #include "memory/lane.h"
 
 enum { EVENTS = 32 };
@@ -109,12 +110,28 @@ static kolo_status cuda_await_device(struct kolo_lane *base, kolo_deadline deadl
     return kolo_cuda_await(&lane->visit, &lane->awaiting, deadline, unless);
 }
 
+/** Around calls that the driver answers at once, unless another thread keeps this one out of it. */
+static kolo_status enter(const struct cuda_lane *lane)
+{
+    kolo_driver_entered();
+    const kolo_status status = kolo_cuda_enter(&lane->visit);
+    if (status != KOLO_OK)
+        kolo_driver_left();
+    return status;
+}
+
+static void leave(const struct cuda_lane *lane)
+{
+    kolo_cuda_leave(&lane->visit);
+    kolo_driver_left();
+}
+
 static kolo_status cuda_copy(struct kolo_lane *base, enum kolo_way way, void *to, const void *from,
                              size_t bytes)
 {
     struct cuda_lane *lane = lane_of(base);
     char call[64];
-    kolo_status status = kolo_cuda_enter(&lane->visit);
+    kolo_status status = enter(lane);
     if (status != KOLO_OK)
         return status;
     (void)snprintf(call, sizeof call, "cuMemcpyAsync of %zu bytes %s", bytes,
@@ -122,7 +139,7 @@ static kolo_status cuda_copy(struct kolo_lane *base, enum kolo_way way, void *to
     status = judge(
         lane, call,
         lane->visit.driver->copy((uintptr_t)to, (uintptr_t)from, bytes, lane->ways[way].stream));
-    kolo_cuda_leave(&lane->visit);
+    leave(lane);
     return status;
 }
 
@@ -130,12 +147,12 @@ static kolo_status cuda_mark(struct kolo_lane *base, enum kolo_way number, uint6
 {
     struct cuda_lane *lane = lane_of(base);
     struct way *way = &lane->ways[number];
-    kolo_status status = kolo_cuda_enter(&lane->visit);
+    kolo_status status = enter(lane);
     if (status != KOLO_OK)
         return status;
     status = judge(lane, "cuEventRecord",
                    lane->visit.driver->event_record(way->events[mark % EVENTS], way->stream));
-    kolo_cuda_leave(&lane->visit);
+    leave(lane);
     return status;
 }
 
@@ -160,11 +177,11 @@ static kolo_status put_function(struct cuda_lane *lane, struct way *way, uint64_
 static kolo_status cuda_tell(struct kolo_lane *base, enum kolo_way way, uint64_t mark)
 {
     struct cuda_lane *lane = lane_of(base);
-    kolo_status status = kolo_cuda_enter(&lane->visit);
+    kolo_status status = enter(lane);
     if (status != KOLO_OK)
         return status;
     status = put_function(lane, &lane->ways[way], mark);
-    kolo_cuda_leave(&lane->visit);
+    leave(lane);
     return status;
 }
 
@@ -178,14 +195,14 @@ static kolo_status cuda_look(struct kolo_lane *base, enum kolo_way number, uint6
     *passed = *passed > seen ? *passed : seen;
     if (*passed >= last)
         return KOLO_OK;
-    const kolo_status status = kolo_cuda_enter(&lane->visit);
+    const kolo_status status = enter(lane);
     if (status != KOLO_OK)
         return status;
     while (*passed < last && result == KOLO_CUDA_SUCCESS) {
         result = lane->visit.driver->event_query(way->events[(*passed + 1) % EVENTS]);
         *passed += result == KOLO_CUDA_SUCCESS;
     }
-    kolo_cuda_leave(&lane->visit);
+    leave(lane);
     while (seen < *passed && !atomic_compare_exchange_weak(&way->seen, &seen, *passed)) {
     }
     return result == KOLO_CUDA_NOT_READY ? KOLO_OK : judge(lane, "cuEventQuery", result);
@@ -201,30 +218,31 @@ static kolo_status query(const struct cuda_lane *lane, void *stream)
 static kolo_status cuda_check(struct kolo_lane *base, enum kolo_way way)
 {
     struct cuda_lane *lane = lane_of(base);
-    kolo_status status = kolo_cuda_enter(&lane->visit);
+    kolo_status status = enter(lane);
     if (status != KOLO_OK)
         return status;
     status = query(lane, lane->ways[way].stream);
-    kolo_cuda_leave(&lane->visit);
+    leave(lane);
     return status;
 }
 
 static kolo_status cuda_place(struct kolo_lane *base, void *stream, bool holds,
-                              struct kolo_gate **gate_out)
+                              kolo_deadline deadline, struct kolo_gate **gate_out)
 {
     struct cuda_lane *lane = lane_of(base);
-    return kolo_cuda_gate_place(&lane->gates, base, &lane->visit, stream, holds, gate_out);
+    return kolo_cuda_gate_place(&lane->gates, base, &lane->visit, stream, holds, deadline,
+                                gate_out);
 }
 
 static kolo_status cuda_check_gates(struct kolo_lane *base)
 {
     struct cuda_lane *lane = lane_of(base);
-    kolo_status status = kolo_cuda_enter(&lane->visit);
+    kolo_status status = enter(lane);
     if (status != KOLO_OK)
         return status;
     for (int way = 0; status == KOLO_OK && way < KOLO_WAYS; way++)
         status = query(lane, lane->ways[way].teller);
-    kolo_cuda_leave(&lane->visit);
+    leave(lane);
     return status == KOLO_OK ? kolo_cuda_gates_check(lane->gates) : status;
 }
 
@@ -288,11 +306,11 @@ static kolo_status cuda_fold(struct kolo_lane *base, enum kolo_way way,
                              const void *const in[], size_t nin, size_t count)
 {
     struct cuda_lane *lane = lane_of(base);
-    kolo_status status = kolo_cuda_enter(&lane->visit);
+    kolo_status status = enter(lane);
     if (status != KOLO_OK)
         return status;
     status = kolo_cuda_fold(lane->kernels, lane->ways[way].stream, fold, out, nout, in, nin, count);
-    kolo_cuda_leave(&lane->visit);
+    leave(lane);
     return status;
 }
 

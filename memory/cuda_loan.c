@@ -247,7 +247,7 @@ static bool unmap(const struct kolo_cuda_visit *visit, const struct kolo_mapping
         KOLO_WARN("memory of lender %d stays mapped to the end of the process: %s", mapping->lender,
                   kolo_error_detail());
     }
-    kolo_cuda_pop(visit);
+    kolo_cuda_leave(visit);
     return !kolo_cuda_is_refusal(result);
 }
 

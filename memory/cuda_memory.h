@@ -25,11 +25,9 @@ void kolo_cuda_release(struct kolo_cuda_visit *visit);
 /** Makes it the thread's current context until kolo_cuda_leave. Meanwhile no capture of a stream
  * into a graph, by any thread, affects this thread's calls (relaxed mode). */
 kolo_status kolo_cuda_enter(const struct kolo_cuda_visit *visit) KOLO_NODISCARD;
-void kolo_cuda_leave(const struct kolo_cuda_visit *visit);
-/** The same for calls that may wait for long (memory/gate_watch.h does not count them). push
- * returns a CUresult and writes no detail. */
+/** The same, but returns a CUresult and writes no detail. */
 int kolo_cuda_push(const struct kolo_cuda_visit *visit);
-void kolo_cuda_pop(const struct kolo_cuda_visit *visit);
+void kolo_cuda_leave(const struct kolo_cuda_visit *visit);
 
 /** Waits until all earlier work of the context is done. KOLO_AGAIN: it is not by @p deadline, or @p
  * unless (may be NULL) ended the wait. @p spare (may be NULL) keeps an event of the context for the
@@ -46,6 +44,7 @@ kolo_status kolo_cuda_stream_look(void *stream, struct kolo_pointer *pointer_out
 /** As kolo_lane_place, for @p lane in the context of @p visit; *@p gates is initially NULL. */
 kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
                                  const struct kolo_cuda_visit *visit, void *stream, bool holds,
+                                 kolo_deadline deadline,
                                  struct kolo_gate **gate_out) KOLO_NODISCARD;
 /** As the lane's check_gates. */
 kolo_status kolo_cuda_gates_check(const struct kolo_cuda_gates *gates) KOLO_NODISCARD;

@@ -70,7 +70,7 @@ void kolo_cuda_unpin(const struct kolo_pin *pin, void *memory)
     const kolo_status none = kolo_none_held_begin(NULL, kolo_deadline_in_ms(UNPIN_MS), NULL);
     if (kolo_cuda_push(&visit) == KOLO_CUDA_SUCCESS) {
         (void)driver->host_unregister(memory);
-        kolo_cuda_pop(&visit);
+        kolo_cuda_leave(&visit);
     }
     if (none == KOLO_OK)
         kolo_none_held_end(NULL);

@@ -16,8 +16,14 @@
     "cudaHostUnregister or the first launch of a kernel (CUDA_MODULE_LOADING=EAGER loads all "     \
     "kernels at the start)"
 
+enum {
+    /* After this many looks at a gate whose deadline has passed its stream is let go. Looks are
+     * counted, not seconds, so that a process that was stopped for a while can end the collective
+     * itself. */
+    GRACE_LOOKS = 4,
+    LINE = 64
+};
 static const int64_t look_ns = INT64_C(1000000000);  /* between two looks */
-static const int64_t grace_ns = INT64_C(3000000000); /* for a collective to end by itself */
 static const int64_t stuck_ns = INT64_C(5000000000); /* until a warning */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -35,7 +41,9 @@ struct calls {
     int64_t since;
     bool has_warned;
 };
-static _Atomic uint64_t entered, left;
+/* not in one cache line, because different threads write them */
+static _Alignas(LINE) _Atomic uint64_t entered;
+static _Alignas(LINE) _Atomic uint64_t left;
 
 void kolo_driver_entered(void)
 {
@@ -58,25 +66,30 @@ static void init(void)
 
 /* ---- the thread ---- */
 
-/** Lets one stream go; returns for how long the deadline has passed, or 0 if none is due. Held:
+/** Lets streams go that are due; returns how many. *@p held_out: how many still wait. Held:
  * lock. */
-static int64_t let_one_go(int64_t now)
+static int let_go(int64_t now, int *held_out)
 {
-    for (struct kolo_gate *gate = first; gate; gate = gate->next_watched)
-        if (!gate->is_let_go && gate->deadline <= now - grace_ns) {
-            gate->is_let_go = true;
+    int count = 0;
+    *held_out = 0;
+    for (struct kolo_gate *gate = first; gate; gate = gate->next_watched) {
+        if (gate->is_holding && now >= gate->deadline && ++gate->looks >= GRACE_LOOKS) {
+            /* first, so that nobody takes data for valid that the stream may change from now on */
+            atomic_store(&gate->is_let_go, true);
             kolo_gate_release(gate);
-            return now - gate->deadline;
+            count++;
         }
-    return 0;
+        *held_out += gate->is_holding;
+    }
+    return count;
 }
 
-/** Returns for how long no call has come back, if that is to be told; otherwise 0. Held: lock. */
-static int64_t look_for_stuck(struct calls *calls, int64_t now)
+/** Returns for how long no call has come back, if that is to be told; otherwise 0. */
+static int64_t look_for_stuck(struct calls *calls, int64_t now, int held)
 {
     const uint64_t ended = atomic_load_explicit(&left, memory_order_relaxed);
     const bool is_inside = atomic_load_explicit(&entered, memory_order_relaxed) != ended;
-    if (!is_inside || ended != calls->ended || !first) {
+    if (!is_inside || ended != calls->ended || held == 0) {
         *calls = (struct calls){.ended = ended, .since = now};
         return 0;
     }
@@ -97,6 +110,8 @@ static void rest(int64_t now)
 {
     const struct timespec until = {.tv_sec = (time_t)((now + look_ns) / 1000000000),
                                    .tv_nsec = (long)((now + look_ns) % 1000000000)};
+    if (!is_wanted()) /* since the lock was released for a message */
+        return;
     is_dozing = !first;
     if (is_dozing)
         (void)pthread_cond_wait(&changed, &lock);
@@ -107,15 +122,17 @@ static void rest(int64_t now)
 }
 
 /** Says what was found, without the lock: a program's own function for messages may do anything. */
-static void tell(int64_t overdue, int64_t stuck)
+static void tell(int gone, int64_t stuck)
 {
-    if (overdue > 0)
-        KOLO_WARN("a stream goes on before its collective has ended, whose deadline passed %.1f s "
-                  "ago: the thread that carries it out has not come back from CUDA; " TEXT,
-                  (double)overdue / 1e9);
+    if (gone > 0)
+        KOLO_WARN(
+            "%d stream%s of this process no longer wait%s for a collective whose deadline has "
+            "passed: probably CUDA keeps the collective waiting, because a thread called what "
+            "waits for all streams; " TEXT,
+            gone, gone == 1 ? "" : "s", gone == 1 ? "s" : "");
     if (stuck > 0)
         KOLO_WARN("no call of CUDA has come back to kolo for %.0f s: " TEXT
-                  "; the stream goes on at the collective's deadline",
+                  "; a stream goes on after its collective's deadline",
                   (double)stuck / 1e9);
 }
 
@@ -125,29 +142,28 @@ static void *thread_main(void *unused)
     (void)pthread_mutex_lock(&lock);
     while (is_wanted()) {
         const int64_t now = kolo_now_ns();
-        const int64_t overdue = let_one_go(now), stuck = look_for_stuck(&calls, now);
-        if (overdue == 0 && stuck == 0) {
-            rest(now);
-            continue;
+        int held;
+        const int gone = let_go(now, &held);
+        const int64_t stuck = look_for_stuck(&calls, now, held);
+        if (gone > 0 || stuck > 0) {
+            (void)pthread_mutex_unlock(&lock);
+            tell(gone, stuck);
+            (void)pthread_mutex_lock(&lock);
         }
-        (void)pthread_mutex_unlock(&lock);
-        tell(overdue, stuck);
-        (void)pthread_mutex_lock(&lock);
+        rest(now);
     }
     (void)pthread_mutex_unlock(&lock);
     return unused;
 }
 
-/** Held: lock. */
-static void start_thread(void)
+/** Returns whether it failed and nobody knows that yet. Held: lock. */
+static bool start_thread(void)
 {
-    static bool has_warned;
+    static bool has_failed;
     has_thread = pthread_create(&thread, NULL, thread_main, NULL) == 0;
-    if (!has_thread && !has_warned) {
-        has_warned = true;
-        KOLO_WARN(
-            "there is no thread to let streams go at the deadline of their collectives: " TEXT);
-    }
+    const bool is_news = !has_thread && !has_failed;
+    has_failed |= !has_thread;
+    return is_news;
 }
 
 /* ---- lanes and gates ---- */
@@ -174,24 +190,34 @@ void kolo_gate_watch_leave(void)
         (void)pthread_join(ended, NULL);
 }
 
-void kolo_gate_watch(struct kolo_gate *gate, kolo_deadline deadline)
+/** Held: lock. */
+static void put_in(struct kolo_gate *gate)
 {
-    if (!gate->is_holding)
-        return;
-    (void)pthread_mutex_lock(&lock);
-    gate->deadline = deadline;
-    gate->is_let_go = false;
+    gate->looks = 0;
     gate->is_watched = true;
     gate->next_watched = first;
     gate->last_watched = NULL;
     if (first)
         first->last_watched = gate;
     first = gate;
-    if (!has_thread)
-        start_thread();
-    else if (is_dozing)
-        (void)pthread_cond_broadcast(&changed);
+}
+
+void kolo_gate_watch(struct kolo_gate *gate, kolo_deadline deadline)
+{
+    bool has_failed = false;
+    (void)pthread_mutex_lock(&lock);
+    gate->deadline = deadline;
+    if (!gate->is_watched && gate->is_holding) {
+        put_in(gate);
+        if (!has_thread)
+            has_failed = start_thread();
+        else if (is_dozing)
+            (void)pthread_cond_broadcast(&changed);
+    }
     (void)pthread_mutex_unlock(&lock);
+    if (has_failed)
+        KOLO_WARN(
+            "there is no thread to let streams go after the deadline of their collectives: " TEXT);
 }
 
 void kolo_gate_unwatch(struct kolo_gate *gate)
@@ -206,13 +232,11 @@ void kolo_gate_unwatch(struct kolo_gate *gate)
             gate->next_watched->last_watched = gate->last_watched;
     }
     gate->is_watched = false;
+    atomic_store(&gate->is_let_go, false);
     (void)pthread_mutex_unlock(&lock);
 }
 
 bool kolo_gate_was_let_go(const struct kolo_gate *gate)
 {
-    (void)pthread_mutex_lock(&lock);
-    const bool is_let_go = gate->is_let_go;
-    (void)pthread_mutex_unlock(&lock);
-    return is_let_go;
+    return atomic_load(&gate->is_let_go);
 }

@@ -18,15 +18,15 @@
  * kolo_gate_watch_leave returns. */
 void kolo_gate_watch_join(void);
 void kolo_gate_watch_leave(void);
-/** Watches @p gate until kolo_gate_unwatch: it is opened a few seconds after @p deadline. Does
- * nothing if no stream waits for the gate. */
+/** Watches @p gate until kolo_gate_unwatch: its stream is let go a few seconds after @p deadline.
+ * If it is watched already, only the deadline is new. Does nothing if no stream waits for it. */
 void kolo_gate_watch(struct kolo_gate *gate, kolo_deadline deadline);
 void kolo_gate_unwatch(struct kolo_gate *gate);
-/** Whether the watch has opened it since kolo_gate_watch. */
+/** Whether its stream was let go, which stays so until kolo_gate_unwatch. */
 bool kolo_gate_was_let_go(const struct kolo_gate *gate);
 
-/** Around everything that may wait for the driver only briefly. If nothing comes back for a while,
- * a warning says so. */
+/** Around calls that a driver answers at once. If none comes back for a while, a warning says
+ * so. */
 void kolo_driver_entered(void);
 void kolo_driver_left(void);
 

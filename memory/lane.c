@@ -204,14 +204,12 @@ struct kolo_mapping *kolo_lane_detach(struct kolo_lane *lane)
 /* ---- gates ---- */
 
 kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds,
-                            struct kolo_gate **gate_out)
+                            kolo_deadline deadline, struct kolo_gate **gate_out)
 {
     if (holds)
         kolo_held_begin(lane->streams);
-    const kolo_status status = lane->ops->place(lane, stream, holds, gate_out);
-    if (status == KOLO_OK)
-        (*gate_out)->is_holding = holds;
-    else if (holds)
+    const kolo_status status = lane->ops->place(lane, stream, holds, deadline, gate_out);
+    if (status != KOLO_OK && holds)
         kolo_held_end(lane->streams);
     return status;
 }
@@ -334,10 +332,15 @@ bool kolo_lane_close(struct kolo_lane *lane, kolo_deadline deadline)
     (void)pthread_mutex_lock(&lane->lock);
     lane->wake = NULL;
     (void)pthread_mutex_unlock(&lane->lock);
-    if (is_over)
+    /* it unlocks pages and unloads kernels, and streams of other ranks of this process may wait */
+    const void *streams = lane->streams;
+    is_over = is_over && kolo_none_held_begin(streams, deadline, NULL) == KOLO_OK;
+    if (is_over) {
         lane->ops->close(lane);
-    else
+        kolo_none_held_end(streams);
+    } else {
         keep(lane);
+    }
     kolo_gate_watch_leave();
     return is_over;
 }

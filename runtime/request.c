@@ -153,12 +153,23 @@ static void remember(struct kolo_comm *comm, const struct kolo_request *request)
         comm->past[request->call.sequence % KOLO_PAST] = request->desc;
 }
 
+/** Whether its stream went on without it. Then its buffers may be in use again, and neither its
+ * data may be sent nor its result be reported. */
+static bool is_lost(const struct kolo_request *request)
+{
+    return request->follow != NULL && kolo_follow_was_let_go(request);
+}
+
 static void advance_collectives(struct kolo_comm *comm)
 {
     struct kolo_request *request;
     while ((request = comm->collectives.first) != NULL) {
         if (request->staged != NULL && !kolo_staging_is_in(request))
             break;
+        if (is_lost(request)) {
+            kolo_request_expire(comm, request);
+            break;
+        }
         if (!request->has_entered)
             enter(comm, request);
         if (request->stage != KOLO_STAGE_OUT) {
@@ -171,6 +182,10 @@ static void advance_collectives(struct kolo_comm *comm)
         }
         if (request->staged != NULL && !kolo_staging_is_out(request))
             break;
+        if (is_lost(request)) {
+            kolo_request_expire(comm, request);
+            break;
+        }
         kolo_request_end(request, KOLO_OK);
     }
 }

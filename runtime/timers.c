@@ -163,8 +163,9 @@ static void say_stopped(const struct kolo_comm *comm, const struct kolo_request 
 
 /** What a call waited for whose stream had to be let go (memory/gate_watch.h). */
 static const char in_driver[] =
-    "CUDA, since a thread of this process was in a call that waits for the stream, which waits for "
-    "this collective (cudaFree, the first launch of a kernel: man kolo_allreduce, Streams)";
+    "CUDA, probably since a thread of this process was in a call that waits for the stream, which "
+    "waits for this collective (cudaFree, the first launch of a kernel: man kolo_allreduce, "
+    "Streams)";
 
 static void expire(struct kolo_comm *comm, const struct kolo_request *request)
 {
@@ -186,6 +187,12 @@ static void expire(struct kolo_comm *comm, const struct kolo_request *request)
                       "%s sequence %u on %s: %.1f s passed, waiting for %s%s", words,
                       request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),
                       request->timeout_ms / 1000.0, waits[0] != '\0' ? waits : otherwise, stopped);
+}
+
+void kolo_request_expire(struct kolo_comm *comm, const struct kolo_request *request)
+{
+    expire(comm, request);
+    kolo_comm_settle(comm);
 }
 
 static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)

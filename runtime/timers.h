@@ -12,6 +12,9 @@ struct kolo_request;
 /** Tells the store the description of the running collective, for comparison with those of other
  * ranks, and which ranks it needs. */
 void kolo_comm_report(struct kolo_comm *comm);
+/** The stream of @p request went on before it was over (kolo_follow_was_let_go): ends it as its
+ * deadline does. */
+void kolo_request_expire(struct kolo_comm *comm, const struct kolo_request *request);
 /** Tells the store that @p request, which was reported, continues, or that no thread waits for it
  * any more. */
 void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request);

@@ -122,17 +122,17 @@ struct kolo_opts {
     /** A CUDA stream (CUstream, cudaStream_t) in whose order the collective runs; NULL: none. The
      *  default stream is CU_STREAM_LEGACY.
      *    - The collective begins when the stream's earlier work is done, and waits for nothing else
-     *      on the device. Its deadline counts from the call.
+     *      on the device. Its deadline counts from when the call is in the stream's queue.
      *    - With a request_out the call returns at once, unless the stream's queue is full and the
      *      driver blocks the thread. Later work of the stream waits until the collective is over,
      *      whether it succeeded or failed; kolo_wait() says whether its result may be used.
      *    - Until the collective is over, no thread may call what waits for all streams of the
      *      context and keeps other threads out of the driver meanwhile: cudaFree, cudaFreeHost,
      *      cudaHostUnregister, the loading of a module, the first launch of a kernel that is loaded
-     *      lazily. Such a call and the collective wait for each other. After 5 s a warning says so;
-     *      a few seconds after the collective's deadline the stream continues, the call returns,
-     *      and the collective fails with KOLO_ERR_TIMEOUT. kolo_free(), like all of kolo, may be
-     *      called.
+     *      lazily. Such a call and the collective wait for each other: at the collective's deadline
+     *      or a few seconds later the stream continues, the call returns, and the collective fails
+     *      with KOLO_ERR_TIMEOUT. If kolo itself has to wait for such a call, a warning says so
+     *      after 5 s. kolo_free(), like all of kolo, may be called.
      *    - Buffers may be in device memory or in host memory (a stream reaches page-locked host
      *      memory). The other ranks need not pass a stream.
      *    - KOLO_ERR_UNSUPPORTED: the call is not a collective, is in a group, or the stream is

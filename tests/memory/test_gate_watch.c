@@ -70,12 +70,18 @@ TestSuite(gate_watch, .init = begin, .fini = end, .timeout = 60);
 
 static struct kolo_gate *hold(int i, kolo_deadline deadline)
 {
-    gates[i] = (struct kolo_gate){.lane = &lane, .word = &words[i], .is_taken = true};
-    gates[i].ticket = words[i] + 1;
-    gates[i].is_holding = true;
+    gates[i].lane = &lane;
+    gates[i].word = &words[i];
+    gates[i].ticket++;
+    gates[i].is_taken = gates[i].is_holding = true;
     kolo_held_begin(&lane);
     kolo_gate_watch(&gates[i], deadline);
     return &gates[i];
+}
+
+static kolo_deadline past(void)
+{
+    return kolo_now_ns() - 5 * INT64_C(1000000000);
 }
 
 static bool is_released(const struct kolo_gate *gate)
@@ -93,11 +99,10 @@ static bool is_none_held(void)
 
 Test(gate_watch, what_is_overdue_is_let_go_once)
 {
-    const kolo_deadline never = KOLO_NEVER, past = kolo_now_ns() - 5 * INT64_C(1000000000);
-    struct kolo_gate *first = hold(0, never), *overdue = hold(1, past), *last = hold(2, never);
+    struct kolo_gate *first = hold(0, KOLO_NEVER), *overdue = hold(1, past());
+    struct kolo_gate *last = hold(2, KOLO_NEVER);
     cr_assert(AWAIT(is_released(overdue)));
-    cr_assert(AWAIT(count_of("a stream goes on before its collective has ended, whose deadline "
-                             "passed ") == 1));
+    cr_assert(AWAIT(count_of("1 stream of this process no longer waits for a collective") == 1));
     cr_assert(kolo_gate_was_let_go(overdue) && overdue->is_taken, "it is still the collective's");
     cr_assert(!is_released(first) && !is_released(last) && !kolo_gate_was_let_go(first));
     cr_assert(!is_none_held());
@@ -108,27 +113,62 @@ Test(gate_watch, what_is_overdue_is_let_go_once)
     kolo_held_begin(&lane);
     cr_assert(!is_none_held(), "the same");
     kolo_held_end(&lane);
-    cr_assert(!overdue->is_taken && count_of("a stream goes on") == 1, "%s", logged);
+    cr_assert(!overdue->is_taken && count_of("no longer wait") == 1, "%s", logged);
 }
 
-/** The collective has a while to end by itself. */
-Test(gate_watch, what_has_just_passed_its_deadline_is_not_let_go)
+/** The collective has a while to end by itself, also if the whole process was stopped. */
+Test(gate_watch, it_has_a_few_seconds)
 {
-    struct kolo_gate *gate = hold(0, kolo_now_ns());
+    const int64_t begun = kolo_now_ns();
+    struct kolo_gate *gate = hold(0, past());
+    cr_assert(AWAIT(kolo_gate_was_let_go(gate)));
+    cr_assert_gt(kolo_now_ns() - begun, INT64_C(2500000000));
     kolo_gate_open(gate);
-    gate = hold(0, kolo_now_ns() - 5 * INT64_C(1000000000));
+}
+
+Test(gate_watch, all_that_are_due_are_let_go_at_once)
+{
+    for (int i = 0; i < 3; i++)
+        (void)hold(i, past());
+    for (int i = 0; i < 3; i++)
+        cr_assert(AWAIT(kolo_gate_was_let_go(&gates[i])));
+    for (int i = 0; i < 3; i++)
+        kolo_gate_open(&gates[i]);
+    cr_assert(is_none_held());
+    cr_assert(AWAIT(count_of("streams of this process no longer wait for") >= 1));
+}
+
+Test(gate_watch, a_gate_is_as_new_when_it_is_used_again)
+{
+    kolo_gate_open(hold(0, past()));
+    struct kolo_gate *gate = hold(0, past());
     cr_assert(AWAIT(kolo_gate_was_let_go(gate)));
     kolo_gate_open(gate);
-    cr_assert(!kolo_gate_was_let_go(hold(0, kolo_now_ns() + 60 * INT64_C(1000000000))), "again");
-    kolo_gate_open(&gates[0]);
-    cr_assert(AWAIT(count_of("a stream goes on") == 1));
+    cr_assert(!kolo_gate_was_let_go(gate));
+    gate->is_taken = true; /* by a call for which no stream waits */
+    kolo_gate_watch(gate, past());
+    cr_assert(!kolo_gate_was_let_go(gate) && !gate->is_watched);
+    kolo_gate_open(gate);
+}
+
+/** Placing a gate watches it, and the call then has another deadline. */
+Test(gate_watch, a_gate_that_is_watched_gets_another_deadline)
+{
+    struct kolo_gate *gate = hold(0, KOLO_NEVER), *other = hold(1, KOLO_NEVER);
+    kolo_gate_watch(gate, past());
+    kolo_gate_watch(other, KOLO_NEVER);
+    cr_assert(AWAIT(kolo_gate_was_let_go(gate)));
+    cr_assert(!kolo_gate_was_let_go(other));
+    kolo_gate_open(gate);
+    kolo_gate_open(other);
+    cr_assert(is_none_held());
 }
 
 Test(gate_watch, a_gate_that_no_stream_waits_for_is_left_alone)
 {
     gates[0] = (struct kolo_gate){.lane = &lane, .word = &words[0], .is_taken = true, .ticket = 1};
-    kolo_gate_watch(&gates[0], kolo_now_ns() - 5 * INT64_C(1000000000));
-    struct kolo_gate *other = hold(1, kolo_now_ns() - 5 * INT64_C(1000000000));
+    kolo_gate_watch(&gates[0], past());
+    struct kolo_gate *other = hold(1, past());
     cr_assert(AWAIT(is_released(other)));
     cr_assert(!is_released(&gates[0]));
     kolo_gate_open(other);
@@ -140,7 +180,7 @@ Test(gate_watch, calls_that_do_not_come_back_are_told_of_once)
     kolo_driver_entered();
     struct kolo_gate *gate = hold(0, KOLO_NEVER);
     cr_assert(AWAIT(count_of("no call of CUDA has come back to kolo for ") == 1));
-    struct kolo_gate *overdue = hold(1, kolo_now_ns() - 5 * INT64_C(1000000000));
+    struct kolo_gate *overdue = hold(1, past());
     cr_assert(AWAIT(kolo_gate_was_let_go(overdue)), "the thread looks again after that");
     cr_assert_eq(count_of("no call of CUDA"), 1, "%s", logged);
     kolo_driver_left();

@@ -1090,16 +1090,14 @@ Test(stream, a_call_that_has_not_begun_is_let_go_too, .timeout = 60)
 
 /** Rank 2 ends while the stream of rank 0 waits for a call that rank 1 makes only when the engine
  * of rank 2 is gone, or wants to be. */
-static kolo_status end_while_others_wait(struct kolo_comm *comm, void *argument)
+static kolo_status end_while_others_wait(struct kolo_comm *comm, struct side *side)
 {
     const int rank = kolo_rank(comm);
-    struct side *side = side_create(0);
     const struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream};
     struct kolo_request *request = NULL;
     struct kolo_comm *two = NULL;
     const int64_t begun = kolo_now_ns();
     int32_t one = 1;
-    (void)argument;
     WORLD_TRY(kolo_split(comm, rank == 2, 0, NULL, &two));
     WORLD_TRY(
         kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_INT32, KOLO_SUM, &opts, &request));
@@ -1119,10 +1117,19 @@ static kolo_status end_while_others_wait(struct kolo_comm *comm, void *argument)
     return kolo_allreduce(two, side->send, side->recv, COUNT, KOLO_INT32, KOLO_SUM, &opts, NULL);
 }
 
+static kolo_status with_a_side(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(0);
+    (void)argument;
+    const kolo_status status = end_while_others_wait(comm, side);
+    free(side);
+    return status;
+}
+
 Test(stream, a_rank_ends_while_the_stream_of_another_waits, .timeout = 60)
 {
     struct world world = {.size = 3, .transport = "tcp", .settings = {"KOLO_TIMEOUT=20s", NULL}};
     setenv("MOCK_CUDA_ALONE", "1", 1);
     begin(9);
-    WORLD_MUST_RUN(&world, end_while_others_wait, NULL);
+    WORLD_MUST_RUN(&world, with_a_side, NULL);
 }

@@ -252,7 +252,7 @@ static kolo_status can_hold(const struct kolo_cuda_visit *visit)
 
 /** Makes the stream wait for the word, after its earlier work. */
 static kolo_status hold(struct gate *gate, const struct kolo_cuda_visit *visit, void *stream,
-                        kolo_deadline deadline)
+                        int64_t timeout_ms)
 {
     struct kolo_cuda_memory_op operations[] = {{.operation = KOLO_CUDA_WAIT_VALUE,
                                                 .at = gate->at,
@@ -270,12 +270,12 @@ static kolo_status hold(struct gate *gate, const struct kolo_cuda_visit *visit, 
     /* now, since the next call of the driver, or the lock of the caller, may be waited for until
      * the stream goes on */
     gate->base.is_holding = true;
-    kolo_gate_watch(&gate->base, deadline);
+    kolo_gate_watch(&gate->base, kolo_deadline_in_ms(timeout_ms));
     return KOLO_OK;
 }
 
 static kolo_status place(struct gate *gate, const struct kolo_cuda_visit *visit, void *stream,
-                         bool holds, kolo_deadline deadline)
+                         bool holds, int64_t timeout_ms)
 {
     gate->base.ticket++;
     kolo_status status =
@@ -285,7 +285,7 @@ static kolo_status place(struct gate *gate, const struct kolo_cuda_visit *visit,
         return status;
     }
     if (holds)
-        status = hold(gate, visit, stream, deadline);
+        status = hold(gate, visit, stream, timeout_ms);
     if (status != KOLO_OK)
         kolo_gate_open(&gate->base); /* the gate's function will still be called */
     return status;
@@ -293,7 +293,7 @@ static kolo_status place(struct gate *gate, const struct kolo_cuda_visit *visit,
 
 kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
                                  const struct kolo_cuda_visit *visit, void *stream, bool holds,
-                                 kolo_deadline deadline, struct kolo_gate **gate_out)
+                                 int64_t timeout_ms, struct kolo_gate **gate_out)
 {
     struct gate *gate = NULL;
     kolo_status status = kolo_cuda_enter(visit);
@@ -306,7 +306,7 @@ kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lan
     if (status == KOLO_OK)
         status = take_gate(gates, lane, visit, holds, &gate);
     if (status == KOLO_OK)
-        status = place(gate, visit, stream, holds, deadline);
+        status = place(gate, visit, stream, holds, timeout_ms);
     kolo_cuda_leave(visit);
     if (status == KOLO_OK)
         *gate_out = &gate->base;

@@ -226,11 +226,11 @@ static kolo_status cuda_check(struct kolo_lane *base, enum kolo_way way)
     return status;
 }
 
-static kolo_status cuda_place(struct kolo_lane *base, void *stream, bool holds,
-                              kolo_deadline deadline, struct kolo_gate **gate_out)
+static kolo_status cuda_place(struct kolo_lane *base, void *stream, bool holds, int64_t timeout_ms,
+                              struct kolo_gate **gate_out)
 {
     struct cuda_lane *lane = lane_of(base);
-    return kolo_cuda_gate_place(&lane->gates, base, &lane->visit, stream, holds, deadline,
+    return kolo_cuda_gate_place(&lane->gates, base, &lane->visit, stream, holds, timeout_ms,
                                 gate_out);
 }
 

@@ -44,8 +44,7 @@ kolo_status kolo_cuda_stream_look(void *stream, struct kolo_pointer *pointer_out
 /** As kolo_lane_place, for @p lane in the context of @p visit; *@p gates is initially NULL. */
 kolo_status kolo_cuda_gate_place(struct kolo_cuda_gates **gates, struct kolo_lane *lane,
                                  const struct kolo_cuda_visit *visit, void *stream, bool holds,
-                                 kolo_deadline deadline,
-                                 struct kolo_gate **gate_out) KOLO_NODISCARD;
+                                 int64_t timeout_ms, struct kolo_gate **gate_out) KOLO_NODISCARD;
 /** As the lane's check_gates. */
 kolo_status kolo_cuda_gates_check(const struct kolo_cuda_gates *gates) KOLO_NODISCARD;
 /** Frees gates that no stream reads any more. Call it in the context, if that still exists. NULL is

@@ -191,8 +191,9 @@ void kolo_gate_watch_leave(void)
 }
 
 /** Held: lock. */
-static void put_in(struct kolo_gate *gate)
+static void put_in(struct kolo_gate *gate, kolo_deadline deadline)
 {
+    gate->deadline = deadline;
     gate->looks = 0;
     gate->is_watched = true;
     gate->next_watched = first;
@@ -206,14 +207,11 @@ void kolo_gate_watch(struct kolo_gate *gate, kolo_deadline deadline)
 {
     bool has_failed = false;
     (void)pthread_mutex_lock(&lock);
-    gate->deadline = deadline;
-    if (!gate->is_watched && gate->is_holding) {
-        put_in(gate);
-        if (!has_thread)
-            has_failed = start_thread();
-        else if (is_dozing)
-            (void)pthread_cond_broadcast(&changed);
-    }
+    put_in(gate, deadline);
+    if (!has_thread)
+        has_failed = start_thread();
+    else if (is_dozing)
+        (void)pthread_cond_broadcast(&changed);
     (void)pthread_mutex_unlock(&lock);
     if (has_failed)
         KOLO_WARN(

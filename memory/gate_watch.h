@@ -18,8 +18,8 @@
  * kolo_gate_watch_leave returns. */
 void kolo_gate_watch_join(void);
 void kolo_gate_watch_leave(void);
-/** Watches @p gate until kolo_gate_unwatch: its stream is let go a few seconds after @p deadline.
- * If it is watched already, only the deadline is new. Does nothing if no stream waits for it. */
+/** Watches @p gate, which is not watched, until kolo_gate_unwatch: if a stream waits for it, the
+ * stream is let go a few seconds after @p deadline. */
 void kolo_gate_watch(struct kolo_gate *gate, kolo_deadline deadline);
 void kolo_gate_unwatch(struct kolo_gate *gate);
 /** Whether its stream was let go, which stays so until kolo_gate_unwatch. */

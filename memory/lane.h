@@ -72,7 +72,7 @@ struct kolo_lane_ops {
     kolo_status (*look)(struct kolo_lane *lane, enum kolo_way way, uint64_t last, uint64_t *passed);
     /** KOLO_OK: all of its copies are done. KOLO_AGAIN: not yet. */
     kolo_status (*check)(struct kolo_lane *lane, enum kolo_way way);
-    kolo_status (*place)(struct kolo_lane *lane, void *stream, bool holds, kolo_deadline deadline,
+    kolo_status (*place)(struct kolo_lane *lane, void *stream, bool holds, int64_t timeout_ms,
                          struct kolo_gate **gate_out);
     /** KOLO_OK: no stream reads a gate of the lane any more, and kolo_lane_told will not be called.
      * KOLO_AGAIN: not yet. */
@@ -163,13 +163,13 @@ kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t m
 
 /** Inserts a gate into @p stream, which is of the lane's context (kolo_stream_look). When the
  * stream's earlier work is done, wake() is called, and the gate is reached. @p holds: the stream's
- * later work waits until the gate is opened, or until a few seconds after @p deadline if its holder
- * does not open it (memory/gate_watch.h). The driver may wait until this or other streams have
- * done their work. ERR_UNSUPPORTED: streams of this device cannot do it, or the stream is being
- * captured; ERR_INVALID: it is not a stream; ERR_SYSTEM, ERR_NO_MEMORY. After a failure the stream
- * continues. Any thread. */
-kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds,
-                            kolo_deadline deadline, struct kolo_gate **gate_out) KOLO_NODISCARD;
+ * later work waits until the gate is opened, or, if its holder does not open it, until a few
+ * seconds after @p timeout_ms from when the gate is in the stream (memory/gate_watch.h). The driver
+ * may wait until this or other streams have done their work. ERR_UNSUPPORTED: streams of this
+ * device cannot do it, or the stream is being captured; ERR_INVALID: it is not a stream;
+ * ERR_SYSTEM, ERR_NO_MEMORY. After a failure the stream continues. Any thread. */
+kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds, int64_t timeout_ms,
+                            struct kolo_gate **gate_out) KOLO_NODISCARD;
 /** KOLO_OK: the stream has reached the gate. KOLO_AGAIN: not yet. Any other failure: the device
  * failed. */
 kolo_status kolo_gate_reached(const struct kolo_gate *gate) KOLO_NODISCARD;

@@ -153,11 +153,14 @@ static void remember(struct kolo_comm *comm, const struct kolo_request *request)
         comm->past[request->call.sequence % KOLO_PAST] = request->desc;
 }
 
-/** Whether its stream went on without it. Then its buffers may be in use again, and neither its
- * data may be sent nor its result be reported. */
-static bool is_lost(const struct kolo_request *request)
+/** Ends the request if its stream went on without it: its buffers may be in use again, and neither
+ * its data may be sent nor its result be reported. */
+static bool is_lost(struct kolo_comm *comm, const struct kolo_request *request)
 {
-    return request->follow != NULL && kolo_follow_was_let_go(request);
+    const bool was_let_go = kolo_follow_was_let_go(request);
+    if (was_let_go)
+        kolo_request_expire(comm, request);
+    return was_let_go;
 }
 
 static void advance_collectives(struct kolo_comm *comm)
@@ -166,10 +169,8 @@ static void advance_collectives(struct kolo_comm *comm)
     while ((request = comm->collectives.first) != NULL) {
         if (request->staged != NULL && !kolo_staging_is_in(request))
             break;
-        if (is_lost(request)) {
-            kolo_request_expire(comm, request);
+        if (is_lost(comm, request))
             break;
-        }
         if (!request->has_entered)
             enter(comm, request);
         if (request->stage != KOLO_STAGE_OUT) {
@@ -182,10 +183,8 @@ static void advance_collectives(struct kolo_comm *comm)
         }
         if (request->staged != NULL && !kolo_staging_is_out(request))
             break;
-        if (is_lost(request)) {
-            kolo_request_expire(comm, request);
+        if (is_lost(comm, request))
             break;
-        }
         kolo_request_end(request, KOLO_OK);
     }
 }
@@ -233,8 +232,6 @@ static void set_deadline(struct kolo_engine *engine, struct kolo_request *reques
     /* the first idle check of the clock looks at the timers and sets the other deadlines */
     engine->next_timer = kolo_deadline_min(engine->next_timer, engine->next_tick);
     engine->next_timer = kolo_deadline_min(engine->next_timer, request->deadline);
-    if (request->follow != NULL)
-        kolo_follow_until(request, request->deadline);
 }
 
 /** A broadcast on the world is open on every rank until a later call has closed it. On other
@@ -296,8 +293,7 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
 {
     struct kolo_engine *engine = comm->engine;
     /* On an open board many calls are over at once: the clock is not read for them. */
-    bool may_be_quick =
-        request->route == &kolo_route_board && comm->hub != NULL && request->follow == NULL;
+    bool may_be_quick = request->route == &kolo_route_board && comm->hub != NULL;
     enlist(comm, request);
     if (!may_be_quick)
         set_deadline(engine, request);

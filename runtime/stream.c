@@ -93,8 +93,8 @@ kolo_status kolo_follow_place(struct kolo_request *request, bool holds)
     struct kolo_gate *gate = NULL;
     (void)kolo_direct_could(request); /* ask the driver now, not while the stream waits */
     kolo_comm_leave(request->comm);
-    const kolo_status status = kolo_lane_place(follow->lane, follow->stream, holds,
-                                               kolo_deadline_in_ms(request->timeout_ms), &gate);
+    const kolo_status status =
+        kolo_lane_place(follow->lane, follow->stream, holds, request->timeout_ms, &gate);
     kolo_comm_enter(request->comm);
     follow->gate = gate;
     const bool is_refused = status == KOLO_ERR_UNSUPPORTED || status == KOLO_ERR_INVALID;
@@ -104,11 +104,6 @@ kolo_status kolo_follow_place(struct kolo_request *request, bool holds)
 kolo_status kolo_follow_reached(const struct kolo_request *request)
 {
     return kolo_gate_reached(request->follow->gate);
-}
-
-void kolo_follow_until(const struct kolo_request *request, kolo_deadline deadline)
-{
-    kolo_gate_watch(request->follow->gate, deadline);
 }
 
 bool kolo_follow_was_let_go(const struct kolo_request *request)

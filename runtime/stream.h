@@ -28,10 +28,8 @@ kolo_status kolo_follow_place(struct kolo_request *request, bool holds) KOLO_NOD
 /** Whether the stream's earlier work is done. KOLO_AGAIN: not yet. Any other failure: the device
  * failed. */
 kolo_status kolo_follow_reached(const struct kolo_request *request) KOLO_NODISCARD;
-/** The request is in its stream, and ends at @p deadline: the stream continues soon after it even
- * if the driver keeps this process's threads from ending the request (memory/gate_watch.h). */
-void kolo_follow_until(const struct kolo_request *request, kolo_deadline deadline);
-/** Whether the stream continues for that reason. */
+/** Whether its stream continues although the request is not over, because its deadline has passed
+ * and the driver kept this process's threads from ending it (memory/gate_watch.h). */
 bool kolo_follow_was_let_go(const struct kolo_request *request);
 /** The request is over, whether it succeeded or failed: the stream continues. */
 void kolo_follow_end(struct kolo_request *request);

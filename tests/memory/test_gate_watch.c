@@ -145,23 +145,8 @@ Test(gate_watch, a_gate_is_as_new_when_it_is_used_again)
     cr_assert(AWAIT(kolo_gate_was_let_go(gate)));
     kolo_gate_open(gate);
     cr_assert(!kolo_gate_was_let_go(gate));
-    gate->is_taken = true; /* by a call for which no stream waits */
-    kolo_gate_watch(gate, past());
-    cr_assert(!kolo_gate_was_let_go(gate) && !gate->is_watched);
+    cr_assert(!kolo_gate_was_let_go(hold(0, KOLO_NEVER)));
     kolo_gate_open(gate);
-}
-
-/** Placing a gate watches it, and the call then has another deadline. */
-Test(gate_watch, a_gate_that_is_watched_gets_another_deadline)
-{
-    struct kolo_gate *gate = hold(0, KOLO_NEVER), *other = hold(1, KOLO_NEVER);
-    kolo_gate_watch(gate, past());
-    kolo_gate_watch(other, KOLO_NEVER);
-    cr_assert(AWAIT(kolo_gate_was_let_go(gate)));
-    cr_assert(!kolo_gate_was_let_go(other));
-    kolo_gate_open(gate);
-    kolo_gate_open(other);
-    cr_assert(is_none_held());
 }
 
 Test(gate_watch, a_gate_that_no_stream_waits_for_is_left_alone)

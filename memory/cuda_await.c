@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/condition.h"
 #include "memory/cuda_memory.h"
 
 enum {
@@ -120,17 +121,11 @@ static void *synchronize(void *argument)
 
 static kolo_status make_errand(const struct kolo_cuda_visit *visit, struct errand **errand_out)
 {
-    pthread_condattr_t attributes;
     struct errand *errand = kolo_calloc(1, sizeof(*errand));
     if (!errand)
         return KOLO_ERR_NO_MEMORY;
     errand->visit = *visit;
-    int error = pthread_condattr_init(&attributes);
-    if (error == 0) {
-        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        error = pthread_cond_init(&errand->done, &attributes);
-        (void)pthread_condattr_destroy(&attributes);
-    }
+    int error = kolo_condition_init(&errand->done);
     if (error == 0) {
         error = pthread_mutex_init(&errand->lock, NULL);
         if (error != 0)
@@ -147,12 +142,9 @@ static kolo_status make_errand(const struct kolo_cuda_visit *visit, struct erran
 /** Waits until the errand is done, or until @p until. Held: its lock. */
 static void sleep_on(struct errand *errand, kolo_deadline until)
 {
-    const struct timespec time = {.tv_sec = (time_t)(until / 1000000000),
-                                  .tv_nsec = (long)(until % 1000000000)};
     int error = 0;
     while (!errand->is_done && error == 0)
-        error = until == KOLO_NEVER ? pthread_cond_wait(&errand->done, &errand->lock)
-                                    : pthread_cond_timedwait(&errand->done, &errand->lock, &time);
+        error = kolo_condition_wait(&errand->done, &errand->lock, until);
 }
 
 static kolo_deadline next_look(kolo_deadline deadline, const struct kolo_unless *unless)

@@ -8,6 +8,7 @@
 // collective costs a lock and rarely a signal.
 #include "memory/gate_watch.h"
 
+#include "base/condition.h"
 #include "base/log.h"
 #include "memory/held.h"
 
@@ -27,7 +28,7 @@ static const int64_t look_ns = INT64_C(1000000000);  /* between two looks */
 static const int64_t stuck_ns = INT64_C(5000000000); /* until a warning */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed; /* with the monotonic clock */
+static pthread_cond_t changed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct kolo_gate *first; /* held: lock, as all below */
 static int lanes;
@@ -57,11 +58,7 @@ void kolo_driver_left(void)
 
 static void init(void)
 {
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&changed, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    (void)kolo_condition_init(&changed);
 }
 
 /* ---- the thread ---- */
@@ -108,15 +105,10 @@ static bool is_wanted(void)
 /** Held: lock, released meanwhile. */
 static void rest(int64_t now)
 {
-    const struct timespec until = {.tv_sec = (time_t)((now + look_ns) / 1000000000),
-                                   .tv_nsec = (long)((now + look_ns) % 1000000000)};
     if (!is_wanted()) /* since the lock was released for a message */
         return;
     is_dozing = !first;
-    if (is_dozing)
-        (void)pthread_cond_wait(&changed, &lock);
-    else
-        (void)pthread_cond_timedwait(&changed, &lock, &until);
+    (void)kolo_condition_wait(&changed, &lock, is_dozing ? KOLO_NEVER : now + look_ns);
     if (is_wanted())
         is_dozing = false;
 }

@@ -11,8 +11,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
+#include "base/condition.h"
 #include "memory/memory.h"
 
 enum {
@@ -26,18 +26,14 @@ struct counts {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed; /* with the monotonic clock */
+static pthread_cond_t changed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct counts contexts[CONTEXTS]; /* held: lock, as the next */
 static struct counts every;              /* streams of all contexts, and calls for all */
 
 static void init(void)
 {
-    pthread_condattr_t attributes;
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&changed, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    (void)kolo_condition_init(&changed);
 }
 
 static void take_lock(void)
@@ -87,24 +83,15 @@ static void count_call(const void *context, int change)
         every.calls += change;
 }
 
-/** Waits for a change, until @p until. Held: lock, released meanwhile. */
-static void rest(kolo_deadline until)
-{
-    const struct timespec time = {.tv_sec = (time_t)(until / 1000000000),
-                                  .tv_nsec = (long)(until % 1000000000)};
-    if (until == KOLO_NEVER)
-        (void)pthread_cond_wait(&changed, &lock);
-    else
-        (void)pthread_cond_timedwait(&changed, &lock, &time);
-}
-
 kolo_status kolo_none_held_begin(const void *context, kolo_deadline deadline,
                                  const struct kolo_unless *unless)
 {
     bool is_over = false;
     take_lock();
     while (is_any_held(context) && !is_over && !kolo_deadline_passed(deadline)) {
-        rest(unless != NULL ? kolo_deadline_min(deadline, kolo_now_ns() + LOOK_NS) : deadline);
+        (void)kolo_condition_wait(
+            &changed, &lock,
+            unless != NULL ? kolo_deadline_min(deadline, kolo_now_ns() + LOOK_NS) : deadline);
         if (unless == NULL)
             continue;
         (void)pthread_mutex_unlock(&lock);

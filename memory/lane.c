@@ -6,8 +6,8 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <time.h>
 
+#include "base/condition.h"
 #include "memory/gate_watch.h"
 #include "memory/held.h"
 
@@ -34,14 +34,8 @@ kolo_status kolo_lane_open(const struct kolo_pointer *pointer, void (*wake)(void
 kolo_status kolo_lane_init(struct kolo_lane *lane, const struct kolo_lane_ops *ops,
                            void (*wake)(void *context), void *context)
 {
-    pthread_condattr_t attributes;
     *lane = (struct kolo_lane){.ops = ops, .wake = wake, .context = context};
-    int error = pthread_condattr_init(&attributes);
-    if (error == 0) {
-        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        error = pthread_cond_init(&lane->changed, &attributes);
-        (void)pthread_condattr_destroy(&attributes);
-    }
+    int error = kolo_condition_init(&lane->changed);
     if (error == 0) {
         error = pthread_mutex_init(&lane->lock, NULL);
         if (error != 0)
@@ -154,12 +148,10 @@ static void sleep_on(struct kolo_lane *lane, enum kolo_way way, kolo_deadline de
     const uint64_t seen = wakes_of(lane);
     const int64_t most_ns = tell_of_next(lane, way) == KOLO_OK ? LOOK_NS : KOLO_LANE_UNTOLD_NS;
     const kolo_deadline look = kolo_deadline_min(deadline, kolo_now_ns() + most_ns);
-    const struct timespec until = {.tv_sec = (time_t)(look / 1000000000),
-                                   .tv_nsec = (long)(look % 1000000000)};
     int error = 0;
     (void)pthread_mutex_lock(&lane->lock);
     while (lane->wakes == seen && error == 0)
-        error = pthread_cond_timedwait(&lane->changed, &lane->lock, &until);
+        error = kolo_condition_wait(&lane->changed, &lane->lock, look);
     (void)pthread_mutex_unlock(&lane->lock);
 }
 
@@ -286,10 +278,8 @@ void kolo_gate_open(struct kolo_gate *gate)
 static void rest(struct kolo_lane *lane, kolo_deadline deadline, int64_t most_ns)
 {
     const kolo_deadline look = kolo_deadline_min(deadline, kolo_now_ns() + most_ns);
-    const struct timespec until = {.tv_sec = (time_t)(look / 1000000000),
-                                   .tv_nsec = (long)(look % 1000000000)};
     (void)pthread_mutex_lock(&lane->lock);
-    (void)pthread_cond_timedwait(&lane->changed, &lane->lock, &until);
+    (void)kolo_condition_wait(&lane->changed, &lane->lock, look);
     (void)pthread_mutex_unlock(&lane->lock);
 }
 

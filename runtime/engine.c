@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/condition.h"
 #include "base/log.h"
 #include "memory/lane.h"
 #include "runtime/finalized.h"
@@ -212,8 +213,6 @@ static void progress(struct kolo_engine *engine, struct kolo_comm *comm, const k
  * a condition with it. */
 static void wait_for_news(struct kolo_engine *engine, kolo_deadline deadline)
 {
-    struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000),
-                             .tv_nsec = (long)(deadline % 1000000000)};
     uint64_t seen = engine->news;
     int error = 0;
     engine->waiting++;
@@ -222,9 +221,7 @@ static void wait_for_news(struct kolo_engine *engine, kolo_deadline deadline)
     kolo_engine_leave(engine);
     pthread_mutex_lock(&engine->news_lock);
     while (engine->news == seen && error == 0)
-        error = deadline == KOLO_NEVER
-                    ? pthread_cond_wait(&engine->changed, &engine->news_lock)
-                    : pthread_cond_timedwait(&engine->changed, &engine->news_lock, &until);
+        error = kolo_condition_wait(&engine->changed, &engine->news_lock, deadline);
     pthread_mutex_unlock(&engine->news_lock);
     kolo_engine_enter(engine);
     engine->waiting--;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/condition.h"
 #include "base/forks.h"
 #include "runtime/board_hub.h"
 #include "runtime/own_ops.h"
@@ -15,18 +16,12 @@
 
 static kolo_status init_conds(struct kolo_engine *engine)
 {
-    pthread_condattr_t attributes;
-    int error = pthread_condattr_init(&attributes);
-    if (error != 0)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_condattr_init");
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* always supported */
-    error = pthread_cond_init(&engine->changed, &attributes);
+    int error = kolo_condition_init(&engine->changed);
     if (error == 0) {
-        error = pthread_cond_init(&engine->tidy_wake, &attributes);
+        error = kolo_condition_init(&engine->tidy_wake);
         if (error != 0)
             pthread_cond_destroy(&engine->changed);
     }
-    pthread_condattr_destroy(&attributes);
     return error == 0 ? KOLO_OK : kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_cond_init");
 }
 

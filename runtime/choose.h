@@ -66,12 +66,14 @@ struct kolo_choices {
 };
 void kolo_choices_free(struct kolo_choices *choices);
 /** Which ranks share a host and a NUMA node, for plans; NULL: all ranks do. Known once a plan has
- * been chosen. */
+ * been chosen, or kolo_comm_know_hosts called. */
 const struct kolo_topology *kolo_choices_hosts(const struct kolo_choices *choices);
 /** Distributes the figures that all ranks of the world use: those of rank 0, from KOLO_PROFILE or
  * built in. Called at the end of joining. */
 kolo_status kolo_engine_share_figures(struct kolo_engine *engine,
                                       kolo_deadline deadline) KOLO_NODISCARD;
+/** Determines which ranks share a host, if that is not known yet. Held: lock. ERR_NO_MEMORY. */
+kolo_status kolo_comm_know_hosts(struct kolo_comm *comm) KOLO_NODISCARD;
 /** The plan for a call. ERR_UNSUPPORTED: the forced plan cannot carry it out, or no plan can. A
  * call of the library's own (@p is_own) ignores a forced plan that cannot carry it out. Held:
  * lock. */

@@ -190,6 +190,11 @@ static kolo_status find_hosts(struct kolo_comm *comm)
     return KOLO_OK;
 }
 
+kolo_status kolo_comm_know_hosts(struct kolo_comm *comm)
+{
+    return comm->choices.layout.size == 0 ? find_hosts(comm) : KOLO_OK;
+}
+
 /* ---- the choice ---- */
 
 /** 0 for at most one byte, else the exponent of the next power of two. */
@@ -314,8 +319,7 @@ kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collec
     *plan_out = kept_plan(comm, collective, args, element_bytes, order);
     if (*plan_out != NULL)
         return KOLO_OK;
-    if (comm->choices.layout.size == 0)
-        KOLO_TRY(find_hosts(comm));
+    KOLO_TRY(kolo_comm_know_hosts(comm));
     struct kolo_question question = {.collective = collective,
                                      .args = *args,
                                      .element_bytes = element_bytes,

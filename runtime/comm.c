@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "runtime/finalized.h"
 #include "runtime/group.h"
+#include "runtime/nest.h"
 #include "runtime/route_board.h"
 #include "runtime/store_wire.h"
 
@@ -111,6 +112,7 @@ void kolo_comm_close(struct kolo_comm *comm)
     comm->hub = NULL;
     kolo_comm_tell_finalized(comm, end_sequence);
     kolo_endpoint_forget(engine->endpoint, kolo_comm_channel(comm, 0), KOLO_CHANNELS_PER_COMM);
+    kolo_nest_close(comm);
 }
 
 /** Removes it from the engine's list, which other threads change under the lock. A communicator
@@ -141,6 +143,7 @@ void kolo_comm_free(struct kolo_comm *comm)
     kolo_free_memory(comm->local_ranks);
     kolo_free_memory(comm->flights);
     kolo_free_memory(comm->repeats);
+    kolo_free_memory(comm->nest);
     kolo_free_memory(comm->finalized);
     kolo_choices_free(&comm->choices);
     kolo_free_memory(comm->sent);

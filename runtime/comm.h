@@ -24,6 +24,7 @@ enum {
 
 struct kolo_finalized;
 struct kolo_group;
+struct kolo_nest;
 
 /** A communicator, as one of its members sees it. */
 struct kolo_comm {
@@ -33,15 +34,18 @@ struct kolo_comm {
     int *ranks; /* member -> rank in the world; NULL: the numbers are the same */
     int alone;  /* what ranks points to if there is only one member */
     int local_rank, local_size;
-    char origin[40];   /* "split colour 1"; "" for the world */
-    bool has_board;    /* its members can have a board */
-    bool plan_is_auto; /* no setting forces a plan */
-    int own_calls;     /* calls of the library under way whose collectives are not the program's */
+    char origin[40];        /* "split colour 1"; "" for the world */
+    bool has_board;         /* its members can have a board */
+    bool plan_is_auto;      /* no setting forces a plan */
+    bool is_inner;          /* it is of the nest of its parent */
+    struct kolo_nest *nest; /* the communicators inside it (nest.h); NULL: none */
+    int own_calls; /* calls of the library under way whose collectives are not the program's */
     /* ---- */
     struct kolo_comm *next, *previous;           /* in engine->comms, if is_listed */
     struct kolo_comm *next_busy, *previous_busy; /* in engine->busy, if is_busy */
     bool is_busy;
-    struct kolo_comm *parent; /* it fails with its parent until all members are known to have it */
+    /** It fails with its parent: until all members are known to have it; if is_inner, always. */
+    struct kolo_comm *parent;
     struct kolo_request_list collectives, messages;
     uint32_t sequence;         /* of the next collective */
     uint32_t history;          /* hash of the broadcasts that later calls close; 0: none */

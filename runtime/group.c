@@ -135,7 +135,8 @@ static size_t bytes_of(const struct kolo_request *request)
 static bool is_short(const struct kolo_request *request)
 {
     return request->call.kind == KOLO_CALL_ALLREDUCE && request->comm->size > 1 &&
-           request->postscale == 0 && bytes_of(request) <= FUSED_PART_BYTES;
+           request->nested == NULL && request->postscale == 0 &&
+           bytes_of(request) <= FUSED_PART_BYTES;
 }
 
 static bool goes_with(const struct kolo_request *first, const struct kolo_request *other)

@@ -19,6 +19,7 @@
 #include "runtime/finalized.h"
 #include "runtime/local.h"
 #include "runtime/mismatch.h"
+#include "runtime/nest.h"
 #include "runtime/route_board.h"
 #include "runtime/submit.h"
 #include "runtime/timeline_call.h"
@@ -236,7 +237,8 @@ static kolo_status begin_in_world(struct kolo_engine *engine, kolo_deadline dead
         return status;
     kolo_comm_count_local(engine->world);
     choose_waiting(engine);
-    return kolo_engine_share_figures(engine, deadline);
+    status = kolo_engine_share_figures(engine, deadline);
+    return status == KOLO_OK ? kolo_nest_open(engine->world) : status;
 }
 
 /** The others have met this rank and would wait for it: tells them why it has failed, unless the

@@ -25,6 +25,12 @@ static const char *always(const struct kolo_plan_args *args)
     return NULL;
 }
 
+static const char *only_by_setting(const struct kolo_plan_args *args)
+{
+    (void)args;
+    return "KOLO_NESTED_BYTES chooses it, by size";
+}
+
 static size_t no_steps(const struct kolo_plan_args *args)
 {
     (void)args;
@@ -164,6 +170,8 @@ const struct kolo_plan kolo_plans[] = {
     {"leaders", KOLO_COLLECTIVE_SCATTER, "all blocks of a host to one rank of it, which hands them out",
      .is_by_hosts = true, .depth = KOLO_DEPTH_TREE, .fits = kolo_leaders_blocks_fits, SCRATCH(leaders_rooted), .held = kolo_leaders_rooted_held,
      .nsteps = kolo_leaders_rooted_nsteps, .step = kolo_leaders_scatter_step, WINDOW(leaders_rooted)},
+    {"nested", KOLO_COLLECTIVE_ALLREDUCE, "in pieces: reduce_scatter inside hosts, allreduce across them, allgather inside",
+     .closes = true, .is_by_hosts = true, .is_nested = true, .fits = only_by_setting, .scratch = no_scratch, .nsteps = no_steps},
     {.name = NULL},
 };
 // clang-format on

@@ -158,6 +158,9 @@ struct kolo_plan {
     /** A plan on a board (route_board.c), not over links: it has no steps and no scratch, and only
      * its name and its place in the table are used. */
     bool on_board, is_oneshot;
+    /** Not over links either, but by calls on other communicators (nested.c). It is not chosen by
+     * its cost, which nobody knows, but by a setting. */
+    bool is_nested;
     /** Follows the hosts or their NUMA nodes. Among plans with the same expected time it goes
      * between hosts least often, whatever the order of ranks. */
     bool is_by_hosts;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "runtime/nested.h"
 #include "runtime/own_ops.h"
 #include "runtime/scale.h"
 #include "runtime/staging.h"
@@ -76,11 +77,16 @@ static kolo_status take_name(struct kolo_request *request, const struct kolo_tas
     return request->name != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
+bool kolo_task_is_deterministic(const struct kolo_comm *comm, const struct kolo_task *task)
+{
+    return comm->engine->settings.deterministic ||
+           (kolo_opts_flags(task->opts) & KOLO_DETERMINISTIC) != 0;
+}
+
 static enum kolo_order order_of(const struct kolo_comm *comm, const struct kolo_request *request,
                                 const struct kolo_task *task)
 {
-    bool is_deterministic = comm->engine->settings.deterministic ||
-                            (kolo_opts_flags(task->opts) & KOLO_DETERMINISTIC) != 0;
+    const bool is_deterministic = kolo_task_is_deterministic(comm, task);
     if (request->own_op != NULL)
         return is_deterministic || !kolo_own_op_is_free(request) ? KOLO_ORDER_STRICT
                                                                  : KOLO_ORDER_FREE;
@@ -101,11 +107,16 @@ static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *requ
     request->args.in_place = request->in_place;
     request->args.segment = segment > 0 ? segment : 1;
     enum kolo_collective collective = kolo_call_collective(task->kind);
-    KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes,
-                              order_of(comm, request, task), task->is_own || comm->own_calls > 0,
-                              &request->plan));
+    if (request->nested != NULL)
+        request->plan = kolo_plan_find(collective, "nested");
+    else
+        KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes,
+                                  order_of(comm, request, task),
+                                  task->is_own || comm->own_calls > 0, &request->plan));
     if (request->plan->on_board)
         request->route = &kolo_route_board;
+    if (request->plan->is_nested)
+        request->route = &kolo_route_nested;
     request->args.hosts = kolo_choices_hosts(&comm->choices);
     request->call.plan = (int)(request->plan - kolo_plans);
     if (request->plan->is_segmented)
@@ -130,19 +141,23 @@ static kolo_status copy_task(struct kolo_comm *comm, struct kolo_request *reques
     KOLO_TRY(kolo_own_op_take(comm, request, task));
     KOLO_TRY(take_name(request, task));
     KOLO_TRY(copy_arrays(request, task, comm->size));
-    KOLO_TRY(kolo_scale_prepare(request, task));
+    request->divisor = task->op == KOLO_AVERAGE ? (size_t)comm->size : 0;
+    if (request->nested == NULL) /* else its inner calls scale */
+        KOLO_TRY(kolo_scale_prepare(request, task));
     if (kolo_call_is_message(task->kind))
         request->call.root = task->kind == KOLO_CALL_SEND ? task->peer : comm->rank;
 out:
     return status;
 }
 
-/** Makes @p *task point to a copy with host buffers, if some buffer may not be in host memory, or
- * the call follows a stream. */
+/** Prepares the inner calls if there are any. Else makes @p *task point to a copy with host
+ * buffers, if some buffer may not be in host memory, or the call follows a stream. */
 static kolo_status stage(struct kolo_comm *comm, struct kolo_request *request,
                          const struct kolo_task **task, struct kolo_task *copy)
 {
     request->comm = comm;
+    if (kolo_nested_takes(comm, *task))
+        return kolo_nested_prepare(comm, request, *task);
     if (!kolo_task_may_be_foreign(*task) && kolo_task_stream(*task) == NULL)
         return KOLO_OK;
     *copy = **task;

@@ -11,6 +11,8 @@
 kolo_status kolo_request_fill_in(struct kolo_comm *comm, struct kolo_request *request,
                                  const struct kolo_task **task,
                                  struct kolo_task *copy) KOLO_NODISCARD;
+/** Whether @p task, or the settings, want float results that depend only on the operands. */
+bool kolo_task_is_deterministic(const struct kolo_comm *comm, const struct kolo_task *task);
 /** Chooses the request's plan and allocates what it needs. Nothing has been sent or written yet.
  * Held: lock. */
 kolo_status kolo_request_prepare(struct kolo_comm *comm, struct kolo_request *request,

@@ -11,6 +11,7 @@
 #include "runtime/comm.h"
 #include "runtime/group.h"
 #include "runtime/mismatch.h"
+#include "runtime/nested.h"
 #include "runtime/own_ops.h"
 #include "runtime/scale.h"
 #include "runtime/staging.h"
@@ -101,12 +102,26 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
     if (request->is_counted)
         count(request, -1);
     request->is_counted = false;
+    comm->engine->has_moved |= comm->is_inner; /* the outer call may go on */
     kolo_engine_news(comm->engine);
+}
+
+void kolo_request_unlist(struct kolo_request *request)
+{
+    struct kolo_engine *engine = request->comm->engine;
+    if (request->previous_async != NULL)
+        request->previous_async->next_async = request->next_async;
+    else if (engine->asyncs == request)
+        engine->asyncs = request->next_async;
+    if (request->next_async != NULL)
+        request->next_async->previous_async = request->previous_async;
+    request->next_async = request->previous_async = NULL;
 }
 
 void kolo_request_drop(struct kolo_request *request)
 {
-    struct kolo_engine *engine;
+    if (request->nested != NULL)
+        kolo_nested_drop(request);
     if (request->staged != NULL)
         kolo_staging_drop(request);
     bool has_memory = request->arrays != NULL || request->name != NULL || request->scaled != NULL ||
@@ -121,13 +136,7 @@ void kolo_request_drop(struct kolo_request *request)
     kolo_own_op_give_back(request);
     if (!request->is_async)
         return;
-    engine = request->comm->engine;
-    if (request->previous_async != NULL)
-        request->previous_async->next_async = request->next_async;
-    else if (engine->asyncs == request)
-        engine->asyncs = request->next_async;
-    if (request->next_async != NULL)
-        request->next_async->previous_async = request->previous_async;
+    kolo_request_unlist(request);
     kolo_free_memory(request);
 }
 
@@ -301,7 +310,7 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
         take_place(comm, request);
     request->ticket = 0;
     request->has_turn = true;
-    if (engine->timeline != NULL)
+    if (engine->timeline != NULL && !comm->is_inner) /* the outer call is there */
         keep_in_timeline(request);
     request->route->begin(request);
     kolo_requests_advance(comm);

@@ -20,6 +20,7 @@ struct kolo_comm;
 struct kolo_follow;
 struct kolo_group_part;
 struct kolo_link;
+struct kolo_nested;
 struct kolo_own_op;
 struct kolo_request;
 struct kolo_staged;
@@ -134,6 +135,8 @@ struct kolo_request {
     size_t copied;              /* with KOLO_STAGE_DIRECT: 1 + the last step whose copy was begun */
     struct kolo_group_part *parts; /* the calls fused into this one (group.c); NULL: none */
     size_t part_count;
+    struct kolo_nested *nested; /* the calls that it consists of (nested.c); NULL: none */
+    size_t divisor;             /* of an average */
 
     const struct kolo_plan *plan; /* NULL: a message */
     struct kolo_plan_args args;
@@ -178,6 +181,8 @@ static inline bool kolo_request_is_message(const struct kolo_request *request)
 /** Makes the request asynchronous and lists it, so that finalize can free it if the program does
  * not. */
 void kolo_request_keep(struct kolo_comm *comm, struct kolo_request *request);
+/** Undoes that: the caller frees it. */
+void kolo_request_unlist(struct kolo_request *request);
 /** Packs the description, appends the request to its list and begins it if possible. */
 void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request);
 /** Appends a message that was posted (kolo_message_post) and is not over to the list of messages,

@@ -428,7 +428,7 @@ static void start(struct kolo_hub *hub, struct kolo_request *request)
     hub->fold = (struct kolo_fold){.dtype = call->dtype,
                                    .op = call->op,
                                    .own = kolo_own_operator(request),
-                                   .divisor = call->op == KOLO_AVERAGE ? (size_t)hub->count : 0};
+                                   .divisor = request->divisor};
 }
 
 static void board_begin(struct kolo_request *request)

@@ -104,11 +104,10 @@ static void run_fold(const struct kolo_request *request, const struct kolo_foldi
     const uint8_t *others = kolo_slice_address(request, &folding->others);
     const void *in[KOLO_FOLD_MAX];
     void *out = kolo_slice_address(request, &folding->out);
-    struct kolo_fold fold = {
-        .dtype = request->call.dtype,
-        .op = request->call.op,
-        .own = kolo_own_operator(request),
-        .divisor = request->call.op == KOLO_AVERAGE ? (size_t)request->comm->size : 0};
+    struct kolo_fold fold = {.dtype = request->call.dtype,
+                             .op = request->call.op,
+                             .own = kolo_own_operator(request),
+                             .divisor = request->divisor};
     for (int way = 0; way < folding->ways; way++)
         in[way] = way == folding->own
                       ? kolo_slice_address(request, &folding->mine)
@@ -143,7 +142,7 @@ static void run_local(const struct kolo_request *request, const struct kolo_step
         finish_alone(request, &step->finish);
     else
         kolo_divide(kolo_slice_address(request, &step->finish), step->finish.count,
-                    request->call.dtype, (size_t)request->comm->size);
+                    request->call.dtype, request->divisor);
 }
 
 static void run_step(struct kolo_request *request, struct kolo_strand *strand,

@@ -21,6 +21,7 @@
 #include "runtime/finalized.h"
 #include "runtime/group.h"
 #include "runtime/kv.h"
+#include "runtime/nest.h"
 #include "runtime/submit.h"
 
 enum fault { FAULT_NONE, FAULT_COLOUR, FAULT_OUT, FAULT_MEMORY, FAULT_NUMBERS, FAULTS };
@@ -152,6 +153,8 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
         return status;
     }
     status = kolo_task_run(child, &task);
+    if (status == KOLO_OK)
+        status = kolo_nest_open(child);
     if (status != KOLO_OK) {
         give_up(child, parent != NULL, status);
         return status;
@@ -168,6 +171,7 @@ struct making {
     enum kolo_call_kind kind;
     const char *function;
     const struct kolo_opts *opts;
+    const char *inside; /* origin of an inner communicator; NULL: it is not for a nest */
     struct offer mine;
     struct offer *table;
     struct place *places;
@@ -219,7 +223,10 @@ static kolo_status make(struct kolo_comm *comm, struct making *making, struct ko
     if (making->mine.colour == KOLO_NO_COLOUR)
         goto out;
     choose_members(comm, making->table, making->places, making->child, &seat);
-    if (making->kind == KOLO_CALL_SPLIT)
+    making->child->is_inner = making->inside != NULL;
+    if (making->inside != NULL)
+        snprintf(making->child->origin, sizeof(making->child->origin), "%s", making->inside);
+    else if (making->kind == KOLO_CALL_SPLIT)
         snprintf(making->child->origin, sizeof(making->child->origin), "split colour %d",
                  (int)making->mine.colour);
     else
@@ -263,6 +270,21 @@ kolo_status kolo_split(struct kolo_comm *comm, int colour, int key, const struct
                             .mine = {.colour = colour, .key = key}};
     if (colour < 0 && colour != KOLO_NO_COLOUR)
         making.mine.fault = FAULT_COLOUR;
+    return run(comm, &making, new_out);
+}
+
+kolo_status kolo_split_inside(struct kolo_comm *comm, int colour, const char *origin,
+                              struct kolo_comm **new_out)
+{
+    /* the name tells a rank with another setting what it has met */
+    const struct kolo_opts opts = {.size = sizeof(opts),
+                                   .timeout_ms = (int)comm->engine->settings.start_timeout_ms,
+                                   .name = "KOLO_NESTED_BYTES"};
+    struct making making = {.kind = KOLO_CALL_SPLIT,
+                            .function = "kolo_split",
+                            .opts = &opts,
+                            .inside = origin,
+                            .mine = {.colour = colour, .key = 0}};
     return run(comm, &making, new_out);
 }
 

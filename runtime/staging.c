@@ -204,25 +204,31 @@ static bool is_slab(const struct kolo_request *request, const void *memory)
     return false;
 }
 
+kolo_status kolo_staging_follow(struct kolo_comm *comm, struct kolo_request *request,
+                                const struct kolo_task *task)
+{
+    request->comm = comm;
+    if (kolo_task_stream(task) == NULL)
+        return KOLO_OK;
+    kolo_status status = kolo_follow_prepare(request, kolo_task_stream(task));
+    if (status == KOLO_ERR_SYSTEM) { /* the device failed: the other ranks must not wait */
+        kolo_comm_enter(comm);
+        status = kolo_staging_fail(request, status);
+        kolo_comm_leave(comm);
+    }
+    return status;
+}
+
 kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *request,
                                  struct kolo_task *task)
 {
-    request->comm = comm;
     request->call = kolo_task_call(task);
     request->may_lend = kolo_lent_may(comm, task);
     kolo_slabs_trim(comm->engine);
-    if (kolo_task_stream(task) != NULL) {
-        kolo_status status = kolo_follow_prepare(request, kolo_task_stream(task));
-        if (status == KOLO_ERR_SYSTEM) { /* the device failed: the other ranks must not wait */
-            kolo_comm_enter(comm);
-            status = kolo_staging_fail(request, status);
-            kolo_comm_leave(comm);
-        }
-        if (status != KOLO_OK)
-            return status;
-    }
-    const kolo_status status =
-        task->in_place ? stage_in_place(request, task) : stage_apart(request, task);
+    kolo_status status = kolo_staging_follow(comm, request, task);
+    if (status != KOLO_OK)
+        return status;
+    status = task->in_place ? stage_in_place(request, task) : stage_apart(request, task);
     request->is_apart = (task->send_bytes == 0 || is_slab(request, task->send)) &&
                         (task->recv_bytes == 0 || is_slab(request, task->recv));
     if (status == KOLO_OK)

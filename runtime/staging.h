@@ -11,6 +11,10 @@
  * ERR_NO_MEMORY; an error of a device fails the communicator. */
 kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *request,
                                  struct kolo_task *task) KOLO_NODISCARD;
+/** The part of kolo_staging_prepare() that concerns the stream of @p task, if it follows one. The
+ * request has its call. ERR_UNSUPPORTED: the stream is being captured. */
+kolo_status kolo_staging_follow(struct kolo_comm *comm, struct kolo_request *request,
+                                const struct kolo_task *task) KOLO_NODISCARD;
 /** Waits for the work that the program gave to the device earlier; for a message, also for its copy
  * to the host. ERR_UNSUPPORTED: a stream of that context is being captured. Any other failure fails
  * the communicator. Not held: lock. */

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "memory/memory.h"
 #include "runtime/group.h"
+#include "runtime/nested.h"
 #include "runtime/prepare.h"
 #include "runtime/repeat.h"
 #include "runtime/scale.h"
@@ -169,18 +170,33 @@ static kolo_status run_again(struct kolo_comm *comm, const struct kolo_task *tas
     return status;
 }
 
+/** Waits for the program's earlier work on the request's devices; if it has none, prepares its
+ * input at once. Not held: lock. */
+static kolo_status await_or_load(struct kolo_request *request)
+{
+    if (request->nested != NULL)
+        return kolo_nested_await(request);
+    if (request->staged != NULL)
+        return kolo_staging_await(request);
+    kolo_request_load(request);
+    return KOLO_OK;
+}
+
 static kolo_status run_blocking(struct kolo_comm *comm, const struct kolo_task *task)
 {
     struct kolo_request request;
     struct kolo_task staged;
     kolo_request_clear(&request);
     kolo_status status = kolo_request_fill_in(comm, &request, &task, &staged);
-    if (status == KOLO_OK && request.staged != NULL)
-        status = kolo_staging_await(&request);
-    if (status == KOLO_OK || request.staged != NULL) {
+    const bool is_foreign = request.staged != NULL || request.nested != NULL;
+    if (status == KOLO_OK && is_foreign)
+        status = await_or_load(&request);
+    if (status == KOLO_OK || is_foreign) {
         kolo_comm_enter(comm);
         if (status == KOLO_OK)
             status = run_held(comm, &request, task);
+        if (request.nested != NULL)
+            kolo_nested_drop(&request);
         if (request.staged != NULL)
             kolo_staging_drop(&request);
         kolo_comm_leave(comm);
@@ -250,6 +266,14 @@ out:
     return status;
 }
 
+kolo_status kolo_chain_begin(struct kolo_request *chain)
+{
+    for (const struct kolo_request *request = chain; request != NULL; request = request->chain)
+        if (request->staged == NULL)
+            kolo_request_load(request);
+    return start_held(chain->comm, chain, false);
+}
+
 /** Starts a request that follows a stream; it is in no group. Held: lock. */
 static kolo_status start_behind(struct kolo_comm *comm, struct kolo_request *request,
                                 bool in_background)
@@ -268,10 +292,7 @@ kolo_status kolo_chain_start(struct kolo_request *chain, bool in_background)
     kolo_status status = KOLO_OK;
     for (struct kolo_request *request = chain; request != NULL && status == KOLO_OK;
          request = request->chain)
-        if (request->staged != NULL)
-            status = kolo_staging_await(request);
-        else
-            kolo_request_load(request);
+        status = await_or_load(request);
     if (status != KOLO_OK)
         return status;
     kolo_comm_enter(comm);

@@ -71,6 +71,9 @@ kolo_status kolo_task_prepare(struct kolo_comm *comm, const struct kolo_task *ta
 /** Starts all requests of a chain that are not running, or none. @p in_background: the progress
  * thread advances them while no other thread waits. Takes the lock. */
 kolo_status kolo_chain_start(struct kolo_request *chain, bool in_background) KOLO_NODISCARD;
+/** Starts them from within another request, which stands for them to the progress thread and the
+ * device. Held: lock. */
+kolo_status kolo_chain_begin(struct kolo_request *chain) KOLO_NODISCARD;
 /** Waits for all requests of a chain; returns the first failure. Held: lock, as in the next
  * four. */
 kolo_status kolo_chain_wait(struct kolo_request *chain, kolo_deadline deadline) KOLO_NODISCARD;

@@ -248,6 +248,8 @@ static int64_t tick_ns(const struct kolo_engine *engine)
 
 static void check_stalls(struct kolo_comm *comm, int64_t now_ns)
 {
+    if (comm->is_inner)
+        return; /* the call that it belongs to is checked */
     if (comm->collectives.first != NULL)
         check_stall(comm, comm->collectives.first, true, now_ns);
     for (struct kolo_request *request = comm->messages.first; request != NULL;

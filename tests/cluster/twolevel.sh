@@ -78,12 +78,29 @@ KOLO_DETERMINISTIC=1 on_nodes 'LOCAL_RANK % 2' host1:4,host2:4 allreduce -s 4,64
 # ranks wait for work that another one has yet to do.
 if [[ -e $MOCK_CUDA/libcuda.so.1 ]]; then
     LD_LIBRARY_PATH=$MOCK_CUDA check device host1:2,host2:1 allreduce --memory device --stream -s 64,300K
-    # The example whose sums inside a host stay on the devices.
-    export KOLOTEST_MARK=levels-$$
-    KOLO_LOG=info LD_LIBRARY_PATH=$MOCK_CUDA run 0 "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK -x LD_LIBRARY_PATH \
-        -H host1:2,host2:2 "${KOLOBENCH%/*}/examples/hosts-allreduce" --mib 3 --piece-mib 1
-    says out '^\[0\] 3 MiB of GPU memory, 4 ranks, 2 a host: '
-    grep -q 'no CUDA kernels' "$work/err" || ! grep 'to the host' "$work/err" || fail "sums went to the host"
+    # Nested: sums inside a host stay on the devices.
+    for stream in '' --stream; do
+        # shellcheck disable=SC2086
+        KOLO_NESTED_BYTES=256K KOLO_LOG=info LD_LIBRARY_PATH=$MOCK_CUDA check nested host1:2,host2:2,host3:2 \
+            allreduce --memory device $stream -s 64,300K,5M
+        [[ $(grep -cE ' float32 .*/nested$' "$work/out") == 2 ]] || { fail "not nested $stream"; cat "$work/out"; }
+        grep -q 'no CUDA kernels' "$work/err" || ! grep 'to the host' "$work/err" || fail "sums went to the host $stream"
+    done
 fi
+# Nested, in host memory; then a rank dies in such a job.
+KOLO_NESTED_BYTES=1 check nested host1:2,host2:2,host3:2 allreduce -s 4,1K,256K,16M
+[[ $(grep -cE ' float32 .*/nested$' "$work/out") == 4 ]] || { fail "not nested"; cat "$work/out"; }
+KOLO_NESTED_BYTES=1 check uneven host1:2,host2:1 allreduce -s 1M
+! grep -q '/nested$' "$work/out" || fail "nested among hosts of different size"
+export KOLOTEST_MARK=nested-dies-$$
+KOLO_NESTED_BYTES=1 "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK -H host1:2,host2:2 "$KOLOBENCH" allreduce \
+    -s 64,4M -n 5000 >"$work/out" 2>"$work/err" </dev/null &
+launcher=$!
+await grep -q '/nested$' "$work/out"
+kill -KILL "$(pids_of host2 kolobench | head -n 1)"
+got=0
+wait "$launcher" || got=$?
+[[ $got == 137 ]] || { fail "a rank was killed in a nested call: status $got"; cat "$work/out" "$work/err"; }
+says err '^kolorun: rank [23] \(host2, pid [0-9]+\) .*; the job was ended$'
 hosts_clean host1 host2 host3
 finish

@@ -27,7 +27,7 @@ static const struct kolo_plan *next_plan(const struct kolo_plan *plan)
 {
     do
         plan++;
-    while (plan->on_board);
+    while (plan->on_board || plan->is_nested);
     return plan;
 }
 

@@ -63,8 +63,11 @@ kolo_status kolo_staging_lane(struct kolo_engine *engine, const struct kolo_poin
         engine->lanes = lane;
     }
     *lane_out = lane;
-    /* a lane that is opened while another thread sleeps must wake that thread too */
-    return engine->is_sleeping ? kolo_lane_sleeps(lane, true) : KOLO_OK;
+    /* A lane that is opened while another thread sleeps must wake that thread too. If it cannot,
+     * the thread looks for itself. */
+    if (engine->is_sleeping && kolo_lane_sleeps(lane, true) != KOLO_OK)
+        kolo_endpoint_wake(engine->endpoint);
+    return KOLO_OK;
 }
 
 /* ---- from a task to slabs ---- */

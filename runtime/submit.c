@@ -36,13 +36,11 @@ void kolo_request_load(const struct kolo_request *request)
         kolo_parts_gather(request);
 }
 
-/** Held: lock. */
+/** Finds scratch memory, if the request has none of its own yet. Once found, it is there at the next
+ * try too: the communicator's scratch may be replaced meanwhile, but by more. Held: lock. */
 static kolo_status find_scratch(struct kolo_comm *comm, struct kolo_request *request)
 {
-    if (request->own_scratch != NULL) /* if a start failed */
-        kolo_free_memory(request->own_scratch);
-    request->own_scratch = NULL;
-    if (request->plan == NULL || request->plan->on_board)
+    if (request->own_scratch != NULL || request->plan == NULL || request->plan->on_board)
         return KOLO_OK;
     return kolo_comm_scratch(comm, request,
                              request->plan->scratch(&request->args) *
@@ -135,6 +133,7 @@ static kolo_status run_held(struct kolo_comm *comm, struct kolo_request *request
     kolo_status status;
     KOLO_TRY(kolo_request_prepare(comm, request, task));
     if (request->staged == NULL && has_load(request)) {
+        KOLO_TRY(find_scratch(comm, request)); /* before a buffer is written */
         kolo_comm_leave(comm);
         kolo_request_load(request);
         kolo_comm_enter(comm);
@@ -244,9 +243,10 @@ static kolo_status find_all_scratch(struct kolo_comm *comm, struct kolo_request 
     return KOLO_OK;
 }
 
-/** Held: lock. */
-static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain,
-                              bool in_background)
+/** Checks everything for which a start can be refused while the communicator stays usable. Held:
+ * lock. */
+static kolo_status check_start(struct kolo_comm *comm, struct kolo_request *chain,
+                               bool in_background)
 {
     kolo_status status;
     KOLO_TRY(kolo_request_check_comm(comm, chain));
@@ -254,6 +254,16 @@ static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain
     KOLO_TRY(find_all_scratch(comm, chain));
     if (in_background)
         KOLO_TRY(kolo_engine_start_thread(comm->engine));
+out:
+    return status;
+}
+
+/** Held: lock. */
+static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain,
+                              bool in_background)
+{
+    kolo_status status;
+    KOLO_TRY(check_start(comm, chain, in_background));
     for (struct kolo_request *request = chain; request != NULL; request = request->chain)
         KOLO_TRY(begin_staging(request));
     for (struct kolo_request *request = chain; request != NULL; request = request->chain) {
@@ -266,8 +276,29 @@ out:
     return status;
 }
 
+/** Whether a start writes buffers before the calls can begin. */
+static bool writes_first(const struct kolo_request *chain)
+{
+    for (; chain != NULL; chain = chain->chain)
+        if (chain->staged == NULL && has_load(chain))
+            return true;
+    return false;
+}
+
+/** check_start() before a start, for which it is checked again. Not held: lock. */
+static kolo_status may_start(struct kolo_comm *comm, struct kolo_request *chain, bool in_background)
+{
+    kolo_comm_enter(comm);
+    const kolo_status status = check_start(comm, chain, in_background);
+    kolo_comm_leave(comm);
+    return status;
+}
+
 kolo_status kolo_chain_begin(struct kolo_request *chain)
 {
+    const kolo_status status = check_start(chain->comm, chain, false);
+    if (status != KOLO_OK)
+        return status;
     for (const struct kolo_request *request = chain; request != NULL; request = request->chain)
         if (request->staged == NULL)
             kolo_request_load(request);
@@ -289,7 +320,7 @@ static kolo_status start_behind(struct kolo_comm *comm, struct kolo_request *req
 kolo_status kolo_chain_start(struct kolo_request *chain, bool in_background)
 {
     struct kolo_comm *comm = chain->comm;
-    kolo_status status = KOLO_OK;
+    kolo_status status = writes_first(chain) ? may_start(comm, chain, in_background) : KOLO_OK;
     for (struct kolo_request *request = chain; request != NULL && status == KOLO_OK;
          request = request->chain)
         status = await_or_load(request);

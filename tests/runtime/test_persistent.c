@@ -223,3 +223,27 @@ Test(persistent, after_a_failure, .timeout = 60)
     struct world world = {.size = 1};
     WORLD_MUST_RUN(&world, after_a_failure, NULL);
 }
+
+/** A start that is refused must not scale its input, since it may be tried again. */
+static kolo_status refused_before_it_writes(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts twice = {.size = sizeof twice, .flags = KOLO_PERSISTENT, .prescale = 2};
+    struct kolo_request *request = NULL, *group = NULL;
+    float a[2] = {1, 1};
+    (void)argument;
+    WORLD_TRY(kolo_allreduce(comm, a, a, 1, KOLO_FLOAT32, KOLO_SUM, &twice, &request));
+    WORLD_TRY(kolo_group_begin(comm));
+    const struct kolo_opts once = {.size = sizeof once, .prescale = 2};
+    WORLD_TRY(kolo_allreduce(comm, a + 1, a + 1, 1, KOLO_FLOAT32, KOLO_SUM, &once, NULL));
+    kolo_abort(comm, "for the test");
+    WORLD_EXPECT(kolo_start(request) == KOLO_ERR_ABORTED, "%s", kolo_error_detail());
+    WORLD_EXPECT(kolo_group_end(comm, NULL, &group) == KOLO_ERR_ABORTED, "%s", kolo_error_detail());
+    WORLD_EXPECT(a[0] == 1 && a[1] == 1, "scaled to %g and %g", (double)a[0], (double)a[1]);
+    return kolo_request_free(&request);
+}
+
+Test(persistent, refused_before_it_writes, .timeout = 60)
+{
+    struct world world = {.size = 1};
+    WORLD_MUST_RUN(&world, refused_before_it_writes, NULL);
+}

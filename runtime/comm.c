@@ -48,15 +48,16 @@ kolo_status kolo_comm_create(struct kolo_engine *engine, int size, struct kolo_c
         return KOLO_ERR_NO_MEMORY;
     comm->engine = engine;
     comm->ranks = &comm->alone;
+    if (size > 1) {
+        comm->sent = kolo_calloc(2 * n, sizeof(*comm->sent));
+        comm->ranks = kolo_calloc(n, sizeof(*comm->ranks));
+    }
+    if (comm->ranks == NULL || (size > 1 && comm->sent == NULL)) {
+        kolo_comm_free(comm);
+        return KOLO_ERR_NO_MEMORY;
+    }
     *comm_out = comm;
-    if (size == 1)
-        return KOLO_OK;
-    comm->sent = kolo_calloc(2 * n, sizeof(*comm->sent));
-    comm->ranks = kolo_calloc(n, sizeof(*comm->ranks));
-    if (comm->sent != NULL && comm->ranks != NULL)
-        return KOLO_OK;
-    kolo_comm_free(comm);
-    return KOLO_ERR_NO_MEMORY;
+    return KOLO_OK;
 }
 
 /** Frees what a communicator does not need because it has fewer members than it was created for. */

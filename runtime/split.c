@@ -178,8 +178,21 @@ struct making {
     struct kolo_comm *child;
 };
 
+/** This rank cannot take part in the exchange, for which the others wait: loses the communicator. */
+static kolo_status cannot_exchange(struct kolo_comm *comm, const struct making *making)
+{
+    char who[KOLO_RANK_TEXT_MAX], text[KOLO_DETAIL_MAX];
+    snprintf(text, sizeof(text), "%s: %s has no memory for a list of the %d members",
+             making->function, kolo_comm_rank_text(comm, comm->rank, who), comm->size);
+    kolo_comm_enter(comm);
+    kolo_comm_fail(comm, KOLO_ERR_SYSTEM, text, true);
+    const kolo_status status = kolo_comm_failed(comm, NULL);
+    kolo_comm_leave(comm);
+    return status;
+}
+
 /** Before the exchange: allocates memory and, on member 0, takes numbers. A failure is offered to
- * the others as a fault. */
+ * the others as a fault, so that all refuse; only without the table there is no exchange. */
 static kolo_status prepare(struct kolo_comm *comm, struct making *making)
 {
     size_t n = (size_t)comm->size;
@@ -187,15 +200,14 @@ static kolo_status prepare(struct kolo_comm *comm, struct making *making)
     making->table = kolo_calloc(n, sizeof(*making->table));
     making->places = kolo_calloc(n, sizeof(*making->places));
     if (making->table == NULL || making->places == NULL)
-        return KOLO_ERR_NO_MEMORY;
+        return cannot_exchange(comm, making);
     if (making->mine.fault == FAULT_NONE &&
         kolo_comm_create(comm->engine, comm->size, &making->child) != KOLO_OK)
         making->mine.fault = FAULT_MEMORY;
     if (comm->rank != 0)
         return KOLO_OK;
-    kolo_status status = kolo_kv_take(comm, making->function, comm->size, &last);
-    if (status != KOLO_OK && kolo_status_lost(status) != KOLO_LOST_CALL)
-        return status; /* the communicator is lost, or was already */
+    /* if the communicator is lost, the exchange fails too */
+    const kolo_status status = kolo_kv_take(comm, making->function, comm->size, &last);
     if (status == KOLO_OK && last < KOLO_COMMS_MAX)
         making->mine.first = (int32_t)(last - comm->size + 1);
     else if (making->mine.fault == FAULT_NONE)

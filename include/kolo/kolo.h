@@ -192,7 +192,8 @@ kolo_run_threads(int nranks, const struct kolo_config *config,
  *  rank gets it before all of its ranks have it.
  *  @return KOLO_OK. ERR_INVALID on every rank if one passed another negative colour or a NULL @p
  *  new_out, and ERR_NO_MEMORY or ERR_SYSTEM on every rank if one of them failed; the detail names
- *  the rank, no communicator was made, and @p comm stays usable. Else the statuses of a collective.
+ *  the rank, no communicator was made, and @p comm stays usable, unless the detail of ERR_SYSTEM
+ *  says that a rank could not take part at all. Else the statuses of a collective.
  *  Ownership: *new_out is the caller's until kolo_finalize(), or until the world is finalized.
  *  Memory of kolo_alloc() belongs to the rank and can be used with all of its communicators. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_split(struct kolo_comm *comm, int colour, int key,

@@ -285,6 +285,33 @@ out:
 
 ON_ALL(wrong_calls_are_refused_on_every_rank, 60, 3, wrong)
 
+/** An allocation fails on some rank: all get the communicator, or none, and none waits. */
+static kolo_status lacking_memory(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_comm *part = NULL;
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 0)
+        kolo_alloc_fail_nth(*(const uint64_t *)argument);
+    const kolo_status status = kolo_dup(comm, NULL, &part);
+    kolo_alloc_fail_nth(0);
+    WORLD_EXPECT(status != KOLO_ERR_TIMEOUT && status != KOLO_ERR_PEER, "%s: %s",
+                 kolo_status_name(status), kolo_error_detail());
+    return status;
+}
+
+Test(split, memory_runs_out, .timeout = 120)
+{
+    for (uint64_t nth = 1; nth <= 24; nth++) {
+        struct world world = {.size = 3, .settings = {"KOLO_TIMEOUT=10s"}};
+        (void)world_run(&world, lacking_memory, &nth);
+        const kolo_status first = world.results[0].status;
+        for (int rank = 0; rank < world.size; rank++)
+            cr_assert(world.results[rank].status != KOLO_ERR_INTERNAL &&
+                          (world.results[rank].status == KOLO_OK) == (first == KOLO_OK),
+                      "allocation %d, rank %d: %s", (int)nth, rank, world.results[rank].text);
+    }
+}
+
 static kolo_status split_or_dup(struct kolo_comm *comm, void *argument)
 {
     struct kolo_comm *part;

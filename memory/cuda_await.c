@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/condition.h"
+#include "base/thread.h"
 #include "memory/cuda_memory.h"
 
 enum {
@@ -193,7 +194,7 @@ static kolo_status await_thread(const struct kolo_cuda_visit *visit, kolo_deadli
     int error = pthread_attr_init(&attributes);
     if (error == 0) {
         (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        error = pthread_create(&thread, &attributes, synchronize, errand);
+        error = kolo_thread_start(&thread, &attributes, synchronize, errand);
         (void)pthread_attr_destroy(&attributes);
     }
     if (error == 0)

@@ -10,6 +10,7 @@
 
 #include "base/condition.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "memory/held.h"
 
 #define TEXT                                                                                       \
@@ -152,7 +153,7 @@ static void *thread_main(void *unused)
 static bool start_thread(void)
 {
     static bool has_failed;
-    has_thread = pthread_create(&thread, NULL, thread_main, NULL) == 0;
+    has_thread = kolo_thread_start(&thread, NULL, thread_main, NULL) == 0;
     const bool is_news = !has_thread && !has_failed;
     has_failed |= !has_thread;
     return is_news;

@@ -29,6 +29,7 @@
 
 #include "base/condition.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "memory/lane.h"
 #include "runtime/finalized.h"
 
@@ -424,7 +425,7 @@ kolo_status kolo_engine_start_thread(struct kolo_engine *engine)
 {
     if (engine->has_thread)
         return KOLO_OK;
-    int error = pthread_create(&engine->thread, NULL, thread_main, engine);
+    int error = kolo_thread_start(&engine->thread, NULL, thread_main, engine);
     if (error != 0)
         return kolo_fail_start(error, "cannot start the progress thread");
     engine->has_thread = true;

@@ -15,6 +15,7 @@
 // has reported that to the owner (KEPT), which then never frees it.
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "memory/lane.h"
 #include "runtime/comm.h"
 
@@ -172,7 +173,7 @@ kolo_status kolo_loans_start(struct kolo_engine *engine)
         return KOLO_OK;
     kolo_engine_enter(engine);
     if (!engine->has_tidier) /* another thread may have been faster */
-        error = pthread_create(&engine->tidier, NULL, thread_main, engine);
+        error = kolo_thread_start(&engine->tidier, NULL, thread_main, engine);
     if (error == 0)
         engine->has_tidier = true;
     kolo_engine_leave(engine);

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns the thread that serves the store if there is no launcher. The server and its poller belong
 // to that thread from its start to its end; under the lock, other threads leave descriptors for it
-// to adopt and ask it to stop, and then wake it. All signals are blocked in it, because they are
-// the program's.
+// to adopt and ask it to stop, and then wake it.
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "runtime/store.h"
 
 enum { PORT_TRIES = 16 };
@@ -106,11 +105,7 @@ static void free_thread(struct kolo_store_thread *thread)
 
 static kolo_status start(struct kolo_store_thread *thread)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread->thread, NULL, serve, thread);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = kolo_thread_start(&thread->thread, NULL, serve, thread);
     if (error)
         return kolo_fail_start(error, "store: cannot start a thread");
     return KOLO_OK;

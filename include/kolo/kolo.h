@@ -28,6 +28,9 @@
  *  fork() every function that takes one returns KOLO_ERR_INVALID, also kolo_finalize() in an exit()
  *  handler (kolo_abort() warns and does nothing). The parent is not affected.
  *
+ *  Signals: the library installs no handlers, and its own threads take no signals, so the handlers
+ *  of a program run on the program's threads.
+ *
  *  Common to all collectives below:
  *
  *    - Shapes: @p count is in elements of @p dtype, for one rank where a buffer has a block for

@@ -3,11 +3,14 @@
 // Late streams are waited for, a wait for one that does not end is given up at the deadline and not
 // before, and the thread's current context is unchanged.
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "memory/cuda_memory.h"
+#include "tests/support/await.h"
 #include "tests/support/mock_cuda.h"
+#include "tests/support/signal_masks.h"
 
 enum { BYTES = 4096, FOREVER_MS = 60000, SHORT_MS = 50 };
 
@@ -115,6 +118,37 @@ Test(cuda_await, somebody_else_may_end_it)
         cr_assert_eq(kolo_cuda_await(&bench.visit, NULL, kolo_deadline_in_ms(FOREVER_MS), NULL),
                      KOLO_OK);
     }
+}
+
+/** Waits until the stream's thread runs: one that starts blocks all signals. */
+static void use_stream(const struct bench *bench)
+{
+    static const uint32_t wrote = 7;
+    uint32_t got = 0;
+    bench->mock->write_on(bench->stream, bench->flag, &wrote, sizeof wrote);
+    cr_assert(AWAIT((bench->mock->read(bench->flag, &got, sizeof got), got == wrote)));
+}
+
+static bool look(void *masks)
+{
+    *(struct signal_masks *)masks = signal_masks_of(SIGUSR1);
+    return true;
+}
+
+Test(cuda_await, its_thread_takes_no_signal)
+{
+    static const uint32_t one = 1;
+    struct bench bench;
+    struct signal_masks masks;
+    const struct kolo_unless unless = {look, &masks};
+    begin(&bench, true);
+    use_stream(&bench);
+    hold_up(&bench);
+    const struct signal_masks before = signal_masks_of(SIGUSR1);
+    cr_assert_eq(kolo_cuda_await(&bench.visit, NULL, KOLO_NEVER, &unless), KOLO_AGAIN);
+    cr_assert_eq(masks.threads, before.threads + 1);
+    cr_assert_eq(masks.taking, before.taking);
+    bench.mock->write(bench.flag, &one, sizeof one);
 }
 
 Test(cuda_await, a_call_that_fails_is_named)

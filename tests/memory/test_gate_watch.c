@@ -3,6 +3,7 @@
 // of it is in runtime/test_stream.c.
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 
 static char logged[8192];
 static pthread_mutex_t logged_lock = PTHREAD_MUTEX_INITIALIZER;
+static sigset_t mask; /* of the thread that logged last */
 
 static void keep_line(void *context, enum kolo_log_level level, const char *line)
 {
@@ -21,6 +23,7 @@ static void keep_line(void *context, enum kolo_log_level level, const char *line
     (void)pthread_mutex_lock(&logged_lock);
     const size_t used = strlen(logged);
     (void)snprintf(logged + used, sizeof logged - used, "%s\n", line);
+    (void)pthread_sigmask(SIG_SETMASK, NULL, &mask);
     (void)pthread_mutex_unlock(&logged_lock);
 }
 
@@ -114,6 +117,7 @@ Test(gate_watch, what_is_overdue_is_let_go_once)
     cr_assert(!is_none_held(), "the same");
     kolo_held_end(&lane);
     cr_assert(!overdue->is_taken && count_of("no longer wait") == 1, "%s", logged);
+    cr_assert(sigismember(&mask, SIGUSR1), "the thread takes the program's signals");
 }
 
 /** The collective has a while to end by itself, also if the whole process was stopped. */

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "tests/support/await.h"
+#include "tests/support/signal_masks.h"
 #include "tests/support/world.h"
 
 static kolo_status fail_on_two(struct kolo_comm *comm, void *argument)
@@ -96,6 +98,33 @@ Test(threads, a_rank_that_has_left_is_a_peer_that_is_lost, .timeout = 120)
     pthread_key_t at_end;
     cr_assert(pthread_key_create(&at_end, note_end) == 0);
     WORLD_MUST_RUN(&world, miss_one, &at_end);
+}
+
+static kolo_status look_at_masks(struct kolo_comm *comm, void *argument)
+{
+    const struct signal_masks *before = argument;
+    const int size = kolo_size(comm), rank = kolo_rank(comm);
+    struct kolo_request *request = NULL;
+    int got, sent = rank;
+    WORLD_TRY(kolo_recv(comm, &got, 1, KOLO_INT32, (rank + 1) % size, NULL, &request));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    WORLD_TRY(kolo_send(comm, &sent, 1, KOLO_INT32, (rank + size - 1) % size, NULL, NULL));
+    WORLD_TRY(kolo_wait(&request, -1));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    const struct signal_masks masks = signal_masks_of(SIGUSR1);
+    WORLD_EXPECT(masks.threads == before->threads + 2 * size + 1, "%d threads after %d",
+                 masks.threads, before->threads);
+    WORLD_EXPECT(masks.taking == before->taking + size, "%d threads take it, after %d",
+                 masks.taking, before->taking);
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+/** Of the threads of ranks, of progress and of the store only the first run the program's code. */
+Test(threads, signals_come_to_threads_of_the_program_only, .timeout = 120)
+{
+    struct signal_masks before = signal_masks_of(SIGUSR1);
+    struct world world = {.size = 3};
+    WORLD_MUST_RUN(&world, look_at_masks, &before);
 }
 
 static kolo_status never(struct kolo_comm *comm, void *argument)

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "memory/reduce.h"
@@ -28,6 +29,15 @@ bool kolo_opts_size_is_known(size_t size)
 {
     return size == offsetof(struct kolo_opts, prescale) ||
            size == offsetof(struct kolo_opts, flags) || size == sizeof(struct kolo_opts);
+}
+
+struct kolo_opts kolo_opts_copy(const struct kolo_opts *opts)
+{
+    struct kolo_opts copy = {0};
+    if (opts != NULL)
+        memcpy(&copy, opts, opts->size);
+    copy.size = sizeof(copy);
+    return copy;
 }
 
 /** Whether @p factor can be used for elements of @p dtype. All types except float64 are multiplied

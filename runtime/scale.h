@@ -7,6 +7,9 @@
 
 /** Whether @p size is that of struct kolo_opts in this version or an earlier one. */
 bool kolo_opts_size_is_known(size_t size);
+/** A copy in the form of this version; what an earlier version's form lacks is zero. @p opts may be
+ *  NULL; otherwise its size must be known. */
+struct kolo_opts kolo_opts_copy(const struct kolo_opts *opts);
 /** Whether these options (which may be NULL) scale anything. */
 bool kolo_opts_scale(const struct kolo_opts *opts);
 /** Checks that the call can be scaled by the factors of its options. ERR_INVALID. */

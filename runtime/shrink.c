@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "runtime/finalized.h"
+#include "runtime/scale.h"
 #include "runtime/split.h"
 #include "runtime/store_stall.h"
 #include "runtime/submit.h"
@@ -130,10 +131,8 @@ static kolo_status meet(struct shrinking *shrinking, const struct kolo_seat *sea
                         struct kolo_comm **new_out)
 {
     struct kolo_comm *child = NULL;
-    struct kolo_opts opts = {.size = sizeof(opts)};
+    struct kolo_opts opts = kolo_opts_copy(shrinking->opts);
     kolo_status status;
-    if (shrinking->opts != NULL)
-        opts = *shrinking->opts;
     opts.timeout_ms = meeting_ms(shrinking);
     KOLO_TRY(kolo_comm_create(shrinking->engine, shrinking->size, &child));
     memcpy(child->ranks, shrinking->ranks, (size_t)shrinking->size * sizeof(*child->ranks));

@@ -7,10 +7,13 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "tests/support/world.h"
@@ -305,6 +308,38 @@ Test(shrink, who_does_not_come_is_named, .timeout = 60)
     cr_assert(pthread_barrier_init(&barrier, NULL, 3) == 0);
     run("inproc", 3, does_not_come, &barrier);
     pthread_barrier_destroy(&barrier);
+}
+
+/** Memory that ends after @p bytes: what is behind it cannot be read. */
+static void *memory_to_the_end(size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED || mprotect(pages + page, page, PROT_NONE) != 0)
+        abort();
+    return pages + page - bytes; /* stays mapped until the process ends */
+}
+
+static kolo_status with_older_options(struct kolo_comm *comm, void *argument)
+{
+    static const size_t sizes[] = {offsetof(struct kolo_opts, prescale),
+                                   offsetof(struct kolo_opts, flags), sizeof(struct kolo_opts)};
+    (void)argument;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        const struct kolo_opts opts = {.size = sizes[i], .name = "shrunk", .timeout_ms = 20000};
+        struct kolo_opts *older = memory_to_the_end(sizes[i]);
+        struct kolo_comm *some = NULL;
+        memcpy(older, &opts, sizes[i]);
+        WORLD_TRY(kolo_shrink(comm, older, &some));
+        WORLD_EXPECT(kolo_size(some) == kolo_size(comm), "%d ranks", kolo_size(some));
+        comm = some;
+    }
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+Test(shrink, an_older_programs_options_are_read_to_their_end, .timeout = 60)
+{
+    run("inproc", 2, with_older_options, NULL);
 }
 
 static kolo_status wrong(struct kolo_comm *comm, void *argument)

@@ -108,14 +108,16 @@ void kolo_store_server_destroy(struct kolo_store_server *server);
 
 /** Runs a server on a thread of its own, from which its events come, until kolo_store_thread_stop.
  * That waits until every rank has left (up to the deadline), then ends the server. *port_out, which
- * may be NULL, gets the port of all places; places with port 0 share one that the system
- * chooses. */
+ * may be NULL, gets the port of all places; places with port 0 share one that the system chooses.
+ * If the thread can no longer notice what ranks send, it fails the job with ERR_SYSTEM and ends the
+ * server at once. */
 struct kolo_store_thread;
 kolo_status kolo_store_thread_start(const struct kolo_store_server_config *config,
                                     const struct kolo_place *places, size_t count,
                                     uint16_t *port_out,
                                     struct kolo_store_thread **thread_out) KOLO_NODISCARD;
-/** Makes a socket pair, lets the server adopt one end, and returns the other. Any thread. */
+/** Makes a socket pair, lets the server adopt one end, and returns the other. Any thread.
+ * ERR_SYSTEM also if the server has ended. */
 kolo_status kolo_store_thread_pair(struct kolo_store_thread *thread, int *fd_out) KOLO_NODISCARD;
 void kolo_store_thread_stop(struct kolo_store_thread *thread, kolo_deadline deadline);
 

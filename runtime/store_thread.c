@@ -2,8 +2,12 @@
 // Owns the thread that serves the store if there is no launcher. The server and its poller belong
 // to that thread from its start to its end; under the lock, other threads leave descriptors for it
 // to adopt and ask it to stop, and then wake it.
+//
+// If the poller fails (a program may have closed its descriptor), nothing that a rank sends would
+// be noticed. So the thread then tells the ranks, ends the server, and ends itself.
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,6 +28,7 @@ struct kolo_store_thread {
     size_t adopt_count, adopt_capacity;
     bool is_stopping;
     kolo_deadline stop_by;
+    char failure[KOLO_DETAIL_MAX]; /* why the thread has ended the server; "": it has not */
 };
 
 /** Takes what other threads have left. False: it is time to end. */
@@ -41,6 +46,23 @@ static bool take_wishes(struct kolo_store_thread *thread, kolo_deadline *stop_by
            (kolo_store_server_connected(thread->server) > 0 && !kolo_deadline_passed(*stop_by_out));
 }
 
+/** The poller has failed; the detail says why. */
+static void end_store(struct kolo_store_thread *thread)
+{
+    char text[KOLO_STORE_TEXT_MAX];
+    pthread_mutex_lock(&thread->lock);
+    snprintf(thread->failure, sizeof thread->failure, "%s", kolo_error_detail());
+    for (size_t i = 0; i < thread->adopt_count; i++)
+        close(thread->adopt[i]);
+    thread->adopt_count = 0;
+    pthread_mutex_unlock(&thread->lock);
+    snprintf(text, sizeof text, "the job's store has failed: %s", kolo_error_detail());
+    KOLO_WARN("store: %s", text);
+    kolo_store_server_abort(thread->server, KOLO_ERR_SYSTEM, text);
+    kolo_store_server_destroy(thread->server);
+    thread->server = NULL;
+}
+
 static void *serve(void *argument)
 {
     struct kolo_store_thread *thread = argument;
@@ -48,8 +70,10 @@ static void *serve(void *argument)
     /* checked after each dispatch, in which the last rank may have left */
     while (take_wishes(thread, &stop_by)) {
         kolo_poller_sleep(thread->poller, kolo_deadline_min(next, stop_by));
-        if (kolo_poller_dispatch(thread->poller, NULL) != KOLO_OK)
-            KOLO_WARN("store: %s", kolo_error_detail());
+        if (kolo_poller_dispatch(thread->poller, NULL) != KOLO_OK) {
+            end_store(thread);
+            break;
+        }
         next = kolo_store_server_expire(thread->server);
     }
     return NULL;
@@ -136,10 +160,13 @@ out:
 /** Leaves @p fd for the server to adopt. */
 static kolo_status leave_fd(struct kolo_store_thread *thread, int fd)
 {
+    kolo_status status;
     pthread_mutex_lock(&thread->lock);
     void *adopt = thread->adopt;
-    kolo_status status =
-        kolo_grow(&adopt, &thread->adopt_capacity, thread->adopt_count + 1, sizeof(int));
+    if (thread->failure[0] != '\0')
+        status = kolo_fail(KOLO_ERR_SYSTEM, "the job's store has failed: %s", thread->failure);
+    else
+        status = kolo_grow(&adopt, &thread->adopt_capacity, thread->adopt_count + 1, sizeof(int));
     thread->adopt = adopt;
     if (status == KOLO_OK)
         thread->adopt[thread->adopt_count++] = fd;

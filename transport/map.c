@@ -2,6 +2,7 @@
 // A hash table with open addressing and linear probing, at most half full.
 #include "transport/map.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/alloc.h"
@@ -44,13 +45,14 @@ static kolo_status map_rehash(struct kolo_map *map)
 
 kolo_status kolo_map_put(struct kolo_map *map, uint32_t key, void *value)
 {
-    if (map->count * 2 >= map->slot_count) {
+    const bool is_new = kolo_map_get(map, key) == NULL;
+    if (is_new && map->count * 2 >= map->slot_count) {
         kolo_status status = map_rehash(map);
         if (status != KOLO_OK)
             return status;
     }
     *map_slot(map, key) = (struct kolo_map_slot){.key = key, .value = value};
-    map->count++;
+    map->count += is_new;
     return KOLO_OK;
 }
 

@@ -21,7 +21,7 @@ struct kolo_map {
 
 /** The value of @p key; NULL: it is not there. */
 void *kolo_map_get(const struct kolo_map *map, uint32_t key);
-/** @p key must not be there, @p value not NULL. */
+/** If @p key is there, its value is replaced. @p value must not be NULL. */
 kolo_status kolo_map_put(struct kolo_map *map, uint32_t key, void *value) KOLO_NODISCARD;
 /** Removes @p key; does nothing if it is not there. */
 void kolo_map_remove(struct kolo_map *map, uint32_t key);

@@ -24,6 +24,30 @@ Test(map, finds_what_was_put_and_nothing_else)
     cr_assert_null(kolo_map_get(&map, 0));
 }
 
+/** Without room to spare a table that counted each put would also grow. */
+Test(map, a_key_that_is_there_gets_another_value)
+{
+    static uint32_t values[100];
+    struct kolo_map map = {0};
+    uint32_t cursor = 0, seen = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        cr_assert_eq(kolo_map_put(&map, i, &values[0]), KOLO_OK);
+    const uint32_t slots = map.slot_count;
+    for (uint32_t i = 0; i < 100; i++) {
+        cr_assert_eq(kolo_map_put(&map, 3, &values[i]), KOLO_OK);
+        cr_assert_eq(kolo_map_get(&map, 3), &values[i]);
+        cr_assert_eq(map.count, 4);
+    }
+    cr_assert_eq(map.slot_count, slots);
+    while (kolo_map_next(&map, &cursor) != NULL)
+        seen++;
+    cr_assert_eq(seen, 4);
+    kolo_map_remove(&map, 3);
+    cr_assert_eq(map.count, 3);
+    cr_assert_null(kolo_map_get(&map, 3));
+    kolo_map_fini(&map);
+}
+
 /* Keys whose slots collide, inserted and removed at random, against a plain table. */
 Test(map, removing_hides_nothing)
 {

@@ -11,11 +11,11 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/random.h"
 #include "base/status.h"
 #include "bench/bare.h"
 #include "memory/reduce.h"
@@ -219,7 +219,7 @@ kolo_status bare_tcp_open(struct bare_world *world, const char *congestion)
     own_addresses(&own);
     listener = listen_here(info.local_nranks == info.nranks, &own);
     KOLO_TRY(kolo_allgather(world->comm, &own, places, sizeof own, KOLO_UINT8, NULL, NULL));
-    if (world->rank == 0 && getrandom(&token, sizeof token, 0) != sizeof token)
+    if (world->rank == 0 && kolo_random(&token, sizeof token) != KOLO_OK)
         token = 0;
     KOLO_TRY(kolo_broadcast(world->comm, &token, 1, KOLO_INT64, 0, NULL, NULL));
     KOLO_TRY(join(world, places, listener, token));

@@ -15,14 +15,13 @@
 // An allocation can only be mapped by other processes. In its own process it is used where it is,
 // after its context has been opened to this one if they differ. Each process identifies itself by a
 // random number; process ids would not do, since those of two containers may be equal.
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "memory/cuda_loan.h"
 #include "memory/cuda_memory.h"
 #include "memory/held.h"
@@ -58,9 +57,11 @@ static kolo_status draw_number(uint64_t *number_out)
     static uint64_t number; /* held: number_lock */
     kolo_status status = KOLO_OK;
     (void)pthread_mutex_lock(&number_lock);
-    while (number == 0 && status == KOLO_OK)
-        if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
-            status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "getrandom");
+    while (number == 0 && status == KOLO_OK) {
+        uint64_t drawn = 0;
+        status = kolo_random(&drawn, sizeof drawn);
+        number = status == KOLO_OK ? drawn : 0;
+    }
     *number_out = number;
     (void)pthread_mutex_unlock(&number_lock);
     return status;

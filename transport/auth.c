@@ -7,31 +7,14 @@
 // side, reflected, is never a valid message of the other side.
 #include "transport/auth.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include "base/random.h"
 #include "base/wire.h"
-
-kolo_status kolo_random(void *data, size_t bytes)
-{
-    uint8_t *at = data;
-
-    while (bytes > 0) {
-        ssize_t got = getrandom(at, bytes, 0);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "random bytes from the system");
-        at += got;
-        bytes -= (size_t)got;
-    }
-    return KOLO_OK;
-}
 
 kolo_status kolo_secret_make(struct kolo_secret *secret_out)
 {

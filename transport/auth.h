@@ -20,9 +20,6 @@ enum {
     KOLO_ANSWER_BYTES = KOLO_GREETING_BYTES + KOLO_PROOF_BYTES
 };
 
-/** @p bytes random bytes from the system; never fewer. ERR_SYSTEM. */
-kolo_status kolo_random(void *data, size_t bytes) KOLO_NODISCARD;
-
 void kolo_greeting_pack(const struct kolo_greeting *greeting, uint8_t out[KOLO_GREETING_BYTES]);
 void kolo_greeting_unpack(const uint8_t in[KOLO_GREETING_BYTES],
                           struct kolo_greeting *greeting_out);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/random.h"
 
 enum event { EV_READABLE, EV_WRITABLE, EV_LOST, EV_PROVE, EVENTS };
 

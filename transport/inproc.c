@@ -11,16 +11,15 @@
 //      \---withdraw--> WITHDRAWN                      the borrower frees it, fails to claim it
 //
 // Withdrawing a TAKEN loan waits for DONE: the other thread is within a single copy.
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/random.h"
 #include "base/wire.h"
 #include "transport/board_private.h"
 #include "transport/inproc_pair.h"
@@ -43,8 +42,9 @@ static kolo_status inproc_open(struct kolo_endpoint *endpoint, struct kolo_port 
                                struct kolo_address *address_out)
 {
     uint64_t cookie;
-    if (getrandom(&cookie, sizeof cookie, 0) != (ssize_t)sizeof cookie)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "getrandom");
+    kolo_status status = kolo_random(&cookie, sizeof cookie);
+    if (status != KOLO_OK)
+        return status;
     struct kolo_inproc_port *port = kolo_calloc(1, sizeof *port);
     if (port == NULL)
         return KOLO_ERR_NO_MEMORY;

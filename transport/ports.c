@@ -6,8 +6,8 @@
 // host began at its lower end, each would first try the ports of all the ranks before it.
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
+#include "base/random.h"
 #include "transport/ports.h"
 
 /** Reads a port number at *text, which is moved past it; 0: there is none. */
@@ -52,7 +52,7 @@ unsigned kolo_ports_first(const struct kolo_ports *ports)
 {
     unsigned any = 0;
 
-    if (ports->low == 0 || getrandom(&any, sizeof any, GRND_NONBLOCK) != sizeof any)
+    if (ports->low == 0 || kolo_random(&any, sizeof any) != KOLO_OK)
         any = 0; /* the lower end works as well, and is only slower */
     return any % kolo_ports_count(ports);
 }

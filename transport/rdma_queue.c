@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "transport/auth.h"
 #include "transport/rdma_pair.h"
 #include "transport/rdma_register.h"

@@ -8,15 +8,14 @@
 // eventfd, which they were passed, if the `armed` word in its page says that it sleeps.
 #include "transport/shm.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/random.h"
 #include "transport/board_private.h"
 
 static kolo_status shm_probe(const struct kolo_settings *settings, struct kolo_why *why_out)
@@ -43,8 +42,9 @@ static kolo_status make_name(struct kolo_place *place_out, struct kolo_address *
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     uint64_t number;
-    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "getrandom");
+    kolo_status status = kolo_random(&number, sizeof number);
+    if (status != KOLO_OK)
+        return status;
     int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "kolo-%016" PRIx64, number);
     *place_out = (struct kolo_place){0};
     memcpy(&place_out->addr, &name, sizeof name);

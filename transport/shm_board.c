@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/random.h"
 #include "transport/auth.h"
 #include "transport/board_private.h"
 #include "transport/peer_memory.h"

@@ -117,7 +117,7 @@ put include/kolo/wrong.h '#include "base/ring.h"'; expect include_direction 'inc
 put base/wrong.c 'int f( void );'; expect clang_format 'base/wrong.c:2'
 
 for name in malloc calloc realloc free strdup posix_memalign sprintf strcpy strcat gets atoi atol strtok usleep sleep \
-    setenv putenv exit abort printf puts getenv system clock_gettime pthread_create; do
+    setenv putenv exit abort printf puts getenv system clock_gettime pthread_create getrandom; do
     put memory/wrong.c 'void f(void)' '{' "    $name(x);" '}'; expect banned_calls "memory/wrong.c:4: $name"
 done
 put launcher/wrong.c 'int f = atoi (x);'; expect banned_calls 'launcher/wrong.c:2:'

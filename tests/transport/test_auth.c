@@ -8,6 +8,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include "base/random.h"
 #include "transport/auth.h"
 
 static const struct kolo_greeting greeting = {

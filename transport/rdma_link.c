@@ -35,9 +35,9 @@ static void send_block(struct rdma_link *link)
 {
     uint8_t block[KOLO_RDMA_HELLO_BYTES];
     kolo_rdma_hello_pack(&link->mine, block);
-    if (send(link->tcp.socket.watch.fd, block, sizeof block, MSG_NOSIGNAL) !=
-        (ssize_t)sizeof block) {
-        kolo_tcp_fail(&link->tcp, errno);
+    const ssize_t sent = send(link->tcp.socket.watch.fd, block, sizeof block, MSG_NOSIGNAL);
+    if (sent != (ssize_t)sizeof block) {
+        kolo_tcp_fail(&link->tcp, sent >= 0 ? 0 : errno);
         return;
     }
     link->has_sent = true;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
 #include "tests/support/fake_fixture.h"
@@ -255,6 +256,32 @@ Test(rdma, what_fails_at_the_start_is_an_error_where_rdma_is_forced, .timeout = 
                       strstr(heard->text, "Operation not permitted") &&
                       strstr(heard->text, "KOLO_TRANSPORT=rdma"),
                   "%s", heard->text);
+    }
+    suite_close(world);
+}
+
+/** In place of the C library's: while it is set, a block of the handshake is cut, as no error. */
+static atomic_bool cuts_blocks;
+
+ssize_t send(int fd, const void *data, size_t bytes, int flags)
+{
+    if (!atomic_load(&cuts_blocks) || bytes != KOLO_RDMA_HELLO_BYTES)
+        return sendto(fd, data, bytes, flags, NULL, 0);
+    const ssize_t sent = sendto(fd, data, bytes - 1, flags, NULL, 0);
+    errno = EPERM; /* of an earlier call */
+    return sent;
+}
+
+Test(rdma, a_block_that_is_cut_has_no_error_of_an_earlier_call, .timeout = 60)
+{
+    struct suite_world *world = suite_open("rdma", 2, NULL, NULL);
+    atomic_store(&cuts_blocks, true);
+    suite_run(world, meet_the_end);
+    atomic_store(&cuts_blocks, false);
+    for (int i = 0; i < 2; i++) {
+        const struct suite_heard *heard = &world->ranks[i].heard[1 - i];
+        cr_assert(heard->why == KOLO_ERR_LINK && strstr(heard->text, "connection "), "%d %s",
+                  (int)heard->why, heard->text);
     }
     suite_close(world);
 }

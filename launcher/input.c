@@ -3,7 +3,8 @@
 // mode of a descriptor that others share. In a background job the read fails (SIGTTIN is ignored),
 // which is treated as the end.
 //
-// Threads: `lock` guards window, ready and is_closed.
+// Threads: the thread's lock guards window and ready. data is the thread's while it works, and the
+// loop's while ready is not negative.
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -11,76 +12,77 @@
 
 #include "base/alloc.h"
 #include "launcher/input.h"
+#include "launcher/side_thread.h"
 
 enum { WINDOW_BYTES = 256 << 10, READ_BYTES = 64 << 10 };
 
 struct kolo_input {
-    uv_async_t wake;
-    uv_thread_t thread;
-    uv_mutex_t lock;
-    uv_cond_t more;
+    struct kolo_side_thread side;
     int fd;
     void (*read)(void *context, const void *data, size_t bytes);
     void *context;
     size_t window; /* bytes that may still be read */
     ssize_t ready; /* bytes in data that the loop has not fetched; -1: none */
-    bool is_closed, is_reading, has_left;
+    bool at_end;
+    size_t room; /* of the read in progress */
+    ssize_t got; /* what it returned */
     uint8_t data[READ_BYTES];
 };
 
-static ssize_t read_some(int fd, uint8_t *data, size_t bytes)
+static bool may_read(void *owner)
 {
-    ssize_t got;
+    const struct kolo_input *input = owner;
+    return input->window > 0 && input->ready < 0 && !input->at_end;
+}
+
+static void take_room(void *owner)
+{
+    struct kolo_input *input = owner;
+    input->room = input->window < READ_BYTES ? input->window : READ_BYTES;
+}
+
+static void read_some(void *owner)
+{
+    struct kolo_input *input = owner;
     do
-        got = read(fd, data, bytes);
-    while (got < 0 && errno == EINTR);
-    return got < 0 ? 0 : got;
+        input->got = read(input->fd, input->data, input->room);
+    while (input->got < 0 && errno == EINTR);
+    if (input->got < 0)
+        input->got = 0;
 }
 
-static void reader(void *context)
+static void give_bytes(void *owner)
 {
-    struct kolo_input *input = context;
-    ssize_t got = 1;
-    uv_mutex_lock(&input->lock);
-    while (got > 0) {
-        while (!input->is_closed && (input->window == 0 || input->ready >= 0))
-            uv_cond_wait(&input->more, &input->lock);
-        if (input->is_closed)
-            break;
-        size_t room = input->window < READ_BYTES ? input->window : READ_BYTES;
-        input->is_reading = true;
-        uv_mutex_unlock(&input->lock);
-        got = read_some(input->fd, input->data, room);
-        uv_mutex_lock(&input->lock);
-        input->is_reading = false;
-        input->window -= (size_t)got;
-        input->ready = got;
-        if (!input->is_closed)
-            (void)uv_async_send(&input->wake);
-    }
-    input->has_left = true;
-    uv_mutex_unlock(&input->lock);
+    struct kolo_input *input = owner;
+    input->window -= (size_t)input->got;
+    input->ready = input->got;
+    input->at_end = input->got == 0;
 }
 
-static void fetch(uv_async_t *async)
+static void fetch(void *owner)
 {
-    struct kolo_input *input = async->data;
-    uv_mutex_lock(&input->lock);
+    struct kolo_input *input = owner;
+    kolo_side_lock(&input->side);
     ssize_t ready = input->ready;
-    uv_mutex_unlock(&input->lock);
-    if (ready < 0 || input->is_closed)
+    kolo_side_unlock(&input->side);
+    if (ready < 0)
         return;
     input->read(input->context, input->data, (size_t)ready); /* the thread waits for this */
-    uv_mutex_lock(&input->lock);
+    kolo_side_lock(&input->side);
     input->ready = -1;
-    uv_cond_signal(&input->more);
-    uv_mutex_unlock(&input->lock);
+    kolo_side_unlock(&input->side);
 }
 
 kolo_status kolo_input_create(uv_loop_t *loop, int fd,
                               void (*read_fn)(void *context, const void *data, size_t bytes),
                               void *context, struct kolo_input **input_out)
 {
+    static const struct kolo_side_calls calls = {.can = may_read,
+                                                 .take = take_room,
+                                                 .work = read_some,
+                                                 .give = give_bytes,
+                                                 .heard = fetch,
+                                                 .free = kolo_free_memory};
     struct kolo_input *input = kolo_calloc(1, sizeof *input);
     if (!input)
         return KOLO_ERR_NO_MEMORY;
@@ -89,56 +91,33 @@ kolo_status kolo_input_create(uv_loop_t *loop, int fd,
     input->context = context;
     input->window = WINDOW_BYTES;
     input->ready = -1;
-    int error = uv_mutex_init(&input->lock);
-    if (error == 0)
-        error = uv_cond_init(&input->more);
-    if (error == 0)
-        error = uv_async_init(loop, &input->wake, fetch);
-    if (error == 0) {
-        input->wake.data = input;
-        uv_unref((uv_handle_t *)&input->wake);
-        error = uv_thread_create(&input->thread, reader, input);
+    kolo_status status = kolo_side_start(&input->side, loop, &calls, input, "standard input");
+    if (status != KOLO_OK) {
+        kolo_free_memory(input);
+        return status;
     }
-    if (error != 0)
-        return kolo_fail_start(-error, "cannot start a thread for standard input");
+    uv_unref((uv_handle_t *)&input->side.wake); /* a job does not wait for the end of its input */
     *input_out = input;
     return KOLO_OK;
 }
 
 void kolo_input_taken(struct kolo_input *input, size_t bytes)
 {
-    uv_mutex_lock(&input->lock);
+    kolo_side_lock(&input->side);
     input->window += bytes;
     if (input->window > WINDOW_BYTES)
         input->window = WINDOW_BYTES;
-    uv_cond_signal(&input->more);
-    uv_mutex_unlock(&input->lock);
+    kolo_side_unlock(&input->side);
 }
 
 void kolo_input_close(struct kolo_input *input)
 {
-    if (!input)
-        return;
-    uv_mutex_lock(&input->lock);
-    input->is_closed = true;
-    bool is_stuck = input->is_reading;
-    uv_cond_signal(&input->more);
-    uv_mutex_unlock(&input->lock);
-    if (!is_stuck)
-        (void)uv_thread_join(&input->thread);
-    uv_close((uv_handle_t *)&input->wake, NULL);
+    if (input)
+        kolo_side_close(&input->side);
 }
 
 void kolo_input_destroy(struct kolo_input *input)
 {
-    if (!input)
-        return;
-    uv_mutex_lock(&input->lock);
-    bool has_left = input->has_left;
-    uv_mutex_unlock(&input->lock);
-    if (!has_left)
-        return;
-    uv_cond_destroy(&input->more);
-    uv_mutex_destroy(&input->lock);
-    kolo_free_memory(input);
+    if (input)
+        kolo_side_drop(&input->side);
 }

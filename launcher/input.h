@@ -17,8 +17,7 @@ kolo_status kolo_input_create(uv_loop_t *loop, int fd,
 void kolo_input_taken(struct kolo_input *input, size_t bytes);
 /** No callback is called afterwards. NULL is allowed. */
 void kolo_input_close(struct kolo_input *input);
-/** To be called after the loop has run. If the thread is stuck in a read, the memory is kept until
- * the process ends. */
+/** To be called after the loop has run. The memory is freed once no thread is in a read. */
 void kolo_input_destroy(struct kolo_input *input);
 
 #endif

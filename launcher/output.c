@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One queue, one writing thread, and one uv_async that reports what was written. The queue is
+// One queue, and a thread beside the loop that writes it and returns what was written. The queue is
 // bounded by the credit that the agents hold, which is returned by `written`.
 //
-// Threads: everything except write_all and writer runs on the loop; `lock` guards queue, done,
-// is_stopping, error and is_writing.
+// Threads: the thread's lock guards queue, done and error. Only the thread uses batch, parts, count
+// and failed; only the loop uses told_broken and events.
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "launcher/output.h"
+#include "launcher/side_thread.h"
 
 enum { BATCH = 64, PREFIX_MAX = 16, NOBODY = -1 };
 
@@ -26,15 +27,15 @@ struct chunk {
 };
 
 struct kolo_output {
-    uv_async_t wake;
-    uv_thread_t thread;
-    uv_mutex_t lock;
-    uv_cond_t more;
+    struct kolo_side_thread side;
     int fd;
     struct kolo_output_events events;
     struct chunk *queue, **queue_end, *done;
-    bool is_stopping, is_writing, told_broken, has_left;
     int error; /* that a write failed with; 0: none */
+    bool told_broken;
+    struct chunk *batch; /* what is being written, */
+    struct iovec parts[BATCH];
+    int count, failed; /* and its error */
 };
 
 /* Writes the parts. Returns 0, or the error. */
@@ -64,68 +65,59 @@ static int write_all(int fd, struct iovec *parts, int count)
     return 0;
 }
 
-/* Takes up to a batch off the queue, which is not empty. Held: lock. */
-static struct chunk *take_batch(struct kolo_output *output, struct iovec parts[BATCH], int *count)
+static bool has_queue(void *owner)
 {
-    struct chunk *first = output->queue, *last, *next = first;
+    return ((struct kolo_output *)owner)->queue != NULL;
+}
+
+/* Takes up to a batch off the queue, which is not empty. */
+static void take_batch(void *owner)
+{
+    struct kolo_output *output = owner;
+    struct chunk *last, *next = output->queue;
+    output->batch = next;
+    output->failed = output->error;
+    output->count = 0;
     do {
         last = next;
-        parts[(*count)++] = (struct iovec){.iov_base = last->data, .iov_len = last->bytes};
+        output->parts[output->count++] =
+            (struct iovec){.iov_base = last->data, .iov_len = last->bytes};
         next = last->next;
-    } while (next && *count < BATCH);
+    } while (next && output->count < BATCH);
     output->queue = last->next;
     if (!output->queue)
         output->queue_end = &output->queue;
     last->next = NULL;
-    return first;
 }
 
-static void give_back(struct kolo_output *output, struct chunk *batch)
+static void write_batch(void *owner)
 {
-    while (batch) {
-        struct chunk *next = batch->next;
-        batch->next = output->done;
-        output->done = batch;
-        batch = next;
+    struct kolo_output *output = owner;
+    if (output->failed == 0)
+        output->failed = write_all(output->fd, output->parts, output->count);
+}
+
+static void give_back(void *owner)
+{
+    struct kolo_output *output = owner;
+    output->error = output->failed;
+    while (output->batch) {
+        struct chunk *next = output->batch->next;
+        output->batch->next = output->done;
+        output->done = output->batch;
+        output->batch = next;
     }
 }
 
-static void writer(void *context)
+static void tell(void *owner)
 {
-    struct kolo_output *output = context;
-    uv_mutex_lock(&output->lock);
-    for (;;) {
-        while (!output->queue && !output->is_stopping)
-            uv_cond_wait(&output->more, &output->lock);
-        if (output->is_stopping)
-            break;
-        struct iovec parts[BATCH];
-        int count = 0;
-        struct chunk *batch = take_batch(output, parts, &count);
-        int error = output->error;
-        output->is_writing = true;
-        uv_mutex_unlock(&output->lock);
-        if (error == 0)
-            error = write_all(output->fd, parts, count);
-        uv_mutex_lock(&output->lock);
-        output->is_writing = false;
-        output->error = error;
-        give_back(output, batch);
-        (void)uv_async_send(&output->wake);
-    }
-    output->has_left = true;
-    uv_mutex_unlock(&output->lock);
-}
-
-static void tell(uv_async_t *async)
-{
-    struct kolo_output *output = async->data;
-    uv_mutex_lock(&output->lock);
+    struct kolo_output *output = owner;
+    kolo_side_lock(&output->side);
     struct chunk *done = output->done;
     output->done = NULL;
     int error = output->told_broken ? 0 : output->error;
     output->told_broken = output->error != 0;
-    uv_mutex_unlock(&output->lock);
+    kolo_side_unlock(&output->side);
     while (done) {
         struct chunk *next = done->next;
         if (done->owner != NOBODY)
@@ -140,48 +132,52 @@ static void tell(uv_async_t *async)
         output->events.drained(output->events.context);
 }
 
+static void free_chunks(struct chunk *chunk)
+{
+    while (chunk) {
+        struct chunk *next = chunk->next;
+        kolo_free_memory(chunk);
+        chunk = next;
+    }
+}
+
+static void free_output(void *owner)
+{
+    struct kolo_output *output = owner;
+    free_chunks(output->queue);
+    free_chunks(output->done);
+    kolo_free_memory(output);
+}
+
 kolo_status kolo_output_create(uv_loop_t *loop, int fd, const struct kolo_output_events *events,
                                struct kolo_output **output_out)
 {
+    static const struct kolo_side_calls calls = {.can = has_queue,
+                                                 .take = take_batch,
+                                                 .work = write_batch,
+                                                 .give = give_back,
+                                                 .heard = tell,
+                                                 .free = free_output};
     struct kolo_output *output = kolo_calloc(1, sizeof *output);
     if (!output)
         return KOLO_ERR_NO_MEMORY;
     output->fd = fd;
     output->events = *events;
     output->queue_end = &output->queue;
-    int error = uv_mutex_init(&output->lock);
-    if (error != 0)
-        goto no_lock;
-    error = uv_cond_init(&output->more);
-    if (error != 0)
-        goto no_cond;
-    error = uv_async_init(loop, &output->wake, tell);
-    if (error != 0)
-        goto no_async;
-    output->wake.data = output;
-    error = uv_thread_create(&output->thread, writer, output);
-    if (error == 0) {
+    kolo_status status = kolo_side_start(&output->side, loop, &calls, output, "output");
+    if (status == KOLO_OK)
         *output_out = output;
-        return KOLO_OK;
-    }
-    uv_close((uv_handle_t *)&output->wake, NULL);
-    (void)uv_run(loop, UV_RUN_NOWAIT);
-no_async:
-    uv_cond_destroy(&output->more);
-no_cond:
-    uv_mutex_destroy(&output->lock);
-no_lock:
-    kolo_free_memory(output);
-    return kolo_fail_start(-error, "cannot start a thread for output"); /* libuv's are negated */
+    else
+        kolo_free_memory(output);
+    return status;
 }
 
 static void put(struct kolo_output *output, struct chunk *chunk)
 {
-    uv_mutex_lock(&output->lock);
+    kolo_side_lock(&output->side);
     *output->queue_end = chunk;
     output->queue_end = &chunk->next;
-    uv_cond_signal(&output->more);
-    uv_mutex_unlock(&output->lock);
+    kolo_side_unlock(&output->side);
 }
 
 static size_t count_lines(const uint8_t *data, size_t bytes)
@@ -255,44 +251,21 @@ void kolo_output_print(struct kolo_output *output, const char *format, ...)
 
 bool kolo_output_is_drained(struct kolo_output *output)
 {
-    uv_mutex_lock(&output->lock);
+    kolo_side_lock(&output->side);
     /* not before the loop has heard how it went (tell): the job must not end as if all were well */
-    bool is_drained = !output->queue && !output->is_writing && !output->done;
-    uv_mutex_unlock(&output->lock);
+    bool is_drained = !output->queue && !output->done && !kolo_side_is_working(&output->side);
+    kolo_side_unlock(&output->side);
     return is_drained;
 }
 
 void kolo_output_close(struct kolo_output *output)
 {
-    if (!output)
-        return;
-    uv_mutex_lock(&output->lock);
-    output->is_stopping = true;
-    bool is_stuck = output->is_writing;
-    uv_cond_signal(&output->more);
-    uv_mutex_unlock(&output->lock);
-    if (is_stuck)
-        return; /* in a write that nobody reads: it ends with the process */
-    (void)uv_thread_join(&output->thread);
-    uv_close((uv_handle_t *)&output->wake, NULL);
-}
-
-static void free_chunks(struct chunk *chunk)
-{
-    while (chunk) {
-        struct chunk *next = chunk->next;
-        kolo_free_memory(chunk);
-        chunk = next;
-    }
+    if (output)
+        kolo_side_close(&output->side);
 }
 
 void kolo_output_destroy(struct kolo_output *output)
 {
-    if (!output || !output->has_left)
-        return;
-    free_chunks(output->queue);
-    free_chunks(output->done);
-    uv_cond_destroy(&output->more);
-    uv_mutex_destroy(&output->lock);
-    kolo_free_memory(output);
+    if (output)
+        kolo_side_drop(&output->side);
 }

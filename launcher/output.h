@@ -35,9 +35,10 @@ void kolo_output_print(struct kolo_output *output, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /** Whether everything that was put has been written, and reported by the events above. */
 bool kolo_output_is_drained(struct kolo_output *output);
-/** Stops the thread once it has finished its current write; a thread stuck in a write is left
- * behind. The memory is freed once the loop has run, unless the thread is stuck. */
+/** Stops the thread, or leaves it behind if it is in a write, which may be stuck. No callback is
+ * called afterwards. NULL is allowed, also below. */
 void kolo_output_close(struct kolo_output *output);
+/** To be called after the loop has run. The memory is freed once no thread is in a write. */
 void kolo_output_destroy(struct kolo_output *output);
 
 #endif

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // What has been written counts as drained only once the loop has heard how that went: a job that is
-// over before it hears of a write error would end with status 0. tests/launcher/output.sh tests the
-// rest, through kolorun.
+// over before it hears of a write error would end with status 0. A write that is stuck does no harm
+// when it ends late. tests/launcher/output.sh tests the rest, through kolorun.
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "launcher/output.h"
+#include "launcher/spawn.h"
+#include "tests/support/await.h"
+#include "tests/support/tasks.h"
 
 struct heard {
     size_t bytes;
@@ -77,4 +84,68 @@ Test(output, is_not_drained_before_an_error_is_told, .timeout = 20)
     put_a_line(fd, &heard);
     cr_assert_eq(heard.error, ENOSPC);
     close(fd);
+}
+
+/* As kolorun does: everything that is still open. */
+static void close_left(uv_handle_t *handle, void *context)
+{
+    (void)context;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+static int bytes_in(int fd)
+{
+    int bytes = 0;
+    cr_assert_eq(ioctl(fd, FIONREAD, &bytes), 0);
+    return bytes;
+}
+
+/* Nobody reads, kolorun gives the write up, and then the reader is killed: the thread must not use
+ * the loop, whose memory has other contents by then, and frees what it used itself. */
+Test(output, a_write_that_ends_after_the_loop_does_no_harm, .timeout = 60)
+{
+    enum { BYTES = 1 << 20 /* more than fits a pipe */ };
+    struct heard heard = {0};
+    struct kolo_output_events events = {&heard, on_written, on_batch, on_drained, on_broken};
+    struct kolo_output *output = NULL;
+    const int before = tasks();
+    uv_loop_t *loop = malloc(sizeof *loop);
+    char *data = calloc(1, BYTES);
+    int ends[2];
+    (void)signal(SIGPIPE, SIG_IGN);
+    cr_assert(loop && data && uv_loop_init(loop) == 0 && kolo_pipe(ends) == KOLO_OK);
+    cr_assert_eq(kolo_output_create(loop, ends[1], &events, &output), KOLO_OK);
+    const int full = fcntl(ends[1], F_GETPIPE_SZ);
+    kolo_output_lines(output, 0, -1, data, BYTES);
+    kolo_output_print(output, "waits in the queue");
+    cr_assert(AWAIT(bytes_in(ends[0]) == full));
+    kolo_output_close(output);
+    uv_walk(loop, close_left, NULL);
+    while (uv_run(loop, UV_RUN_NOWAIT) != 0)
+        continue;
+    cr_assert_eq(uv_loop_close(loop), 0);
+    kolo_output_destroy(output);
+    memset(loop, 0xFF, sizeof *loop);
+    free(loop);
+    cr_assert_eq(tasks(), before + 1);
+    close(ends[0]);
+    cr_assert(AWAIT(tasks() == before));
+    cr_assert_eq(heard.bytes, (size_t)0);
+    close(ends[1]);
+    free(data);
+}
+
+Test(output, without_a_thread_nothing_is_left, .timeout = 60)
+{
+    struct kolo_output_events events = {NULL, on_written, on_batch, on_drained, on_broken};
+    struct kolo_output *output = NULL;
+    struct rlimit limit;
+    uv_loop_t loop;
+    if (!refuse_threads(&limit))
+        cr_skip("the size of stacks is limited here");
+    cr_assert_eq(uv_loop_init(&loop), 0);
+    cr_assert_eq(kolo_output_create(&loop, 1, &events, &output), KOLO_ERR_SYSTEM);
+    (void)setrlimit(RLIMIT_STACK, &limit);
+    cr_assert_eq(uv_loop_close(&loop), 0, "a handle is open");
 }

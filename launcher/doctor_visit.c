@@ -231,22 +231,22 @@ static kolo_status take_lines(struct kolo_visit *visit)
     return status;
 }
 
-static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body)
+static kolo_status on_message(struct kolo_remote *remote, const struct kolo_message *message)
 {
-    struct kolo_visit *visit = visit_of(context);
-    size_t bytes = kolo_reader_left(body);
+    struct kolo_visit *visit = visit_of(remote);
     void *text = visit->text;
-    if (type == KOLO_FRAME_NOTE)
+    if (message->type == KOLO_FRAME_NOTE)
         return KOLO_OK;
-    if (type != KOLO_FRAME_FACTS)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "%s in an examination", kolo_frame_text(type));
+    if (message->type != KOLO_FRAME_FACTS)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "%s in an examination", kolo_frame_text(message->type));
+    const size_t bytes = message->piece.bytes;
     if (bytes == 0 && !visit->is_given_up && visit->doctor->phase < DOCTOR_ENDING)
         return kolo_fail(KOLO_ERR_PROTOCOL, "its examiner ended early");
     kolo_status status = kolo_grow(&text, &visit->capacity, visit->used + bytes + 1, 1);
     if (status != KOLO_OK)
         return status;
     visit->text = text;
-    memcpy(visit->text + visit->used, body->at, bytes);
+    memcpy(visit->text + visit->used, message->piece.at, bytes);
     visit->used += bytes;
     status = take_lines(visit);
     kolo_doctor_advance(visit->doctor);
@@ -288,7 +288,7 @@ struct kolo_remote_events kolo_doctor_events(struct kolo_doctor *doctor)
                                        .joined = on_joined,
                                        .prepared = on_prepared,
                                        .refused = on_refused,
-                                       .frame = on_frame,
+                                       .message = on_message,
                                        .failed = on_failed,
                                        .gone = on_gone};
 }

@@ -141,7 +141,7 @@ struct kolo_remote_events kolo_job_host_events(struct kolo_job *job)
                                        .joined = on_joined,
                                        .prepared = on_prepared,
                                        .refused = on_refused,
-                                       .frame = kolo_job_frame,
+                                       .message = kolo_job_message,
                                        .failed = on_failed,
                                        .gone = on_gone};
 }

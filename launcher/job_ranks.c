@@ -56,19 +56,15 @@ static void on_exited(struct kolo_job *job, const struct kolo_outcome *outcome)
 /* A rank that continues in the background is not waited for, as with mpirun and srun: the job is
  * ended as if it had failed. A process that does not use kolo, or was left by a rank that had
  * finished with it, does not fail a job that ended well. */
-static kolo_status on_stray(struct kolo_job *job, struct kolo_remote *remote,
-                            struct kolo_reader *body)
+static void on_stray(struct kolo_job *job, struct kolo_remote *remote,
+                     const struct kolo_stray *stray)
 {
-    struct kolo_stray stray;
     char how[128];
-    kolo_status status = kolo_stray_read(body, &stray);
-    if (status != KOLO_OK || !is_of(remote, stray.rank))
-        return kolo_fail(KOLO_ERR_PROTOCOL, "a malformed STRAY");
-    const int rank = (int)stray.rank;
+    const int rank = (int)stray->rank;
     if (kolo_verdict_has_left(job->verdict, rank))
-        return KOLO_OK;
-    if (stray.is_of_kolo || kolo_meeting_is_here(job->meeting, rank)) {
-        snprintf(how, sizeof how, "went on as the rank (process %u, %s)", stray.pid, stray.name);
+        return;
+    if (stray->is_of_kolo || kolo_meeting_is_here(job->meeting, rank)) {
+        snprintf(how, sizeof how, "went on as the rank (process %u, %s)", stray->pid, stray->name);
         kolo_verdict_strayed(job->verdict, rank, how);
         if (!kolo_job_keeps_going(job))
             kolo_job_begin_end(job);
@@ -77,30 +73,25 @@ static kolo_status on_stray(struct kolo_job *job, struct kolo_remote *remote,
         kolo_output_print(job->streams[JOB_ERR],
                           "kolorun: rank %d left process %u (%s) in the background on %s; it is "
                           "ended with the job",
-                          rank, stray.pid, stray.name, remote->host->name);
+                          rank, stray->pid, stray->name, remote->host->name);
     } else {
-        JOB_SAY(job, "kolorun: rank %d left process %u (%s) on %s", rank, stray.pid, stray.name,
+        JOB_SAY(job, "kolorun: rank %d left process %u (%s) on %s", rank, stray->pid, stray->name,
                 remote->host->name);
     }
-    return KOLO_OK;
 }
 
-static void on_output(struct kolo_job *job, struct kolo_remote *remote, uint32_t rank,
-                      struct kolo_reader *body)
+static void on_output(struct kolo_job *job, struct kolo_remote *remote,
+                      const struct kolo_message *message)
 {
-    unsigned stream = kolo_read_u8(body);
-    size_t bytes = kolo_reader_left(body);
-    kolo_output_lines(job->streams[stream == 2 ? JOB_ERR : JOB_OUT], remote->index,
-                      job->options->no_prefix ? -1 : (int)rank, body->at, bytes);
+    kolo_output_lines(job->streams[message->output.is_error ? JOB_ERR : JOB_OUT], remote->index,
+                      job->options->no_prefix ? -1 : (int)message->rank, message->output.text.at,
+                      message->output.text.bytes);
 }
 
-static kolo_status on_note(struct kolo_job *job, struct kolo_remote *remote,
-                           struct kolo_reader *body)
+static void on_note(struct kolo_job *job, struct kolo_remote *remote, const struct kolo_piece *note)
 {
     kolo_output_print(job->streams[JOB_ERR], "kolorun: host %s: %.*s", remote->host->name,
-                      (int)(kolo_reader_left(body) > 200 ? 200 : kolo_reader_left(body)),
-                      (const char *)body->at);
-    return KOLO_OK;
+                      (int)(note->bytes > 200 ? 200 : note->bytes), (const char *)note->at);
 }
 
 /* Nothing of the job is left except the timelines of its ranks. */
@@ -112,9 +103,9 @@ static bool are_done(const struct kolo_job *job)
     return true;
 }
 
-static kolo_status on_timeline(struct kolo_job *job, uint32_t rank, struct kolo_reader *body)
+static kolo_status on_timeline(struct kolo_job *job, uint32_t rank, const struct kolo_piece *piece)
 {
-    kolo_status status = kolo_gather_take(job->gather, (int)rank, body->at, kolo_reader_left(body));
+    kolo_status status = kolo_gather_take(job->gather, (int)rank, piece->at, piece->bytes);
     if (status != KOLO_OK || !are_done(job))
         return status;
     if (kolo_job_enter(job, JOB_COLLECTING, JOB_COLLECT_MS)) {
@@ -124,42 +115,44 @@ static kolo_status on_timeline(struct kolo_job *job, uint32_t rank, struct kolo_
     return KOLO_OK;
 }
 
-kolo_status kolo_job_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body)
+static kolo_status on_rank(struct kolo_job *job, struct kolo_remote *remote,
+                           const struct kolo_message *message)
 {
-    struct kolo_remote *remote = context;
+    if (!is_of(remote, message->rank))
+        return kolo_fail(KOLO_ERR_PROTOCOL, "%s for rank %u", kolo_frame_text(message->type),
+                         message->rank);
+    if (message->type == KOLO_FRAME_TIMELINE)
+        return on_timeline(job, message->rank, &message->piece);
+    if (message->type == KOLO_FRAME_STARTED)
+        on_started(job, remote, message->rank, message->value);
+    else if (message->type == KOLO_FRAME_EXITED)
+        on_exited(job, &message->exited);
+    else if (message->type == KOLO_FRAME_STRAY)
+        on_stray(job, remote, &message->stray);
+    else
+        on_output(job, remote, message);
+    return KOLO_OK;
+}
+
+kolo_status kolo_job_message(struct kolo_remote *remote, const struct kolo_message *message)
+{
     struct kolo_job *job = remote->config->events.context;
-    if (type == KOLO_FRAME_NOTE)
-        return on_note(job, remote, body);
-    if (type == KOLO_FRAME_EXITED) {
-        struct kolo_outcome outcome;
-        kolo_outcome_read(body, &outcome);
-        kolo_status status = kolo_reader_finish(body, "an agent's EXITED");
-        if (status != KOLO_OK || !is_of(remote, outcome.rank))
-            return kolo_fail(KOLO_ERR_PROTOCOL, "a malformed EXITED");
-        on_exited(job, &outcome);
+    switch ((int)message->type) {
+    case KOLO_FRAME_NOTE:
+        on_note(job, remote, &message->piece);
         return KOLO_OK;
-    }
-    if (type == KOLO_FRAME_STRAY)
-        return on_stray(job, remote, body);
-    if (type == KOLO_FRAME_FACTS)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "FACTS of a job");
-    uint32_t value = kolo_read_u32(body);
-    if (type == KOLO_FRAME_WANTED) {
+    case KOLO_FRAME_WANTED:
         if (job->input)
-            kolo_input_taken(job->input, value);
-    } else if (type == KOLO_FRAME_PAUSED) {
-        kolo_pause_answered(&job->pause, remote, value);
-    } else if (!is_of(remote, value)) {
-        return kolo_fail(KOLO_ERR_PROTOCOL, "%s for rank %u", kolo_frame_text(type), value);
-    } else if (type == KOLO_FRAME_TIMELINE) {
-        return on_timeline(job, value, body);
-    } else if (type == KOLO_FRAME_STARTED) {
-        on_started(job, remote, value, kolo_read_u32(body));
-    } else {
-        on_output(job, remote, value, body);
+            kolo_input_taken(job->input, message->value);
+        return KOLO_OK;
+    case KOLO_FRAME_PAUSED:
+        kolo_pause_answered(&job->pause, remote, message->value);
+        return KOLO_OK;
+    case KOLO_FRAME_FACTS:
+        return kolo_fail(KOLO_ERR_PROTOCOL, "FACTS of a job");
+    default:
+        return on_rank(job, remote, message);
     }
-    return body->failed ? kolo_fail(KOLO_ERR_PROTOCOL, "a short %s", kolo_frame_text(type))
-                        : KOLO_OK;
 }
 
 /* ---- the store ---- */

@@ -89,8 +89,8 @@ void kolo_job_call_hosts(struct kolo_job *job);
 struct kolo_remote_events kolo_job_host_events(struct kolo_job *job);
 
 /* job_ranks.c */
-/** Handles a frame from a host's agent; @p context is the remote. */
-kolo_status kolo_job_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body);
+/** Handles what a host's agent says. */
+kolo_status kolo_job_message(struct kolo_remote *remote, const struct kolo_message *message);
 struct kolo_store_server_events kolo_job_store_events(struct kolo_job *job);
 
 /* job.c */

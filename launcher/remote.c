@@ -202,50 +202,41 @@ void kolo_remote_dismiss(struct kolo_remote *remote)
 
 /* ---- talking ---- */
 
-static kolo_status take_ready(struct kolo_remote *remote, struct kolo_reader *body)
+static kolo_status take_ready(struct kolo_remote *remote, const struct kolo_message *message)
 {
-    char version[64];
-    uint32_t protocol = kolo_read_u32(body);
-    kolo_read_text(body, version, sizeof version);
-    kolo_read_text(body, remote->agent_host, sizeof remote->agent_host);
-    remote->agent_pid = kolo_read_u32(body);
-    kolo_status status = kolo_reader_finish(body, "the agent's greeting");
-    if (status != KOLO_OK)
-        return status;
-    if (protocol != KOLO_AGENT_PROTOCOL || strcmp(version, KOLO_VERSION) != 0)
+    if (message->ready.protocol != KOLO_AGENT_PROTOCOL ||
+        strcmp(message->ready.version, KOLO_VERSION) != 0)
         return kolo_fail(KOLO_ERR_PROTOCOL, "runs kolorun %s, this one is %s; install the same",
-                         version, KOLO_VERSION);
+                         message->ready.version, KOLO_VERSION);
     if (!move(remote, KOLO_REMOTE_JOINED))
         return kolo_fail(KOLO_ERR_PROTOCOL, "a second greeting");
+    snprintf(remote->agent_host, sizeof remote->agent_host, "%s", message->ready.host);
+    remote->agent_pid = message->ready.pid;
     kolo_channel_watch(&remote->channel, remote->config->peer_timeout_ms);
     remote->config->events.joined(remote->config->events.context, remote);
     return KOLO_OK;
 }
 
-static kolo_status take_refusal(struct kolo_remote *remote, struct kolo_reader *body)
-{
-    char why[KOLO_DETAIL_MAX];
-    int exit_status = (int)kolo_read_u32(body);
-    kolo_read_text(body, why, sizeof why);
-    kolo_status status = kolo_reader_finish(body, "an agent's refusal");
-    if (status == KOLO_OK)
-        remote->config->events.refused(remote->config->events.context, remote, exit_status, why);
-    return status;
-}
-
 static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body)
 {
     struct kolo_remote *remote = context;
+    const struct kolo_remote_events *events = &remote->config->events;
+    struct kolo_message message;
+    kolo_status status = kolo_message_read(type, body, &message);
+    if (status != KOLO_OK)
+        return status;
     switch ((int)type) {
     case KOLO_FRAME_READY:
-        return take_ready(remote, body);
+        return take_ready(remote, &message);
     case KOLO_FRAME_PREPARED:
         if (!move(remote, KOLO_REMOTE_PREPARED))
             return kolo_fail(KOLO_ERR_PROTOCOL, "PREPARED out of turn");
-        remote->config->events.prepared(remote->config->events.context, remote);
+        events->prepared(events->context, remote);
         return KOLO_OK;
     case KOLO_FRAME_REFUSED:
-        return take_refusal(remote, body);
+        events->refused(events->context, remote, (int)message.refused.exit_status,
+                        message.refused.why);
+        return KOLO_OK;
     case KOLO_FRAME_DONE:
         return move(remote, KOLO_REMOTE_FINISHED)
                    ? KOLO_OK
@@ -261,7 +252,7 @@ static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kol
     case KOLO_FRAME_PAUSED:
     case KOLO_FRAME_FACTS:
     case KOLO_FRAME_TIMELINE:
-        return remote->config->events.frame(remote, type, body);
+        return events->message(remote, &message);
     default:
         return kolo_fail(KOLO_ERR_PROTOCOL, "%s is not for kolorun", kolo_frame_text(type));
     }

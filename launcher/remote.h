@@ -15,6 +15,7 @@
 #include "base/settings.h"
 #include "launcher/channel.h"
 #include "launcher/hosts.h"
+#include "launcher/messages.h"
 
 enum kolo_remote_state {
     KOLO_REMOTE_IDLE,
@@ -37,7 +38,7 @@ struct kolo_remote_events {
      * 1). */
     void (*refused)(void *context, struct kolo_remote *remote, int exit_status, const char *why);
     /** STARTED, OUTPUT, EXITED, WANTED, NOTE, STRAY, PAUSED, FACTS, TIMELINE. */
-    kolo_frame_fn *frame; /* its context is the remote */
+    kolo_status (*message)(struct kolo_remote *remote, const struct kolo_message *message);
     void (*failed)(void *context, struct kolo_remote *remote, const char *why);
     void (*gone)(void *context, struct kolo_remote *remote);
 };

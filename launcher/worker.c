@@ -26,6 +26,7 @@
 #include "launcher/agent.h"
 #include "launcher/channel.h"
 #include "launcher/children.h"
+#include "launcher/messages.h"
 #include "launcher/relay.h"
 #include "launcher/spawn.h"
 #include "launcher/strays.h"
@@ -289,11 +290,12 @@ static void on_term(uv_signal_t *handle, int number)
     hang_up(worker);
 }
 
-static kolo_status take_job(struct worker *worker, struct kolo_reader *body)
+static kolo_status take_job(struct worker *worker, const struct kolo_piece *job)
 {
     if (worker->state != WAITING)
         return kolo_fail(KOLO_ERR_PROTOCOL, "a second job");
-    kolo_status status = kolo_spec_unpack(body, &worker->spec);
+    struct kolo_reader body = kolo_reader_over(job->at, job->bytes);
+    kolo_status status = kolo_spec_unpack(&body, &worker->spec);
     if (status != KOLO_OK)
         return status;
     int exit_status = EXIT_TROUBLE;
@@ -310,7 +312,7 @@ static kolo_status take_job(struct worker *worker, struct kolo_reader *body)
 }
 
 /* Possible also if the job was refused: other problems can still be found. */
-static kolo_status examine(struct worker *worker, const struct kolo_reader *body)
+static kolo_status examine(struct worker *worker, const struct kolo_piece *orders)
 {
     if (!worker->spec.cwd || worker->state > PREPARED)
         return kolo_fail(KOLO_ERR_PROTOCOL, "an examination without a job");
@@ -319,7 +321,7 @@ static kolo_status examine(struct worker *worker, const struct kolo_reader *body
         refuse(worker, 126);
         return KOLO_OK; /* kolorun ends it */
     }
-    kolo_relay_tell(worker->relay, body->at, kolo_reader_left(body));
+    kolo_relay_tell(worker->relay, orders->at, orders->bytes);
     return KOLO_OK;
 }
 
@@ -335,47 +337,68 @@ static kolo_status start(struct worker *worker)
     return KOLO_OK;
 }
 
+/* END: there is no time for anything else. */
+static void end_now(struct worker *worker)
+{
+    if (worker->state == DONE) { /* nobody waits for the rest of the timelines */
+        finish(worker);
+        return;
+    }
+    end(worker, KILLING);
+    advance(worker);
+}
+
+/* What concerns ranks that are there. */
+static kolo_status on_rank_message(struct worker *worker, const struct kolo_message *message)
+{
+    if (!worker->children)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "%s without a job", kolo_frame_text(message->type));
+    switch ((int)message->type) {
+    case KOLO_FRAME_INPUT:
+        kolo_children_input(worker->children, message->piece.at, message->piece.bytes);
+        return KOLO_OK;
+    case KOLO_FRAME_CREDIT:
+        kolo_children_credit(worker->children, message->value);
+        return KOLO_OK;
+    case KOLO_FRAME_SIGNAL:
+        if (message->value >= NSIG)
+            return kolo_fail(KOLO_ERR_PROTOCOL, "there is no signal %u", message->value);
+        kolo_children_signal(worker->children, (int)message->value);
+        return KOLO_OK;
+    case KOLO_FRAME_PAUSE:
+        pause_job(worker, message->value);
+        return KOLO_OK;
+    case KOLO_FRAME_RESUME:
+        resume(worker);
+        return KOLO_OK;
+    default:
+        return kolo_fail(KOLO_ERR_PROTOCOL, "%s is not for an agent",
+                         kolo_frame_text(message->type));
+    }
+}
+
 static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body)
 {
     struct worker *worker = context;
-    uint32_t value = 0;
-    if (type == KOLO_FRAME_JOB)
-        return take_job(worker, body);
-    if (type == KOLO_FRAME_START)
+    struct kolo_message message;
+    kolo_status status = kolo_message_read(type, body, &message);
+    if (status != KOLO_OK)
+        return status;
+    switch ((int)type) {
+    case KOLO_FRAME_JOB:
+        return take_job(worker, &message.piece);
+    case KOLO_FRAME_START:
         return start(worker);
-    if (type == KOLO_FRAME_EXAMINE)
-        return examine(worker, body);
-    if (type == KOLO_FRAME_BEAT)
+    case KOLO_FRAME_EXAMINE:
+        return examine(worker, &message.piece);
+    case KOLO_FRAME_BEAT:
         return KOLO_OK;
-    if (type == KOLO_FRAME_END && worker->state == DONE) {
-        finish(worker); /* nobody waits for the rest of the timelines */
+    case KOLO_FRAME_END:
+        end_now(worker);
         return KOLO_OK;
+    default:
+        return on_rank_message(worker, &message);
     }
-    if (type == KOLO_FRAME_END) {
-        end(worker, KILLING);
-        advance(worker);
-        return KOLO_OK;
-    }
-    if (!worker->children)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "%s without a job", kolo_frame_text(type));
-    if (type == KOLO_FRAME_INPUT) {
-        kolo_children_input(worker->children, body->at, kolo_reader_left(body));
-        return KOLO_OK;
-    }
-    value = kolo_read_u32(body);
-    if (body->failed)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "a short %s", kolo_frame_text(type));
-    if (type == KOLO_FRAME_CREDIT)
-        kolo_children_credit(worker->children, value);
-    else if (type == KOLO_FRAME_SIGNAL && value < NSIG)
-        kolo_children_signal(worker->children, (int)value);
-    else if (type == KOLO_FRAME_PAUSE)
-        pause_job(worker, value);
-    else if (type == KOLO_FRAME_RESUME)
-        resume(worker);
-    else
-        return kolo_fail(KOLO_ERR_PROTOCOL, "%s is not for an agent", kolo_frame_text(type));
-    return KOLO_OK;
 }
 
 static void greet(struct worker *worker)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# A mock agent for tests/launcher/doctor.sh that greets correctly and then misbehaves as WHAT says:
-# odd_agent.py VERSION PROTOCOL WHAT
+# A mock agent for tests/launcher/doctor.sh and malformed.sh that greets correctly and then misbehaves
+# as WHAT says: odd_agent.py VERSION PROTOCOL WHAT. WHAT cut-NAME or long-NAME: sends frame NAME with a
+# byte too few or too many.
 import struct
 import sys
 import time
@@ -30,15 +31,43 @@ def text(data):
     return struct.pack("<H", len(data)) + data
 
 
+def misfit(good):
+    return good[:-1] if what.startswith("cut-") else good + b"x"
+
+
+# Frames to kolorun, as they should be; at least as long, where anything may follow.
+good = {
+    b"READY": struct.pack("<I", protocol) + text(version) + text(b"odd") + struct.pack("<I", 4711),
+    b"PREPARED": b"",
+    b"REFUSED": struct.pack("<I", 126) + text(b"no such program"),
+    b"STARTED": struct.pack("<II", 0, 4711),
+    b"OUTPUT": struct.pack("<IB", 0, 1),
+    b"EXITED": struct.pack("<IIIIBBBQ", 0, 4711, 0, 0, 0, 0, 0, 5),
+    b"WANTED": struct.pack("<I", 1),
+    b"STRAY": struct.pack("<IIB", 0, 4711, 1) + text(b"sleep"),
+    b"DONE": b"",
+    b"TIMELINE": struct.pack("<I", 0),
+    b"PAUSED": struct.pack("<I", 1),
+    b"BEAT": b"",
+}
+odd = what.partition("-")[2].encode() if what.startswith(("cut-", "long-")) else None
+
 sys.stdout.buffer.write(b"\n\x02kolo-agent-1\x03\0")
-send(READY, struct.pack("<I", protocol) + text(version) + text(b"odd") + struct.pack("<I", 4711))
+send(READY, misfit(good[READY]) if odd == READY else good[READY])
 while take() != b"JOB":
     pass
 if what == "unprepared":  # sends heartbeats and nothing else
     while True:
         send(b"BEAT")
         time.sleep(0.2)
-send(PREPARED)
+send(PREPARED, misfit(b"") if odd == PREPARED else b"")
+if odd:
+    while take() != b"START":
+        pass
+    send(odd, misfit(good[odd]))
+    while take() != b"END":
+        pass
+    sys.exit(0)
 while take() != EXAMINE:
     pass
 bodies = {

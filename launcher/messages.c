@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decodes the bodies of frames. The description of a job is decoded by spec.c.
+#include "launcher/messages.h"
+
+static struct kolo_piece rest(struct kolo_reader *body)
+{
+    struct kolo_piece piece = {.at = body->at, .bytes = kolo_reader_left(body)};
+    body->at += piece.bytes;
+    return piece;
+}
+
+static void read_ready(struct kolo_reader *body, struct kolo_message *message)
+{
+    message->ready.protocol = kolo_read_u32(body);
+    kolo_read_text(body, message->ready.version, sizeof message->ready.version);
+    kolo_read_text(body, message->ready.host, sizeof message->ready.host);
+    message->ready.pid = kolo_read_u32(body);
+}
+
+static void read_output(struct kolo_reader *body, struct kolo_message *message)
+{
+    enum { OUT = 1, ERROR = 2 };
+    message->rank = kolo_read_u32(body);
+    const unsigned stream = kolo_read_u8(body);
+    message->output.is_error = stream == ERROR;
+    message->output.text = rest(body);
+    if (stream != OUT && stream != ERROR)
+        body->failed = true;
+}
+
+static void read_body(struct kolo_reader *body, struct kolo_message *message)
+{
+    switch ((int)message->type) {
+    case KOLO_FRAME_READY:
+        read_ready(body, message);
+        break;
+    case KOLO_FRAME_REFUSED:
+        message->refused.exit_status = kolo_read_u32(body);
+        kolo_read_text(body, message->refused.why, sizeof message->refused.why);
+        break;
+    case KOLO_FRAME_STARTED:
+        message->rank = kolo_read_u32(body);
+        message->value = kolo_read_u32(body);
+        break;
+    case KOLO_FRAME_OUTPUT:
+        read_output(body, message);
+        break;
+    case KOLO_FRAME_TIMELINE:
+        message->rank = kolo_read_u32(body);
+        message->piece = rest(body);
+        break;
+    case KOLO_FRAME_EXITED:
+        kolo_outcome_read(body, &message->exited);
+        message->rank = message->exited.rank;
+        break;
+    case KOLO_FRAME_STRAY:
+        if (kolo_stray_read(body, &message->stray) == KOLO_OK)
+            message->rank = message->stray.rank;
+        break;
+    case KOLO_FRAME_NOTE:
+    case KOLO_FRAME_JOB:
+    case KOLO_FRAME_INPUT:
+    case KOLO_FRAME_EXAMINE:
+    case KOLO_FRAME_FACTS:
+        message->piece = rest(body);
+        break;
+    case KOLO_FRAME_WANTED:
+    case KOLO_FRAME_CREDIT:
+    case KOLO_FRAME_SIGNAL:
+    case KOLO_FRAME_PAUSE:
+    case KOLO_FRAME_PAUSED:
+    case KOLO_FRAME_RESUME:
+        message->value = kolo_read_u32(body);
+        break;
+    default: /* nothing */
+        break;
+    }
+}
+
+kolo_status kolo_message_read(enum kolo_frame_type type, struct kolo_reader *body,
+                              struct kolo_message *message_out)
+{
+    *message_out = (struct kolo_message){.type = type};
+    read_body(body, message_out);
+    if (kolo_reader_finish(body, kolo_frame_text(type)) != KOLO_OK)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "a malformed %s", kolo_frame_text(type));
+    return KOLO_OK;
+}

@@ -12,13 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/condition.h"
-#include "memory/memory.h"
-
-enum {
-    CONTEXTS = 64,     /* a process has few of them */
-    LOOK_NS = 20000000 /* between two checks of what else may end a wait */
-};
+enum { CONTEXTS = 64 /* a process has few of them */ };
 
 /** How many streams are held, and how many calls are being made. */
 struct counts {
@@ -86,18 +80,10 @@ static void count_call(const void *context, int change)
 kolo_status kolo_none_held_begin(const void *context, kolo_deadline deadline,
                                  const struct kolo_unless *unless)
 {
-    bool is_over = false;
+    int error = 0;
     take_lock();
-    while (is_any_held(context) && !is_over && !kolo_deadline_passed(deadline)) {
-        (void)kolo_condition_wait(
-            &changed, &lock,
-            unless != NULL ? kolo_deadline_min(deadline, kolo_now_ns() + LOOK_NS) : deadline);
-        if (unless == NULL)
-            continue;
-        (void)pthread_mutex_unlock(&lock);
-        is_over = unless->is_over(unless->context);
-        (void)pthread_mutex_lock(&lock);
-    }
+    while (is_any_held(context) && error == 0)
+        error = kolo_condition_wait_unless(&changed, &lock, deadline, unless);
     const bool is_begun = !is_any_held(context);
     if (is_begun)
         count_call(context, 1);

@@ -12,10 +12,8 @@
 #ifndef KOLO_MEMORY_HELD_H
 #define KOLO_MEMORY_HELD_H
 
-#include "base/clock.h"
+#include "base/condition.h"
 #include "base/status.h"
-
-struct kolo_unless;
 
 /** A stream of @p context is about to be held. Waits while a call of a driver for that context is
  * being made, which waits for no held stream. */

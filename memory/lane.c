@@ -12,8 +12,7 @@
 #include "memory/held.h"
 
 enum {
-    SPIN_NS = 200000,   /* polling sees a mark long before the driver reports it */
-    LOOK_NS = 20000000, /* how often to check for a failed device, which passes no marks */
+    SPIN_NS = 200000, /* polling sees a mark long before the driver reports it */
     /* How long to wait for a stream that has reached an open gate: it passes the gate soon, and
      * reports that to nobody. */
     PASS_NS = 100000
@@ -142,17 +141,24 @@ static uint64_t wakes_of(struct kolo_lane *lane)
     return wakes;
 }
 
-/** Sleeps until a mark is reported, or for a while. */
-static void sleep_on(struct kolo_lane *lane, enum kolo_way way, kolo_deadline deadline)
+/** Sleeps until a mark is reported after @p seen of them, but not long. */
+static void rest(struct kolo_lane *lane, uint64_t seen, kolo_deadline deadline, int64_t most_ns)
 {
-    const uint64_t seen = wakes_of(lane);
-    const int64_t most_ns = tell_of_next(lane, way) == KOLO_OK ? LOOK_NS : KOLO_LANE_UNTOLD_NS;
     const kolo_deadline look = kolo_deadline_min(deadline, kolo_now_ns() + most_ns);
     int error = 0;
     (void)pthread_mutex_lock(&lane->lock);
     while (lane->wakes == seen && error == 0)
         error = kolo_condition_wait(&lane->changed, &lane->lock, look);
     (void)pthread_mutex_unlock(&lane->lock);
+}
+
+/** Sleeps until a mark is reported, or until it is time to check for a failed device, which passes
+ * no marks. */
+static void sleep_on(struct kolo_lane *lane, enum kolo_way way, kolo_deadline deadline)
+{
+    const uint64_t seen = wakes_of(lane);
+    const bool is_told = tell_of_next(lane, way) == KOLO_OK;
+    rest(lane, seen, deadline, is_told ? KOLO_LOOK_NS : KOLO_LANE_UNTOLD_NS);
 }
 
 kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
@@ -274,30 +280,37 @@ void kolo_gate_open(struct kolo_gate *gate)
     (void)pthread_mutex_unlock(&lane->lock);
 }
 
-/** Waits a moment, or until something changes. */
-static void rest(struct kolo_lane *lane, kolo_deadline deadline, int64_t most_ns)
+/** A device that has failed lets no stream reach a gate. */
+static bool has_failed(void *context)
 {
-    const kolo_deadline look = kolo_deadline_min(deadline, kolo_now_ns() + most_ns);
+    struct kolo_lane *lane = context;
+    const kolo_status status = lane->ops->check(lane, KOLO_WAY_IN);
+    return status != KOLO_OK && status != KOLO_AGAIN;
+}
+
+/** Waits until streams have reached all gates of the lane. */
+static bool await_reached(struct kolo_lane *lane, kolo_deadline deadline)
+{
+    const struct kolo_unless unless = {.is_over = has_failed, .context = lane};
+    int error = 0;
     (void)pthread_mutex_lock(&lane->lock);
-    (void)kolo_condition_wait(&lane->changed, &lane->lock, look);
+    while (lane->gates_due > 0 && error == 0)
+        error = kolo_condition_wait_unless(&lane->changed, &lane->lock, deadline, &unless);
+    const bool is_due = lane->gates_due > 0;
     (void)pthread_mutex_unlock(&lane->lock);
+    return !is_due;
 }
 
 /** Waits until no stream will reach a gate of the lane, or reads one, any more. */
-static kolo_status await_gates(struct kolo_lane *lane, kolo_deadline deadline)
+static bool await_gates(struct kolo_lane *lane, kolo_deadline deadline)
 {
-    kolo_status status;
-    for (;;) {
-        (void)pthread_mutex_lock(&lane->lock);
-        const bool is_due = lane->gates_due > 0;
-        (void)pthread_mutex_unlock(&lane->lock);
-        status = lane->ops->check(lane, KOLO_WAY_IN); /* a device that failed reaches none */
-        if (status == KOLO_OK)
-            status = is_due ? KOLO_AGAIN : lane->ops->check_gates(lane);
-        if (status != KOLO_AGAIN || kolo_deadline_passed(deadline))
-            return status;
-        rest(lane, deadline, is_due ? LOOK_NS : PASS_NS);
+    kolo_status status = KOLO_AGAIN;
+    bool is_late = !await_reached(lane, deadline);
+    while (!is_late && (status = lane->ops->check_gates(lane)) == KOLO_AGAIN) {
+        is_late = kolo_deadline_passed(deadline);
+        rest(lane, wakes_of(lane), deadline, PASS_NS);
     }
+    return status == KOLO_OK;
 }
 
 /** Never frees the lane, since the driver may still call a function for it. */
@@ -318,7 +331,7 @@ bool kolo_lane_close(struct kolo_lane *lane, kolo_deadline deadline)
         return true;
     for (int way = 0; way < KOLO_WAYS; way++)
         is_over &= kolo_lane_wait(lane, (enum kolo_way)way, KOLO_LANE_IDLE, deadline) == KOLO_OK;
-    is_over = await_gates(lane, deadline) == KOLO_OK && is_over;
+    is_over = await_gates(lane, deadline) && is_over;
     (void)pthread_mutex_lock(&lane->lock);
     lane->wake = NULL;
     (void)pthread_mutex_unlock(&lane->lock);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/condition.h"
 #include "base/status.h"
 
 enum kolo_memory_kind {
@@ -86,12 +87,6 @@ struct kolo_device_share {
      * the number of devices. */
     int turn_there;
     int turn; /* the same, among all ranks of the host */
-};
-
-/** A further condition that ends a wait, checked now and then by the waiting thread. */
-struct kolo_unless {
-    bool (*is_over)(void *context);
-    void *context;
 };
 
 /** A pair of queues of copies to and from a device, which run by themselves (memory/lane.h). */

@@ -49,14 +49,29 @@ static bool is_any_held(const void *context)
     return context != NULL ? counts_of(context)->streams > 0 : every.streams > 0;
 }
 
-void kolo_held_begin(const void *context)
+/** Held: lock. */
+static bool is_called(const void *context)
 {
+    return every.calls > 0 || counts_of(context)->calls > 0;
+}
+
+kolo_status kolo_held_begin(const void *context, kolo_deadline deadline)
+{
+    int error = 0;
     take_lock();
-    while (every.calls > 0 || counts_of(context)->calls > 0)
-        (void)pthread_cond_wait(&changed, &lock);
-    every.streams++;
-    counts_of(context)->streams++;
+    while (is_called(context) && error == 0)
+        error = kolo_condition_wait(&changed, &lock, deadline);
+    const bool is_free = !is_called(context);
+    if (is_free) {
+        every.streams++;
+        counts_of(context)->streams++;
+    }
     (void)pthread_mutex_unlock(&lock);
+    return is_free ? KOLO_OK
+                   : kolo_fail(KOLO_ERR_TIMEOUT,
+                               "no stream may wait for a collective while a thread of this process "
+                               "frees, unmaps or unlocks memory of devices or loads kernels, and "
+                               "one still does");
 }
 
 void kolo_held_end(const void *context)

@@ -16,8 +16,10 @@
 #include "base/status.h"
 
 /** A stream of @p context is about to be held. Waits while a call of a driver for that context is
- * being made, which waits for no held stream. */
-void kolo_held_begin(const void *context);
+ * being made, which waits for no held stream, but maybe for the program's own work.
+ *  @return KOLO_OK; ERR_TIMEOUT: it has not returned by @p deadline, and the stream must not be
+ *  held. */
+kolo_status kolo_held_begin(const void *context, kolo_deadline deadline) KOLO_NODISCARD;
 /** It is released; it may still have to notice. */
 void kolo_held_end(const void *context);
 /** Begins a call that waits for all streams of @p context (NULL: of every context). Waits until

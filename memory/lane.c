@@ -204,9 +204,12 @@ struct kolo_mapping *kolo_lane_detach(struct kolo_lane *lane)
 kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds, int64_t timeout_ms,
                             struct kolo_gate **gate_out)
 {
+    kolo_status status = KOLO_OK;
     if (holds)
-        kolo_held_begin(lane->streams);
-    const kolo_status status = lane->ops->place(lane, stream, holds, timeout_ms, gate_out);
+        status = kolo_held_begin(lane->streams, kolo_deadline_in_ms(timeout_ms));
+    if (status != KOLO_OK)
+        return status;
+    status = lane->ops->place(lane, stream, holds, timeout_ms, gate_out);
     if (status != KOLO_OK && holds)
         kolo_held_end(lane->streams);
     return status;

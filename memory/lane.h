@@ -167,7 +167,8 @@ kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t m
  * seconds after @p timeout_ms from when the gate is in the stream (memory/gate_watch.h). The driver
  * may wait until this or other streams have done their work. ERR_UNSUPPORTED: streams of this
  * device cannot do it, or the stream is being captured; ERR_INVALID: it is not a stream;
- * ERR_SYSTEM, ERR_NO_MEMORY. After a failure the stream continues. Any thread. */
+ * ERR_TIMEOUT: for @p timeout_ms no stream could be held (memory/held.h); ERR_SYSTEM,
+ * ERR_NO_MEMORY. After a failure the stream continues. Any thread. */
 kolo_status kolo_lane_place(struct kolo_lane *lane, void *stream, bool holds, int64_t timeout_ms,
                             struct kolo_gate **gate_out) KOLO_NODISCARD;
 /** KOLO_OK: the stream has reached the gate. KOLO_AGAIN: not yet. Any other failure: the device

@@ -5,9 +5,9 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "memory/held.h"
-#include "memory/memory.h"
 
 static int here, there; /* two contexts */
 
@@ -16,14 +16,19 @@ static kolo_status begin_now(const void *context)
     return kolo_none_held_begin(context, 0, NULL);
 }
 
+static void hold_now(const void *context)
+{
+    cr_assert_eq(kolo_held_begin(context, 0), KOLO_OK);
+}
+
 Test(held, a_call_does_not_begin_while_a_stream_of_its_context_is_held, .timeout = 60)
 {
-    kolo_held_begin(&here);
+    hold_now(&here);
     cr_assert_eq(begin_now(&here), KOLO_AGAIN);
     cr_assert_eq(begin_now(NULL), KOLO_AGAIN, "a call for every context");
     cr_assert_eq(begin_now(&there), KOLO_OK, "a call for another context");
     kolo_none_held_end(&there);
-    kolo_held_begin(&here);
+    hold_now(&here);
     kolo_held_end(&here);
     cr_assert_eq(begin_now(&here), KOLO_AGAIN, "the other of two streams is held");
     kolo_held_end(&here);
@@ -41,7 +46,7 @@ struct other {
 static void *hold(void *argument)
 {
     struct other *other = argument;
-    kolo_held_begin(other->context);
+    cr_assert_eq(kolo_held_begin(other->context, KOLO_NEVER), KOLO_OK);
     atomic_store(&other->is_done, true);
     return NULL;
 }
@@ -83,10 +88,25 @@ Test(held, a_stream_is_not_held_while_a_call_is_made, .timeout = 60)
     }
 }
 
+Test(held, a_stream_waits_for_a_call_until_its_deadline, .timeout = 60)
+{
+    const void *const calls[] = {&here, NULL};
+    for (int i = 0; i < 2; i++) {
+        const kolo_deadline deadline = kolo_deadline_in_ms(30);
+        cr_assert_eq(begin_now(calls[i]), KOLO_OK);
+        cr_assert_eq(kolo_held_begin(&here, deadline), KOLO_ERR_TIMEOUT);
+        cr_assert(kolo_deadline_passed(deadline));
+        cr_assert_not_null(strstr(kolo_error_detail(), "loads kernels"), "%s", kolo_error_detail());
+        kolo_none_held_end(calls[i]);
+        cr_assert_eq(begin_now(&here), KOLO_OK, "a stream that is not held counts as held");
+        kolo_none_held_end(&here);
+    }
+}
+
 Test(held, a_call_begins_when_the_last_stream_is_released, .timeout = 60)
 {
     struct other other = {.context = &here};
-    kolo_held_begin(&here);
+    hold_now(&here);
     must_wait(call, &other, kolo_held_end, &here);
     kolo_none_held_end(&here);
 }
@@ -100,7 +120,7 @@ Test(held, a_wait_ends_early_by_what_else_may_end_it, .timeout = 60)
 {
     int looks = 0;
     const struct kolo_unless unless = {.is_over = is_over, .context = &looks};
-    kolo_held_begin(&here);
+    hold_now(&here);
     cr_assert_eq(kolo_none_held_begin(&here, KOLO_NEVER, &unless), KOLO_AGAIN);
     cr_assert_eq(looks, 3);
     kolo_held_end(&here);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "memory/cuda_driver.h"
+#include "memory/held.h"
 #include "memory/lane.h"
 #include "tests/support/await.h"
 #include "tests/support/mock_cuda.h"
@@ -194,4 +195,21 @@ Test(lane, a_refused_function_is_done_without, .timeout = 60)
 Test(lane, a_refused_wait_is_done_without, .timeout = 60)
 {
     where_nobody_tells("cuStreamWaitEvent", KOLO_CUDA_NOT_PERMITTED);
+}
+
+/** The call may free memory, before which the driver waits for all work of the program. */
+Test(lane, a_gate_waits_for_a_call_of_the_driver_until_its_deadline, .timeout = 60)
+{
+    struct kolo_gate *gate = NULL;
+    begin();
+    void *stream = mock->stream(0);
+    cr_assert_eq(kolo_none_held_begin(NULL, 0, NULL), KOLO_OK);
+    cr_assert_eq(kolo_lane_place(lane, stream, true, 50, &gate), KOLO_ERR_TIMEOUT);
+    cr_assert_eq(told(), 0, "the stream was given a gate");
+    cr_assert_eq(kolo_lane_place(lane, stream, false, 50, &gate), KOLO_OK, "no stream waits");
+    kolo_gate_open(gate);
+    kolo_none_held_end(NULL);
+    cr_assert_eq(kolo_lane_place(lane, stream, true, LONG_MS, &gate), KOLO_OK);
+    kolo_gate_open(gate);
+    end();
 }

@@ -82,7 +82,7 @@ static kolo_status end_with_some_aside(struct kolo_comm *comm, void *argument)
     (void)argument;
     mock->set_current(0);
     WORLD_TRY(kolo_alloc(comm, LENGTH, &memory));
-    kolo_held_begin(&mock);
+    WORLD_EXPECT(kolo_held_begin(&mock, 0) == KOLO_OK, "a call is made");
     const kolo_status status = kolo_free(comm, memory);
     WORLD_EXPECT(kolo_heap_has_aside(comm->engine->heap) && mock->registered() == 1, "none");
     return status;

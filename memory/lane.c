@@ -49,6 +49,13 @@ void kolo_lane_deinit(struct kolo_lane *lane)
     (void)pthread_cond_destroy(&lane->changed);
 }
 
+/** Wakes the lane's owner, unless the lane is closing. Held: lock. */
+static void wake_owner(struct kolo_lane *lane)
+{
+    if (lane->wake)
+        lane->wake(lane->context);
+}
+
 /* ---- marks ---- */
 
 void kolo_lane_told(struct kolo_lane *lane, enum kolo_way way)
@@ -56,8 +63,7 @@ void kolo_lane_told(struct kolo_lane *lane, enum kolo_way way)
     (void)pthread_mutex_lock(&lane->lock);
     lane->is_telling[way] = false;
     lane->wakes++;
-    if (lane->wake)
-        lane->wake(lane->context);
+    wake_owner(lane);
     (void)pthread_cond_broadcast(&lane->changed);
     (void)pthread_mutex_unlock(&lane->lock);
 }
@@ -111,8 +117,11 @@ kolo_status kolo_lane_mark(struct kolo_lane *lane, enum kolo_way way, uint64_t *
     atomic_store_explicit(&lane->marks[way], next, memory_order_release);
     *mark_out = next;
     if (atomic_load_explicit(&lane->is_asleep, memory_order_relaxed) &&
-        tell(lane, way, next) != KOLO_OK)
-        lane->wake(lane->context); /* a sleeping thread must check by itself */
+        tell(lane, way, next) != KOLO_OK) { /* a sleeping thread must check by itself */
+        (void)pthread_mutex_lock(&lane->lock);
+        wake_owner(lane);
+        (void)pthread_mutex_unlock(&lane->lock);
+    }
     return KOLO_OK;
 }
 
@@ -243,8 +252,7 @@ void kolo_gate_reach(struct kolo_gate *gate)
     (void)pthread_mutex_lock(&lane->lock);
     gate->is_due = false;
     lane->gates_due--;
-    if (lane->wake)
-        lane->wake(lane->context);
+    wake_owner(lane);
     (void)pthread_cond_broadcast(&lane->changed);
     (void)pthread_mutex_unlock(&lane->lock);
 }
@@ -267,8 +275,7 @@ void kolo_gate_release(struct kolo_gate *gate)
 {
     const bool was_holding = gate->is_holding;
     gate->is_holding = false;
-    if (gate->word)
-        __atomic_store_n(gate->word, gate->ticket, __ATOMIC_RELEASE);
+    __atomic_store_n(gate->word, gate->ticket, __ATOMIC_RELEASE);
     if (was_holding)
         kolo_held_end(gate->lane->streams);
 }

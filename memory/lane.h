@@ -11,8 +11,9 @@
 // Only a caller that is about to sleep asks the driver to notify it (kolo_lane_sleeps), which costs
 // more than a copy.
 //
-// Threads: one at a time may call a lane's functions, except await_device, place, ready and unmap,
-// which any may call; wake() is called by a thread of the driver.
+// Threads: only one at a time may call a lane's functions. The exceptions are await_device, place,
+// ready, unmap and stuck, which any thread may call at any time. wake() is called by a thread of
+// the driver, or by one that is in a function of the lane.
 #ifndef KOLO_MEMORY_LANE_H
 #define KOLO_MEMORY_LANE_H
 
@@ -33,8 +34,7 @@ enum kolo_way { KOLO_WAY_IN, KOLO_WAY_OUT, KOLO_WAYS };
 /** A gate in a stream of the program. */
 struct kolo_gate {
     struct kolo_lane *lane;
-    /** The word that the stream reads until it is at least the ticket; NULL: the stream does not
-     * wait. */
+    /** The word that a stream that waits reads until it is at least the ticket. */
     uint32_t *word;
     uint32_t ticket; /* number of this use; words are not reset */
     bool is_taken;   /* in use until it is opened; held: lane->lock, as the next */
@@ -152,10 +152,10 @@ kolo_status kolo_lane_passed(struct kolo_lane *lane, enum kolo_way way,
 /** The same; also returns the number of the last mark that has passed; 0: none. */
 kolo_status kolo_lane_look(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
                            uint64_t *passed_out) KOLO_NODISCARD;
-/** Says that the owner of the lane is going to sleep, or is awake again. During sleep wake() is
- * called when a mark passes that is already set, or is set meanwhile, in either direction; an owner
- * that then continues to sleep must call this again. Other than KOLO_OK: the driver does not
- * notify, or the device failed; then sleep no longer than KOLO_LANE_UNTOLD_NS. */
+/** Says that the owner of the lane is going to sleep, or is awake again. While the owner sleeps,
+ * the next mark that passes calls wake(), in either direction, whether it was set before or during
+ * the sleep. This works once: call again before sleeping on. Other than KOLO_OK: the driver does
+ * not notify, or the device failed; then sleep no longer than KOLO_LANE_UNTOLD_NS. */
 kolo_status kolo_lane_sleeps(struct kolo_lane *lane, bool is_asleep) KOLO_NODISCARD;
 /** Waits until the mark has passed. KOLO_AGAIN: it has not by @p deadline. */
 kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,

@@ -10,9 +10,9 @@
 // When memory is freed, the driver would wait for the device's work without a limit, so this file
 // first waits for that work with a deadline.
 //
-// A driver cuts small allocations from one block, and a process that maps one of them gets the
-// whole block (the CUDA programming guide says so of IPC, and advises to share only whole blocks).
-// So memory that others may map is allocated in whole blocks.
+// A driver cuts small allocations out of one block, and a process that maps one of them gets the
+// whole block (the CUDA programming guide says so of IPC). So memory that others may map is
+// allocated in whole blocks, which hold nothing else.
 #include <ctype.h>
 #include <stdio.h>
 

@@ -3,13 +3,13 @@
 // kernels are used, and the handles of its functions. Must never wait for a device, nor touch
 // memory itself.
 //
-// To load kernels a driver may wait until the context has done all its work, and one of its streams
-// may wait for a rank that is a thread of this process and is about to load them. So the first rank
-// that needs the kernels in a context loads them for all.
+// To load kernels a driver may wait until the context has done all its work. If ranks are threads
+// of one process, a stream of that context may wait for the rank that is about to load them. So the
+// first rank that needs the kernels in a context loads them for all ranks.
 //
-// A launch has as many blocks as the device's processors have room for at a time, and each thread
-// continues with further packets. So its cost does not grow with the vector, and no blocks are left
-// for a second round in which most processors would be idle.
+// A launch has at most as many blocks as the device can run at the same time, and each thread takes
+// one packet after the other. So a long vector does not cost more blocks, and no remainder of
+// blocks runs in a second round that leaves most processors idle.
 #include "memory/cuda_fold.h"
 
 #include <pthread.h>

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gates in streams of the program. A gate is a function that the driver calls when the stream has
-// reached it, followed by a wait of the stream for a word in host memory. Owns the words: a cache
-// line for each gate, page-locked, except for those of blocking calls, for which no stream waits.
-// Must never change the thread's current context. Does not wait itself, but the driver may wait
-// until a stream continues, if the stream's queue is full or before pages are locked; so the caller
-// must not hold anything that streams wait for.
+// reached it, followed, if the stream is to wait, by a wait for a word in host memory. Owns the
+// words: a cache line for each gate, in pages that are locked if streams wait for them. Must never
+// change the thread's current context. Waits for nothing itself. But the driver may wait until a
+// stream continues, if the stream's queue is full or before it locks pages; so the caller must hold
+// nothing that a stream waits for.
 //
-// Why a word: the stream must wait for something that the host has not done yet, for which no event
-// can be recorded; and a host function that waits would block the driver's thread, which has others
-// to call. A word is never reset: each use waits for a number that is one higher, so that a stream
-// which still reads the word for an earlier use continues too. When the stream has read the word
-// for the last time, it writes into a second word; the page stays until then. The wait and that
-// write are given to the driver in a single call, which is the last one. A further call would come
-// after a wait that only the end of this very request can end, and so it would never return if
-// others have filled the stream.
+// Why a word: the stream must wait for something that the host has yet to do. No event can be
+// recorded for that, and a host function that waits would block the driver's thread, which has
+// others to call.
+//
+// A word is never reset. Each use of a gate has a ticket, one higher than the last, and a stream
+// waits until the word is at least its ticket; so a stream that still reads the word for an earlier
+// use continues too. When a stream has read the word for the last time, it writes the ticket into a
+// second word. Until then the gate is not used again, nor its page freed.
+//
+// The wait ends only when this request ends. A driver call after the wait could block on a full
+// stream, and then the request could never end. So the wait and that write are one call, the last.
 //
 // Threads: several may place gates at a time. New pages are put in front of the list under the
 // lane's lock and stay there; a gate belongs to the thread that took it.

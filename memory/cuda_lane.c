@@ -4,16 +4,17 @@
 // the device's primary context if the memory has no context of its own. Must never change a
 // thread's current context: after each call it is what it was before.
 //
-// The streams have the highest priority, but not for speed: a device runs the streams of a context
-// through a few queues (CUDA_DEVICE_MAX_CONNECTIONS, usually 8), separate for each priority. In one
-// queue with a stream of the program that waits for a collective, the copies of that collective
-// would wait too.
+// The streams have the highest priority, but not for speed. A device has only a few queues for all
+// streams of a context (CUDA_DEVICE_MAX_CONNECTIONS, usually 8), and separate ones for each
+// priority. If a copy of a collective were in one queue behind a stream of the program that waits
+// for that collective, it would wait for ever.
 //
-// A mark is an event, which a waiting caller polls; and for a sleeping caller also a function that
-// the driver calls. A stream stops while the driver calls a host function for it, and the call
-// comes late, by tens of microseconds. So these functions are given to a second stream, the teller,
-// which waits for the events and does nothing else. An event is used again for the mark that comes
-// EVENTS later: it may then report the earlier mark late, but never too early.
+// A mark is an event. A caller that waits polls it; for a caller that sleeps, the driver also calls
+// a function. While the driver calls a function for a stream, that stream stops, and the call comes
+// tens of microseconds late. So these functions are given to a second stream, the teller, which
+// waits for the events and does nothing else. There are EVENTS events, and mark m + EVENTS takes
+// over the event of mark m. From then on the event passes only with the later mark: it may report m
+// late, never early.
 //
 // The streams do not synchronise with the default stream. The earlier work of the program on the
 // device is waited for by await_device, for the reason in memory/cuda.c.
@@ -44,7 +45,7 @@ struct cuda_lane {
     struct way ways[KOLO_WAYS];
     _Atomic(void *) awaiting; /* an event kept between two waits for the device */
     struct kolo_cuda_gates *gates;
-    pthread_mutex_t making; /* guards the next two; its holder waits for no other lock */
+    pthread_mutex_t making; /* guards the next two; its holder may take long (it loads kernels) */
     struct kolo_cuda_borrower *borrower;
     struct kolo_cuda_kernels *kernels;
 };

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of CUDA devices shared between the processes of one host (CUDA IPC). Owns the mappings of
-// other processes' memory until they are forgotten, and a hold on the device's primary context if
-// the memory has no context of its own. Must never unmap what work on a device may still use: a
-// caller that maps something holds it, and a mapping that is forgotten meanwhile is stale and is
-// unmapped when its holder is done. Must never unmap anything in a call whose caller has not said
-// that it can wait, since a driver may wait for all its streams.
+// other processes' memory, and a hold on the device's primary context if the memory has no context
+// of its own. Must never unmap what work on a device may still use: whoever maps an allocation
+// holds it until that work is over, and an allocation that is forgotten meanwhile is stale, and
+// unmapped after its last hold. Unmaps only in kolo_cuda_borrower_unmap and _close, since unmapping
+// can block; the exception is a mapping that is refused as soon as it was made.
 //
-// The driver does not define what happens to an allocation that is freed while others have it
-// mapped, so the owner must hear from them before. A late message about a freed allocation is
-// refused, because no two allocations of a process have the same number
-// (CU_POINTER_ATTRIBUTE_BUFFER_ID). When a process dies only its own mapping is released; what
-// others have mapped stays valid for them.
+// The driver does not define what happens if an owner frees an allocation that others have mapped,
+// so the owner must first hear from all of them. When a process dies, only its own mappings end;
+// what others have mapped of its memory stays valid for them. No two allocations of a process have
+// the same number (CU_POINTER_ATTRIBUTE_BUFFER_ID), so a late message about a freed one is
+// recognised and refused.
 //
-// An allocation can only be mapped by other processes. In its own process it is used where it is,
-// after its context has been opened to this one if they differ. Each process identifies itself by a
-// random number; process ids would not do, since those of two containers may be equal.
+// Only other processes can map an allocation. In its own process it is used at its own address,
+// after its context has been opened to this one if they differ. To tell which case it is, each
+// process has a random number; process ids would not do, since those of two containers may be
+// equal.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>

@@ -18,8 +18,8 @@
 kolo_status kolo_cuda_lend(const struct kolo_pointer *pointer,
                            struct kolo_loan *loan_out) KOLO_NODISCARD;
 
-/** The memory of other processes that is mapped in one context. Threads, as of all that follows:
- * one at a time. Mapping may take a driver milliseconds. */
+/** The memory of other processes that is mapped in one context. Threads: one at a time in the
+ * functions below, unless they say otherwise. Mapping may take a driver milliseconds. */
 struct kolo_cuda_borrower;
 
 /** Opens a borrower in the context of the memory at @p near, or else in its device's primary
@@ -49,9 +49,8 @@ void kolo_cuda_mapping_done(struct kolo_mapping *mapping);
 bool kolo_cuda_borrower_forget(struct kolo_cuda_borrower *borrower, int lender, uint64_t id);
 /** Takes out mappings that are stale and not held; NULL: there are none. */
 struct kolo_mapping *kolo_cuda_borrower_detach(struct kolo_cuda_borrower *borrower);
-/** Unmaps what was taken out. A driver may wait until its context has done all its work, including
- * streams that wait for the program. So nothing that these wait for may wait for the caller, or for
- * a lock that it holds. Threads: any. */
+/** Unmaps what was taken out, once no stream of the context is held. As for kolo_lane_unmap, no
+ * stream may wait for the caller, or for a lock that it holds. Threads: any. */
 void kolo_cuda_borrower_unmap(struct kolo_cuda_borrower *borrower, struct kolo_mapping *mappings);
 /** Returns a mapping that the driver refused to unmap, each only once: its owner must never free
  * it. False: there is no other. Threads: any. */

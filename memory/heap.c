@@ -12,17 +12,18 @@
 // count of that time or a later one. System calls run outside the lock, except those of sever,
 // which nobody may see half done.
 //
-// Pages are locked for devices if the allocating thread has a device's context; and from the first
-// use of a device on (kolo_heap_pin) all existing and new pages are. They are unlocked before they
-// are unmapped, also by kolo_heap_sever, whose pieces are locked again. Memory that only the host
-// uses is never locked (kolo_heap_alloc_plain), nor is memory that is about to be freed
-// (kolo_heap_unpin). The pages that exist at that first use are locked span by span outside the
-// lock, because a driver takes a while, or waits for its devices. Meanwhile `locking` names the
-// span, and a thread that would change that span waits.
+// Pages are locked for devices in two cases: the thread that allocates them has a device's context,
+// or kolo_heap_pin was called, at the first use of a device; that call locks all existing pages
+// too. Pages are unlocked before they are unmapped. kolo_heap_sever does that as well, and then
+// locks the pieces. Two kinds of memory are never locked: what only the host uses
+// (kolo_heap_alloc_plain), and what is about to be freed (kolo_heap_unpin).
 //
-// Who cannot free an allocation at once, because a driver cannot unlock its pages at the moment,
-// puts it aside. Its spans stay until it is freed, or until an allocation of the same length gets
-// it, so that a program that allocates and frees in a loop does not grow meanwhile.
+// kolo_heap_pin locks span by span, without `lock`, because a driver takes a while, or waits for
+// its devices. Meanwhile `locking` names the span, and a thread that would change that span waits.
+//
+// An allocation whose pages a driver cannot unlock at the moment is put aside instead of freed. Its
+// spans stay until somebody frees it later, or an allocation of the same length gets it; so a
+// program that allocates and frees in a loop does not grow meanwhile.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams that are held, and driver calls that must not meet them. Owns two counts for each
-// context. Must never let a call that waits to begin keep a stream from being held: in a process
-// with several ranks, the held stream of one may wait for another rank whose stream is about to be
-// held.
+// context. A call that only waits to begin must never keep a stream from being held: in a process
+// with several ranks, the stream of one rank may be held until another rank's stream, which is not
+// held yet, has joined the same collective.
 //
 // Contexts are told apart by a hash. If two have the same, calls for one also wait for streams of
 // the other, which is slower, but not wrong.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps two things apart: streams of the program that are held until a collective is over, and
-// calls of a driver that wait for all streams while they keep every other thread from the driver.
+// Keeps two things apart: streams of the program that wait in a gate until a collective is over
+// ("held"), and driver calls that wait for all streams.
 //
-// Such a call (CUDA: freeing, unmapping, unlocking pages, loading kernels) that comes while a
-// stream is held never returns: the collective that would release the stream needs the driver. So a
-// stream is held only between kolo_held_begin and kolo_held_end, and such a call is made only
-// between kolo_none_held_begin and kolo_none_held_end. Streams and calls are told apart by their
-// context.
+// While a stream is held, some driver calls (CUDA: freeing, unmapping, unlocking pages, loading
+// kernels) block until the stream goes on, and let no other thread into the driver. The collective
+// that would let it go on needs the driver, so neither would end. So a stream is held only between
+// kolo_held_begin and kolo_held_end, such a call is made only between kolo_none_held_begin and
+// kolo_none_held_end, and each begins only when none of the other is under way in its context.
 //
 // Threads: any, for all functions.
 #ifndef KOLO_MEMORY_HELD_H

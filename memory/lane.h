@@ -180,10 +180,10 @@ void kolo_gate_open(struct kolo_gate *gate);
 
 /* ---- memory that others have lent ---- */
 
-/** Prepares the lane for the functions below. A driver may take long, and no stream may be held
- * meanwhile, which is waited for until @p deadline; so the caller must not hold a lock that others
- * need. Any thread; the second call costs nothing. ERR_UNSUPPORTED: the lane cannot do this;
- * ERR_TIMEOUT: streams are held; the detail says why. */
+/** Prepares the lane for the functions below. Waits until @p deadline for streams that are held,
+ * since none may be meanwhile; then a driver may take long. So the caller must not hold a lock that
+ * others need. Any thread; the second call costs nothing. ERR_UNSUPPORTED: the lane cannot do this;
+ * ERR_TIMEOUT: a stream is still held. */
 kolo_status kolo_lane_ready(struct kolo_lane *lane, kolo_deadline deadline) KOLO_NODISCARD;
 /** Whether kolo_lane_ready has succeeded. */
 static inline bool kolo_lane_is_ready(struct kolo_lane *lane)
@@ -217,10 +217,9 @@ static inline void kolo_lane_done(struct kolo_lane *lane, struct kolo_mapping *m
 bool kolo_lane_forget(struct kolo_lane *lane, int lender, uint64_t id);
 /** Takes out mappings that were forgotten and are not in use; NULL: there are none. */
 struct kolo_mapping *kolo_lane_detach(struct kolo_lane *lane);
-/** Unmaps what was taken out, once no stream of the context is held. The driver may wait for its
- * context meanwhile, so nothing that its streams wait for may wait for the caller, or for a lock
- * that it holds. Any thread, also at the
- * same time as all other functions. */
+/** Unmaps what was taken out, once no stream of the context is held. The driver may then wait for
+ * all streams of its context; so none of them may wait for the caller, or for a lock that the
+ * caller holds. Any thread, also at the same time as all other functions. */
 static inline void kolo_lane_unmap(struct kolo_lane *lane, struct kolo_mapping *mappings)
 {
     lane->ops->unmap(lane, mappings);

@@ -254,12 +254,12 @@ void kolo_heap_pin(struct kolo_heap *heap, const struct kolo_pointer *near);
 kolo_status kolo_heap_free(struct kolo_heap *heap, void *memory,
                            void (*gone)(void *context, uint64_t id), void *context);
 /** Replaces the pages under the @p bytes bytes at @p memory (whole pages around them) by fresh ones
- * with the same contents, so that a process which mapped the old ones no longer writes here,
- * whatever it still does. The memory is used, found, lent and freed as before, but under new ids,
- * and the severed part is a span of its own: what crosses its edge is in no single span. Nobody may
- * write to these pages meanwhile. @p gone (may be NULL) is called with the old ids, under the
- * heap's lock. ERR_INVALID: the bytes are not in one allocation; ERR_NO_MEMORY, ERR_SYSTEM: nothing
- * has changed. */
+ * with the same contents. A process that has mapped the old pages can then write only to those, not
+ * to this memory. The severed part becomes a span of its own, and all spans of the allocation that
+ * it touched get new ids; so kolo_heap_find no longer finds bytes that cross its edge. Otherwise
+ * the memory is used, lent and freed as before. Nobody may write to these pages meanwhile. @p gone
+ * (may be NULL) is called with the old ids, under the heap's lock. ERR_INVALID: the bytes are not
+ * in one allocation; ERR_NO_MEMORY, ERR_SYSTEM: nothing has changed. */
 kolo_status kolo_heap_sever(struct kolo_heap *heap, const void *memory, size_t bytes,
                             void (*gone)(void *context, uint64_t id), void *context) KOLO_NODISCARD;
 /** Finds the span that contains the @p bytes bytes at @p memory, and copies it. False: there is

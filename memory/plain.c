@@ -6,9 +6,10 @@
 // short call. Owns the bounds of the first two, found once, and rows with the memory of the heaps.
 // Must never recognise other memory.
 //
-// malloc's memory ends where brk is now. brk never moves below its start, and nothing else is
-// allocated in between; the stack only grows downwards, so what was part of it once stays so. A row
-// is read without the lock: its turn is odd while it is written, and has another value afterwards.
+// malloc's memory reaches from the start of the heap to where brk is now: brk never moves below its
+// start, and nothing else is allocated in between. The stack only grows downwards, so what was part
+// of it once stays so. A row is read without the lock: its turn is odd while it is written, and has
+// another value afterwards.
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,8 +19,9 @@
 
 #include "memory/memory.h"
 
-/** The memory from `heap` up to brk, which is not asked for addresses beyond `next`, the start of
- * the mapping that followed at that time; and from `stack` up to `stack_end`. 0: unknown. */
+/** What /proc/self/maps said once. malloc's memory began at `heap`, and the next mapping at `next`;
+ * brk, the end of malloc's memory, is asked only for addresses below that. The stack was from
+ * `stack` up to `stack_end`. 0: unknown. */
 static struct {
     uintptr_t heap, next, stack, stack_end;
 } found;

@@ -94,9 +94,9 @@ struct kolo_engine {
     struct kolo_recall *recalls; /* loans.c: memory that others want back, like the fields below */
     pthread_t tidier;            /* thread that returns it, and frees what has been returned */
     pthread_cond_t tidy_wake;
-    atomic_bool has_tidier, is_tidier_stopping;
-    atomic_bool is_untidy; /* the thread has work; written with the lock held, as the two above */
-    bool is_unmapping;     /* memory that lanes have detached is still mapped */
+    /* is_untidy: the thread has work. While it runs, all three are written with the lock held. */
+    atomic_bool has_tidier, is_tidier_stopping, is_untidy;
+    bool is_unmapping;         /* memory that lanes have detached is still mapped */
     kolo_status are_loans_out; /* KOLO_AGAIN: the end waits for loans to be returned */
     /* KOLO_AGAIN: memory that the program freed is not yet freed on the device */
     kolo_status is_freed_there;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends a short message, or takes one that is already there, without a work: possible if the queues
-// in front of it are empty, because then the transport moves its single frame itself. Must never
-// overtake a work or a frame that came before it, take a frame that is incomplete or not the
-// expected one, or leave the channel in another state than a work would (numbers, credit, counts of
-// bytes). Whatever is not that simple is refused without any effect, and the caller posts a work.
+// Sends a short message, or takes one that is already there, without making a work for it. That is
+// possible if nothing waits in the queues before it, because then the transport moves its single
+// frame at once. Must never overtake a work or a frame that came before it, or take a frame that is
+// incomplete or not the expected one. Must leave the channel as a work would (numbers, credit,
+// counts of bytes). Whatever is not that simple is refused without any effect, and the caller posts
+// a work.
 #include <string.h>
 
 #include "transport/core.h"

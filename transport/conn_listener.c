@@ -5,10 +5,12 @@
 // handshake_ms, and when the limit is reached, the oldest one whose grace has passed makes room.
 //
 // A peer proves itself within a round trip, or within some hundred milliseconds if its machine is
-// overloaded. The grace therefore varies from arrival to arrival: it doubles from GRACE_MS to
-// GRACE_MAX_MS, then starts again. So a flood of strangers does not keep out quick peers for long,
-// since most strangers soon make room, nor slow peers for ever, since a later try may get a longer
-// grace. A connection whose claim has arrived is not dropped because this rank was slow to read it.
+// overloaded; a stranger may never do so. When the limit is reached, the grace decides who makes
+// room. A long grace for all would let a flood of strangers keep out quick peers; a short one would
+// never let slow peers in. So the grace differs from arrival to arrival: it doubles from GRACE_MS
+// to GRACE_MAX_MS, then starts again. Most strangers soon make room, and a slow peer that tries
+// again gets a longer grace some time. A connection whose claim has arrived is not dropped because
+// this rank was slow to read it.
 //
 // Accepting pauses (connections wait in the kernel's queue) if the process has no file descriptor
 // left, or if the limit is reached and nobody's grace has passed.

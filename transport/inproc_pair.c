@@ -5,10 +5,10 @@
 // A pair joins two ranks; side 0 is the one with the lower rank. It has a queue for each direction,
 // with one producer and one consumer.
 //
-// Ranks find each other by a random cookie in a table of the process (the only state that all ranks
-// share here, as ports share a host). A pointer in the address would not do, since it could not be
-// checked after its owner has closed. The side that connects first makes the pair, under the locks
-// of both ports (lower rank first), and puts it into the other side's list of incoming pairs.
+// Ranks find each other by a random cookie, which is in their addresses, in a table of the process
+// (the only state here that all ranks share). A pointer in the address would not do, since nobody
+// could check it after its owner has closed. The side that connects first makes the pair, under the
+// locks of both ports (lower rank first), and puts it into the other side's list of incoming pairs.
 //
 // Waking: `bell` is the doorbell word. Whoever publishes something reads it afterwards, and writes
 // to the eventfd under the port's lock; close takes that lock too.

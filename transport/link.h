@@ -10,25 +10,27 @@
 // (inproc, direct shared memory) calls kolo_link_rx_remote(); the core then calls ops->claim()
 // before it reads the bytes, and ops->release() when they have been consumed.
 //
-// Credit bounds what waits on a channel. What has arrived and is not consumed yet costs at most the
-// receiver's settings.credit_bytes, which struct kolo_peer tells the sender. A frame costs
+// Credit bounds what waits on a channel: what has arrived and is not consumed yet may cost at most
+// the receiver's settings.credit_bytes, which struct kolo_peer tells the sender. A frame costs
 // KOLO_FRAME_COST_BYTES plus its payload; one delivered by kolo_link_rx_remote() costs no payload.
-// The receiver returns credit by a control frame when half of it is used up. An early message
-// therefore waits in a bounded stash and never blocks the other channels; a peer that overruns its
-// credit breaks the protocol. If the receive of a long message is posted, the rest of the message
-// needs no stash: its credit is returned when its first frame arrives. Then neither the credit nor
-// the round trip limits the rate, and the sender may use longer frames.
+// When half of its credit is used up, the receiver returns credit by a control frame. So an early
+// message waits in a bounded stash and never blocks the other channels; a peer that overruns its
+// credit breaks the protocol.
+//
+// A long message whose receive is posted needs no stash. The receiver returns the credit for all of
+// it when its first frame arrives; from then on neither credit nor the round trip limits the rate,
+// and the sender may use longer frames.
 //
 // Control frames travel on KOLO_CHANNEL_CONTROL, and desc.bytes[0] is their type. Types below
 // KOLO_CONTROL_TRANSPORT are the core's (credit, abort, finalized, loans, goodbye), the others the
 // transport's own.
 //
-// Both sides may dial at once. Then the dial of the lower rank stands: it becomes the link, and the
-// other one is dropped. A dial that has proved itself is therefore not up yet. The acceptor's
-// transport sends something of its own at once (a byte, its memfd); the dialler answers it and
-// calls kolo_link_set_up(), and the acceptor does so when it has the answer. If the dialler's
-// connection ends before that, the other side's dial stands: the link stays CONNECTING and waits
-// for adopt(), until its deadline.
+// Both sides may dial at once. Then the dial of the lower rank becomes the link, and the other one
+// is dropped. A dial that has proved itself may therefore still be dropped, and is not up yet: the
+// acceptor's transport first sends something of its own (a byte, its memfd); the dialler answers
+// and calls kolo_link_set_up(); the acceptor does so when it has the answer. If the dialler's
+// connection ends before that, the acceptor has kept the other dial: the link stays CONNECTING and
+// waits for adopt(), until its deadline.
 #ifndef KOLO_TRANSPORT_LINK_H
 #define KOLO_TRANSPORT_LINK_H
 

@@ -2,12 +2,12 @@
 // Measures paths to an address and compares them. Must never wait, and never rule out a path: the
 // worst one may be the only one that works.
 //
-// The round trip comes first, coarsely: a path that takes more than twice the shortest round trip
-// and 200 us more goes another way. Among the other paths these come first: what KOLO_NET names
-// first, hardware (see places.c) before bridges and tunnels, the faster interface, the one on this
-// rank's NUMA node. If interfaces are equal in all of these, ranks take turns among them, so that
-// the ranks of a host use every card; if noise in the round trips decided instead, the distribution
-// would be random. Among several paths by one interface the round trip decides.
+// Detours come last: paths whose round trip exceeds twice the shortest one by more than 200 us.
+// Among the other paths these come first, in this order: what KOLO_NET names first, hardware (see
+// places.c) before bridges and tunnels, the faster interface, the one on this rank's NUMA node.
+// Ranks take turns among interfaces that are equal in all of these, so that the ranks of a host use
+// every card; if the noise of round trips decided instead, the distribution would be random. Only
+// among several paths by one interface the round trip decides.
 #include "transport/path_quality.h"
 
 #include <netinet/in.h>

@@ -16,20 +16,22 @@
 //   message  writes, the last with a mark in its 32-bit number: all that was before by the same
 //            queue pair has landed
 //
-// A mark says which offer it belongs to (slot, generation) and how many further parts come by other
-// queue pairs, the rails of rdma_rails.h. Each of those parts ends with a mark of its own, before
-// or after the first rail's mark, since there is no order between them. The message has its turn
-// when the first rail's mark arrives, and is complete when the last of all marks arrives.
+// A message may go in parts by several queue pairs, the rails of rdma_rails.h, and each part ends
+// with a mark. Every mark says which offer it belongs to (slot, generation); that of the first rail
+// also says how many parts come by other rails. Their marks may arrive before or after it, since
+// there is no order between queue pairs. With the first rail's mark the message has its place in
+// the channel; with the last of all marks it is complete.
 //
 // The sender compares description and length with its own. If they differ, it sends through eager
 // buffers, so that the receiver finds the mismatch in the usual way.
 //
-// A receive that is given up while its offer stands cannot wait for the peer's consent. Its pages
-// are separated from the program instead (kolo_heap_sever): the program gets fresh ones, what still
-// arrives goes where nobody reads, and the old pages stay registered until it has arrived or the
-// link is freed. The same is done for a send that is given up while the device reads it. Other data
-// that is being received into the same pages is copied from the old pages when it has arrived.
-// Device memory has no other pages that could replace its own; there the link ends instead.
+// A receive that is given up while its offer stands cannot wait until the peer agrees. Instead its
+// pages are separated from the program (kolo_heap_sever): the program gets fresh ones, and what
+// still arrives goes to the old pages, which nobody reads and which stay registered until it has
+// arrived or the link is freed. The same is done for a send that is given up while the device reads
+// it. If other data is being received into the same pages, it is copied out of the old ones when it
+// has arrived. Device memory cannot be given other pages; there the link ends instead.
+//
 // Messages out of device memory are written, or sent in frames that the device reads in place; the
 // host never copies them.
 #ifndef KOLO_TRANSPORT_RDMA_DIRECT_H

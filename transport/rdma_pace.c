@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Estimates the speed of rails and chooses among them (rdma_pace.h). Must never divide by what was
-// not measured yet: a rail without figures counts as the fastest that has some, so that it is
-// tried.
+// not measured yet: a rail without figures of its own is taken to be as fast as the fastest that
+// has some, so that it is tried.
 #include "transport/rdma_pace.h"
 
 #include <stdbool.h>

@@ -4,12 +4,12 @@
 // sockets and no links: its user exchanges the two hellos.
 //
 // Credit. Of its `buffers` receives each side keeps RESERVE in reserve and gives the others to its
-// peer. A message uses one; it is returned with the next message in the other direction (added to
-// its 32-bit number), or, when half are owed and there is no such message, by a message without
-// bytes. That message uses no credit: it lands in the reserve. At most two of them are unread at
-// any time, since the second one is owed only for messages that its reader sent after it had read
-// the first. A flush, which happens once in a queue's life, lands in the reserve too. So a receive
-// is always ready, and the device never has to retry (RNR).
+// peer. A message uses one of them. It is given back with the next message in the other direction
+// (in its 32-bit number), or, when half of them are owed and there is no such message, by a message
+// without bytes. That one uses no credit, but a receive of the reserve. At most two such messages
+// are unread at any time, since the second one is owed only for messages that its reader sent after
+// it had read the first. A flush, which happens once in a queue's life, uses the reserve too. So a
+// receive is always ready, and the device never has to retry (RNR).
 //
 // In addition to messages, a queue writes into memory that the peer has told it of, in a row of
 // pieces. The last write of a row tells the peer a mark of 16 bits: it uses up a buffer, like a

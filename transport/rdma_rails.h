@@ -13,13 +13,13 @@
 //           known to have arrived
 //   OVER    rail n: nothing of it moves here any more, and so many requests of yours had arrived
 //
-// A rail that breaks, in whatever state, is stopped, what had arrived by it is delivered, and OVER
-// says how much that was; the other side does the same. The first rail then writes again what the
-// count does not cover. It must not do so before both sides have stopped, because until then writes
-// of the broken rail could still land in memory that is the program's again. The link continues,
-// unless the device does not destroy the rail's pair: then the link ends, and the memory that the
-// pair may still write is cut off. A rail that is over does not come back. The first rail is
-// replaced (rdma_resume.h), or ends the link.
+// A rail that breaks, in whatever state, is stopped on both sides. Each delivers what had arrived
+// by it, and says in OVER how much that was. When both have stopped, the first rail writes again
+// what the other side's count does not cover. Not before: until then writes of the broken rail
+// could still land in memory that belongs to the program again. The link goes on, unless the device
+// does not destroy the rail's pair: then the link ends, and the memory that the pair may still
+// write is cut off. A rail that is over does not come back. The first rail is replaced
+// (rdma_resume.h), or ends the link.
 #ifndef KOLO_TRANSPORT_RDMA_RAILS_H
 #define KOLO_TRANSPORT_RDMA_RAILS_H
 

@@ -7,14 +7,14 @@
 // was kept would one day refer to other pages, and data would be silently wrong.
 //
 // Device memory is registered through its dma-buf, a whole allocation, when a call first uses a
-// part of it. It stays registered until it is reported as freed, or until another allocation has
-// its address, which the number that the driver gives it shows. Memory that cannot be registered is
+// part of it. It stays registered until it is reported as freed, or until its address belongs to
+// another allocation, to which the driver gives another number. Memory that cannot be registered is
 // remembered as such.
 //
-// Memory whose registration the device refuses to undo is not freed. It is kept with the
-// registration, which is undone when room is needed or when the device is closed. If the program
-// itself frees such memory, that is safe, since the kernel does not give registered pages to
-// others; its addresses may lead to other pages meanwhile.
+// If the device refuses to undo a registration, the library does not free the memory. It keeps it
+// with the registration, which is undone when room is needed or when the device is closed. A
+// program may free such memory of its own: the kernel does not give registered pages to anybody
+// else, though the program's addresses may lead to other pages then.
 //
 // Threads: those of the endpoint, one at a time.
 #ifndef KOLO_TRANSPORT_RDMA_REGISTER_H

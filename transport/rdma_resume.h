@@ -20,10 +20,10 @@
 //
 // A side that sees its pair break waits a little, longer after each try, and for as long as its own
 // port is down; then it begins a round. A side that hears of a round takes part at once. If a round
-// fails, another one follows; blocks of older rounds are dropped, which is possible since the
-// connection keeps their order. The last round must have joined within KOLO_PEER_TIMEOUT after the
-// first break, and it is at most the TRIES-th; otherwise the link ends with the error with which it
-// broke. Tries are counted until what was posted again has arrived.
+// fails, another one follows; blocks of older rounds are dropped, which is possible because the
+// connection keeps their order. The link ends, with the error of the break, if no round has joined
+// within KOLO_PEER_TIMEOUT after the first break, or if TRIES rounds failed. Tries are counted
+// until what was posted again has arrived.
 #ifndef KOLO_TRANSPORT_RDMA_RESUME_H
 #define KOLO_TRANSPORT_RDMA_RESUME_H
 

@@ -11,12 +11,13 @@
 // closes a board and opens it again passes a new segment, which waits until the board that has the
 // old one is closed here too.
 //
-// Spans: the last few spans that were lent are pinned on every link, so that none of them is
-// replaced by another while a collective uses it. They also serve as the cache of lend().
+// Spans: a link knows a limited number of spans, and replaces one that is not pinned by a new one.
+// The last few spans that were lent are pinned on every link, so that none is replaced while a
+// collective uses it. They also serve as the cache of lend().
 //
-// Pulling: the last line of the notes is a card, filled in before the segment is passed, which says
-// where in its process a member has a random word. The kernel says which process that is, by the
-// link's socket, so the number is right in whatever namespace this rank is.
+// Pulling: before a member passes its segment, it fills in the last line of the notes, its card,
+// which says where in its process a certain random word is. Who that process is, the kernel says,
+// by the link's socket: with the number that is right in the namespace of the rank that asks.
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>

@@ -22,10 +22,11 @@
 // last loan has come back. A borrower that meets an unknown span first reads the socket. Handles
 // are reused, generations are not.
 //
-// Boards (shm_board.c) use the same spans without slots: the lender pins what it has named, and the
-// borrower finds it by its id and makes the mapping writable at the first use. A board cannot give
-// up what it borrowed in time. If such a span goes, it therefore leaves a grave: private zero pages
-// at the same address, until the board says that nothing is in use (or the handle is used again).
+// Boards (shm_board.c) use the same spans without slots. The lender pins what it has named; the
+// borrower finds it by its id, and makes the mapping writable at the first use. A board cannot give
+// up at once what it has borrowed. So if such a span goes meanwhile, its addresses stay mapped, to
+// private zero pages (a grave), until the board says that nothing is in use, or the handle is used
+// again.
 #ifndef KOLO_TRANSPORT_SHM_DIRECT_H
 #define KOLO_TRANSPORT_SHM_DIRECT_H
 

@@ -24,11 +24,11 @@
 // memory, copies the tail or a record's word once, and bounds the copy. A peer that writes garbage
 // causes ERR_PROTOCOL or wrong payloads, never an access outside of the ring.
 //
-// Sleeping: publishing and freeing are sequentially consistent stores. So whoever then reads the
-// other side's `armed` word (or wake_at) either finds it set, or the other side has seen the store.
-// A writer that found the ring full writes to wake_at the tail at which it wants to be woken; the
-// reader that moves the tail there clears wake_at and rings the bell. That tail is half a ring
-// away, so there is not a wake for every record.
+// Sleeping: publishing and freeing are sequentially consistent stores, and whoever made one then
+// reads the other side's `armed` word (or wake_at). So either it finds the word set, and rings, or
+// the other side has seen the store before it sleeps. A writer that found the ring full writes to
+// wake_at the tail at which it wants to be woken, half a ring away, so that not every record wakes
+// it. The reader that moves the tail there clears wake_at and rings the bell.
 #ifndef KOLO_TRANSPORT_SHM_RING_H
 #define KOLO_TRANSPORT_SHM_RING_H
 

@@ -4,10 +4,10 @@
 // The rest of a large payload that is copied is read directly into its place, together with the
 // header that follows.
 //
-// A long frame that arrives before its receive waits in the socket for a while: its receive is most
-// likely the next one posted, and copying it to the stash would cost a copy and page faults. It
-// waits for a limited number of looks and never through a sleep, since what this rank waits for may
-// be behind it.
+// A long frame that arrives before its receive waits in the socket for a while. Its receive is most
+// likely the next one posted, and to copy the frame to the stash would cost a copy and page faults.
+// It waits for a limited number of looks and never through a sleep, since what this rank waits for
+// may come behind it on the same connection.
 //
 // Must never trust a length: the core bounds each frame before a byte of it is stored.
 #include <errno.h>

@@ -110,6 +110,12 @@ static inline struct rdma_port *rdma_port_of(const struct rdma_link *link)
     return (struct rdma_port *)link->tcp.base.port;
 }
 
+/** The name of the peer's host, for messages. */
+static inline const char *kolo_rdma_peer_host(const struct rdma_link *link)
+{
+    return kolo_endpoint_peer(link->tcp.base.endpoint, link->tcp.base.peer)->identity.host;
+}
+
 /** Port @p number of the rank: 0 is the first one, the others follow. */
 static inline struct rdma_nic *kolo_rdma_nic_at(struct rdma_port *port, int number)
 {
@@ -138,6 +144,8 @@ bool kolo_rdma_pull(struct kolo_link *base);
 void kolo_rdma_withdraw(struct kolo_link *base, struct kolo_work *work);
 void kolo_rdma_describe(const struct kolo_link *base, char *text, size_t capacity);
 void kolo_rdma_explain(const struct kolo_link *base, char *text, size_t capacity);
+/** Writes "rank 5 on host7". */
+void kolo_rdma_describe_peer(const struct rdma_link *link, char *text, size_t capacity);
 const char *kolo_rdma_goes_by(const struct kolo_link *base);
 bool kolo_rdma_is_drained(const struct kolo_link *base);
 void kolo_rdma_down(struct kolo_link *base);

@@ -21,11 +21,6 @@ static struct rdma_link *link_of(struct kolo_link *base)
     return (struct rdma_link *)base;
 }
 
-static const struct kolo_identity *who(const struct rdma_link *link)
-{
-    return &kolo_endpoint_peer(link->tcp.base.endpoint, link->tcp.base.peer)->identity;
-}
-
 /* ---- stages ---- */
 
 static void advance(struct rdma_link *link);
@@ -57,13 +52,13 @@ static void note_fall(struct rdma_link *link)
 {
     struct rdma_port *port = rdma_port_of(link);
     if (!link->mine.offers) {
-        kolo_rdma_fallen_note(&port->fallen, link->tcp.base.peer, who(link)->host,
+        kolo_rdma_fallen_note(&port->fallen, link->tcp.base.peer, kolo_rdma_peer_host(link),
                               link->mine.reason);
         port->tells_at = kolo_deadline_min(port->tells_at, kolo_tcp_soon(TELL_US));
         kolo_rdma_look_at(port, port->tells_at);
     } else {
         KOLO_INFO("rank %d on %.63s is reached by tcp, not rdma: there, %s", link->tcp.base.peer,
-                  who(link)->host, link->theirs.reason);
+                  kolo_rdma_peer_host(link), link->theirs.reason);
     }
 }
 
@@ -82,7 +77,8 @@ static void fall_back(struct rdma_link *link)
             kolo_fail(KOLO_ERR_CONNECT,
                       "rank %d on %.63s cannot be reached by rdma: %s%s (and KOLO_TRANSPORT=rdma "
                       "allows nothing else)",
-                      link->tcp.base.peer, who(link)->host, is_ours ? "" : "there, ", reason));
+                      link->tcp.base.peer, kolo_rdma_peer_host(link), is_ours ? "" : "there, ",
+                      reason));
         return;
     }
     note_fall(link);
@@ -230,10 +226,14 @@ static void has_room(struct kolo_rdma_queue *queue)
         tell_probed(link);
 }
 
+void kolo_rdma_describe_peer(const struct rdma_link *link, char *text, size_t capacity)
+{
+    snprintf(text, capacity, "rank %d on %.63s", link->tcp.base.peer, kolo_rdma_peer_host(link));
+}
+
 static void describe_peer(const struct kolo_rdma_queue *queue, char *text, size_t capacity)
 {
-    const struct rdma_link *link = queue->context;
-    snprintf(text, capacity, "rank %d on %.63s", link->tcp.base.peer, who(link)->host);
+    kolo_rdma_describe_peer(queue->context, text, capacity);
 }
 
 /** The detail without the peer's name at its beginning, since pairs with one cause should have one
@@ -342,7 +342,8 @@ static bool take_block(struct rdma_link *link, struct kolo_rdma_hello *hello_out
     if (status == KOLO_OK)
         return true;
     snprintf(detail, sizeof detail, "%s", kolo_error_detail());
-    kolo_fail(status, "rank %d on %.63s: %s", link->tcp.base.peer, who(link)->host, detail);
+    kolo_fail(status, "rank %d on %.63s: %s", link->tcp.base.peer, kolo_rdma_peer_host(link),
+              detail);
     kolo_link_set_down(&link->tcp.base, status);
     return false;
 }

@@ -65,12 +65,7 @@ int kolo_rdma_rails_choose(const struct kolo_rdma_gids *ours, int our_count,
     return count;
 }
 
-/* ---- texts ---- */
-
-static const struct kolo_identity *who(const struct rdma_link *link)
-{
-    return &kolo_endpoint_peer(link->tcp.base.endpoint, link->tcp.base.peer)->identity;
-}
+/* ---- messages ---- */
 
 static void say(struct rdma_link *link, uint8_t number, enum word word, uint8_t nic,
                 uint64_t received, const uint8_t *payload, size_t bytes)
@@ -116,7 +111,7 @@ static kolo_status check_received(const struct rdma_rail *rail)
         return kolo_fail(KOLO_ERR_LINK,
                          "rank %d on %.63s by rdma %s port %u: what had arrived by rail %d was "
                          "lost there with its device",
-                         link->tcp.base.peer, who(link)->host, rail->nic->device->name,
+                         link->tcp.base.peer, kolo_rdma_peer_host(link), rail->nic->device->name,
                          rail->nic->device->port, rail->number + 1);
     return KOLO_OK;
 }
@@ -151,7 +146,7 @@ static void end_link(struct rdma_rail *rail)
         base, kolo_fail(KOLO_ERR_LINK,
                         "rank %d on %.63s by rdma %s port %u: rail %d is over, but its device does "
                         "not destroy its queue pair: look at dmesg",
-                        base->peer, who(rail->link)->host, rail->nic->device->name,
+                        base->peer, kolo_rdma_peer_host(rail->link), rail->nic->device->name,
                         rail->nic->device->port, rail->number + 1));
 }
 
@@ -256,7 +251,7 @@ static void has_room(struct kolo_rdma_queue *queue)
         link->direct.rails_open |= (uint8_t)(1 << rail->number);
         kolo_rdma_device_format(rail->nic->device, port, sizeof port);
         KOLO_INFO("rank %d on %.63s by rdma: rail %d goes by %s", link->tcp.base.peer,
-                  who(link)->host, rail->number + 1, port);
+                  kolo_rdma_peer_host(link), rail->number + 1, port);
     }
     if (rail->step == RAIL_GOES)
         (void)kolo_link_push(&link->tcp.base);
@@ -286,8 +281,7 @@ static void failed(struct kolo_rdma_queue *queue, kolo_status why)
 
 static void describe_peer(const struct kolo_rdma_queue *queue, char *text, size_t capacity)
 {
-    const struct rdma_link *link = rail_of(queue)->link;
-    snprintf(text, capacity, "rank %d on %.63s", link->tcp.base.peer, who(link)->host);
+    kolo_rdma_describe_peer(rail_of(queue)->link, text, capacity);
 }
 
 static const struct kolo_rdma_queue_ops rail_ops = {.arrived = arrived,
@@ -334,7 +328,7 @@ static void do_without(struct rdma_link *link, uint8_t number)
 {
     struct rdma_rail *rail = &link->rails.all[number];
     KOLO_INFO("rank %d on %.63s by rdma: there is no rail %d: %s", link->tcp.base.peer,
-              who(link)->host, number + 1, kolo_error_detail());
+              kolo_rdma_peer_host(link), number + 1, kolo_error_detail());
     if (rail->queue != NULL && rail->step < RAIL_STOPS)
         stop_rail(rail);
     else if (rail->queue == NULL) {
@@ -393,7 +387,7 @@ static void lead(struct rdma_link *link, const struct kolo_rdma_gids *theirs, in
             open_rail(link, n, kolo_rdma_nic_at(port, pairs[n].ours), &theirs[pairs[n].theirs]);
         if (status != KOLO_OK) { /* the peer knows nothing of it */
             KOLO_INFO("rank %d on %.63s by rdma: there is no rail %d: %s", link->tcp.base.peer,
-                      who(link)->host, n + 1, kolo_error_detail());
+                      kolo_rdma_peer_host(link), n + 1, kolo_error_detail());
             continue;
         }
         rail->step = RAIL_OFFERED;
@@ -459,7 +453,7 @@ static void heard_over(struct rdma_rail *rail, uint64_t received)
     rail->received = received;
     if (rail->step < RAIL_STOPS) {
         KOLO_INFO("rank %d on %.63s by rdma: rail %d has ended there", rail->link->tcp.base.peer,
-                  who(rail->link)->host, rail->number + 1);
+                  kolo_rdma_peer_host(rail->link), rail->number + 1);
         stop_rail(rail);
     } else if (rail->step == RAIL_OVER && rail->queue != NULL) {
         settle_rows(rail);

@@ -17,11 +17,6 @@ enum {
     FIRST_WAIT = 64 /* the first wait is this part of KOLO_PEER_TIMEOUT; it doubles with each try */
 };
 
-static const struct kolo_identity *who(const struct rdma_link *link)
-{
-    return &kolo_endpoint_peer(link->tcp.base.endpoint, link->tcp.base.peer)->identity;
-}
-
 static int64_t patience_ns(const struct rdma_link *link)
 {
     return kolo_tcp_settings(&rdma_port_of(link)->tcp)->peer_timeout_ms * KOLO_NS_PER_MS;
@@ -160,7 +155,7 @@ static void follow(struct rdma_link *link, const struct kolo_rdma_hello *theirs)
     struct rdma_resume *resume = &link->resume;
     if (resume->step == RESUME_NONE && !resume->is_unproved) {
         kolo_fail(KOLO_ERR_LINK, "rank %d on %.63s by rdma: its queue pair broke there",
-                  link->tcp.base.peer, who(link)->host);
+                  link->tcp.base.peer, kolo_rdma_peer_host(link));
         begin(link, true);
     } else if (resume->step != RESUME_WAITS && ++resume->tries == TRIES) {
         give_up(link, KOLO_ERR_LINK, "too many tries");
@@ -272,8 +267,8 @@ void kolo_rdma_resume_proved(struct rdma_link *link)
     KOLO_WARN(
         "rank %d on %.63s by rdma: back after %.3f s with another queue pair, %u requests were "
         "posted again",
-        link->tcp.base.peer, who(link)->host, (double)(kolo_now_ns() - resume->begun) / 1e9,
-        resume->replayed);
+        link->tcp.base.peer, kolo_rdma_peer_host(link),
+        (double)(kolo_now_ns() - resume->begun) / 1e9, resume->replayed);
 }
 
 void kolo_rdma_resume_end(struct rdma_resume *resume)

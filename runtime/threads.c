@@ -74,6 +74,15 @@ static void keep_result(struct member *member, kolo_status status)
         snprintf(member->detail, sizeof(member->detail), "%s", kolo_error_detail());
 }
 
+/** As keep_result, for what the rank's function returned. A program's own status has no detail. */
+static void keep_return(struct member *member, kolo_status status)
+{
+    keep_result(member, status);
+    if (status != KOLO_OK && member->detail[0] == '\0')
+        snprintf(member->detail, sizeof(member->detail), "rank %d's function returned %s",
+                 member->rank, kolo_status_name(status));
+}
+
 static void *member_main(void *argument)
 {
     struct member *member = argument;
@@ -84,7 +93,7 @@ static void *member_main(void *argument)
     bool is_up = member->status == KOLO_OK;
     if (is_up) {
         kolo_detail_set("");
-        keep_result(member, team->rank_main(comm, team->arg));
+        keep_return(member, team->rank_main(comm, team->arg));
         kolo_status left = member->has_ended ? KOLO_OK : kolo_finalize(comm);
         if (member->status == KOLO_OK)
             keep_result(member, left);

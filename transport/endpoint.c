@@ -298,7 +298,7 @@ static bool progress_links(struct kolo_endpoint *endpoint, bool *needs_poller)
     return moved;
 }
 
-kolo_status kolo_endpoint_progress(struct kolo_endpoint *endpoint, bool *moved_out)
+static kolo_status progress(struct kolo_endpoint *endpoint, bool *moved_out)
 {
     kolo_status status = KOLO_OK;
     bool needs_poller = endpoint->is_armed || endpoint->first_link == NULL;
@@ -311,6 +311,19 @@ kolo_status kolo_endpoint_progress(struct kolo_endpoint *endpoint, bool *moved_o
     }
     if (moved_out != NULL)
         *moved_out = moved;
+    return status;
+}
+
+/* What befalls a link is kept with that link. The detail of the thread that happens to poll is
+ * about the program's own calls, so it stays as it was. */
+kolo_status kolo_endpoint_progress(struct kolo_endpoint *endpoint, bool *moved_out)
+{
+    char before[KOLO_DETAIL_MAX];
+    const char *detail = kolo_error_detail(); /* of this thread, so always at this address */
+    memcpy(before, detail, strlen(detail) + 1);
+    kolo_status status = progress(endpoint, moved_out);
+    if (status == KOLO_OK && strcmp(detail, before) != 0)
+        kolo_detail_set(before);
     return status;
 }
 

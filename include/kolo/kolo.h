@@ -177,9 +177,10 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
  *  @param config may be NULL. Its nranks, rank, rendezvous and secret are not used; nranks and rank
  *  must still be valid
  *  @return KOLO_OK if all functions returned KOLO_OK. If a rank could not start, that failure; else
- *  the failure of the lowest rank that failed, with its detail (ERR_PEER and ERR_ABORTED, which
- *  report another rank's failure, only if there is no other). Before any rank runs: ERR_INVALID
- *  (nranks, rank_main, config->size), ERR_CONFIG, ERR_NO_MEMORY, ERR_SYSTEM. */
+ *  the failure of the lowest rank that failed, with its detail, or with a line that names the rank
+ *  if there is none (ERR_PEER and ERR_ABORTED, which report another rank's failure, only if there
+ *  is no other). Before any rank runs: ERR_INVALID (nranks, rank_main, config->size), ERR_CONFIG,
+ *  ERR_NO_MEMORY, ERR_SYSTEM. */
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_run_threads(int nranks, const struct kolo_config *config,
                  kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg);

@@ -33,6 +33,29 @@ Test(threads, lowest_failure_wins, .timeout = 120)
               kolo_error_detail());
 }
 
+/** Returns a status of its own after a call that succeeded, while the others leave: their goodbyes
+ * may reach it during that call. */
+static kolo_status fail_without_a_word(struct kolo_comm *comm, void *argument)
+{
+    int32_t one = 1;
+    kolo_status status = kolo_allreduce(comm, &one, &one, 1, KOLO_INT32, KOLO_SUM, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_OK, "%s", kolo_error_detail());
+    return kolo_rank(comm) == 1 ? *(kolo_status *)argument : KOLO_OK;
+}
+
+Test(threads, a_status_without_a_detail_is_said_to_be_the_functions, .timeout = 120)
+{
+    enum { REPEATS = 50 };
+    for (int i = 0; i < REPEATS; i++) {
+        kolo_status own = i % 2 == 0 ? KOLO_ERR_DATA : KOLO_AGAIN;
+        kolo_status status = kolo_run_threads(4, NULL, fail_without_a_word, &own);
+        const char *expected = i % 2 == 0 ? "rank 1's function returned KOLO_ERR_DATA"
+                                          : "rank 1's function returned KOLO_AGAIN";
+        cr_assert(status == own, "%s", kolo_status_name(status));
+        cr_assert(strcmp(kolo_error_detail(), expected) == 0, "%s", kolo_error_detail());
+    }
+}
+
 /** One rank cannot go on; the others wait for it, or learn of its abort. */
 static kolo_status leave_the_others(struct kolo_comm *comm, void *argument)
 {

@@ -13,7 +13,7 @@ target_compile_options(kolo_flags INTERFACE
     $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
 target_compile_definitions(kolo_flags INTERFACE _GNU_SOURCE)
 target_include_directories(kolo_flags INTERFACE
-    ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include ${CMAKE_BINARY_DIR}/generated)
+    ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/generated)
 
 # Criterion's assertion macros cause these warnings, so tests are compiled without them.
 add_library(kolo_strict INTERFACE)

@@ -5,7 +5,7 @@
 if(KOLO_FUZZ AND NOT CMAKE_C_COMPILER_ID MATCHES Clang)
     message(FATAL_ERROR "KOLO_FUZZ needs clang, which has libFuzzer: use the preset fuzz, or script/fuzz")
 endif()
-set(KOLO_FUZZ_SOURCES ${CMAKE_SOURCE_DIR}/tests/fuzz)
+set(KOLO_FUZZ_SOURCES ${PROJECT_SOURCE_DIR}/tests/fuzz)
 
 function(kolo_fuzz name folder)
     add_executable(fuzz-${name} ${KOLO_FUZZ_SOURCES}/fuzz_${name}.c)

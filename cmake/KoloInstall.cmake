@@ -11,7 +11,7 @@ if(TARGET kolo-coco)
     install(TARGETS kolo-coco RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(DIRECTORY include/kolo DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(FILES ${CMAKE_BINARY_DIR}/generated/kolo/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kolo)
+install(FILES ${PROJECT_BINARY_DIR}/generated/kolo/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kolo)
 
 # kolo_man_aliases(PAGE): installs a page of one line (.so) for each function that PAGE describes
 # under another name, so that `man kolo_broadcast` finds kolo_allreduce(3) even before man's index
@@ -24,7 +24,7 @@ function(kolo_man_aliases page)
     string(REGEX MATCHALL "[a-z0-9_]+" names "${names}")
     list(REMOVE_ITEM names ${own})
     foreach(name ${names})
-        set(alias ${CMAKE_BINARY_DIR}/generated/man/${name}.3)
+        set(alias ${PROJECT_BINARY_DIR}/generated/man/${name}.3)
         file(CONFIGURE OUTPUT ${alias} CONTENT ".so man3/${own}.3\n" @ONLY)
         install(FILES ${alias} DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
     endforeach()
@@ -42,10 +42,10 @@ endforeach()
 install(FILES docs/completion/kolorun.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME kolorun)
 
 install(EXPORT kolo NAMESPACE kolo:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kolo FILE kolo-config.cmake)
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/generated/kolo-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/generated/kolo-config-version.cmake
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/kolo-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/generated/kolo-config-version.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
 file(RELATIVE_PATH KOLO_PC_INCLUDEDIR /${CMAKE_INSTALL_LIBDIR}/pkgconfig /${CMAKE_INSTALL_INCLUDEDIR})
 set(KOLO_PC_INCLUDEDIR "\${pcfiledir}/${KOLO_PC_INCLUDEDIR}")
-configure_file(cmake/kolo.pc.in ${CMAKE_BINARY_DIR}/generated/kolo.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/generated/kolo.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+configure_file(cmake/kolo.pc.in ${PROJECT_BINARY_DIR}/generated/kolo.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/generated/kolo.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -9,9 +9,9 @@ set(KOLO_LAYER_LIBRARIES "")
 
 macro(kolo_layer name)
     cmake_parse_arguments(LAYER "" "" "LIBRARIES" ${ARGN})
-    file(GLOB layer_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.c)
+    file(GLOB layer_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.c)
     foreach(excluded ${KOLO_EXCLUDED_SOURCES})
-        list(REMOVE_ITEM layer_sources ${CMAKE_SOURCE_DIR}/${excluded})
+        list(REMOVE_ITEM layer_sources ${PROJECT_SOURCE_DIR}/${excluded})
     endforeach()
     list(APPEND layer_sources ${KOLO_GENERATED_${name}})
     add_library(kolo_${name} OBJECT ${layer_sources})
@@ -26,12 +26,13 @@ macro(kolo_library)
         list(APPEND objects $<TARGET_OBJECTS:${layer}>)
     endforeach()
     add_library(kolo SHARED ${objects})
+    add_library(kolo::kolo ALIAS kolo) # as find_package(kolo) names it, for projects that include this one
     target_link_libraries(kolo PRIVATE kolo_flags Threads::Threads m ${KOLO_LAYER_LIBRARIES})
-    target_link_options(kolo PRIVATE -Wl,--no-undefined -Wl,--version-script=${CMAKE_SOURCE_DIR}/kolo.map)
+    target_link_options(kolo PRIVATE -Wl,--no-undefined -Wl,--version-script=${PROJECT_SOURCE_DIR}/kolo.map)
     set_target_properties(kolo PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
-        LINK_DEPENDS ${CMAKE_SOURCE_DIR}/kolo.map)
-    target_include_directories(kolo INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>
-        $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/generated> $<INSTALL_INTERFACE:include>)
+        LINK_DEPENDS ${PROJECT_SOURCE_DIR}/kolo.map)
+    target_include_directories(kolo INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+        $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated> $<INSTALL_INTERFACE:include>)
 
     add_library(kolo_core STATIC ${objects})
     target_link_libraries(kolo_core PUBLIC kolo_flags Threads::Threads m ${KOLO_LAYER_LIBRARIES})

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # consumer.sh BUILD COMPILER: installs kolo into an empty folder and moves that. Then builds and
-# runs a program outside the tree that finds it by pkg-config and by find_package, and the README's
-# program with the README's commands.
+# runs a program outside the tree that finds it by pkg-config and by find_package, one of a project
+# that includes kolo's, and the README's program with the README's commands.
 set -eu
 build=$1 cc=$2 source=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -108,10 +108,29 @@ cmake -S "$work" -B "$work/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="
     { cat "$work/log"; exit 1; }
 [[ $("$work/build/two") == 3 ]] || { echo "FAIL: the program found by find_package"; exit 1; }
 
+# A project that includes kolo's, as FetchContent does too: kolo's sources and generated files are then not
+# in the top folders. Without optimisation and backends, since only the build itself is tried.
+mkdir "$work/including"
+cat >"$work/including/CMakeLists.txt" <<CMAKE
+cmake_minimum_required(VERSION 3.25)
+project(including C)
+add_subdirectory($source kolo EXCLUDE_FROM_ALL)
+if(KOLO_TESTS)
+    message(FATAL_ERROR "kolo's tests are part of another project")
+endif()
+add_executable(three ../one.c)
+target_link_libraries(three kolo::kolo)
+CMAKE
+cmake -S "$work/including" -B "$work/including/build" -G Ninja -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_FLAGS=-O0 \
+    -DKOLO_VECTORS=OFF -DKOLO_CUDA=OFF -DKOLO_RDMA=OFF -DKOLO_COCO=OFF >"$work/log" 2>&1 &&
+    cmake --build "$work/including/build" --target three >>"$work/log" 2>&1 ||
+    { tail -40 "$work/log"; echo "FAIL: a project that includes kolo's"; exit 1; }
+[[ $("$work/including/build/three") == 3 ]] || { echo "FAIL: the program of a project that includes kolo's"; exit 1; }
+
 # The README's program and commands, taken from the README.
 sed -n '/^```c$/,/^```$/{/^```/d;p}' "$source/README.md" >"$work/program.c"
 "$cc" "${flags[@]}" -Wall -Wextra -Werror "$work/program.c" -o "$work/program" "${found[@]}" -Wl,-rpath,"$lib"
 [[ $("$work/program") == "rank 0 of 1: 1" ]] || { echo "FAIL: the README's program alone"; exit 1; }
 ranks=$("$work/kolo/bin/kolorun" -np 3 "$work/program" | sort)
 [[ $ranks == "$(printf '[%d] rank %d of 3: 3\n' 0 0 1 1 2 2)" ]] || { echo "FAIL: the README's program on 3 ranks: $ranks"; exit 1; }
-echo "installed, moved, found twice; the README's program runs"
+echo "installed, moved, found twice, included; the README's program runs"

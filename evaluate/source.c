@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads files, see source.h. zlib reads plain files as they are and unpacks gzip; a truncated or
-// damaged gzip file is an error here, never a short file. Lines are counted only if asked for: the
+// Reads files, see source.h; unpack.c gives their content. Lines are counted only if asked for: the
 // line ends of a piece are counted when the next piece is read.
 #include "evaluate/source.h"
 
@@ -12,7 +11,7 @@
 
 #include "base/alloc.h"
 
-enum { PIECE_BYTES = 1 << 20, PACKED_BYTES = 1 << 18 };
+enum { PIECE_BYTES = 1 << 20 };
 
 static kolo_status open_file(const char *path, int *fd_out, uint64_t *bytes_out)
 {
@@ -37,11 +36,11 @@ kolo_status eval_source_open(struct eval_source *source, const char *path, bool 
     kolo_status status = open_file(path, &fd, &bytes);
     if (status != KOLO_OK)
         return status;
+    status = eval_unpack_open(&source->content, path, fd);
+    if (status != KOLO_OK)
+        return status;
     source->data = kolo_calloc(1, PIECE_BYTES);
-    source->file = source->data ? gzdopen(fd, "rb") : NULL;
-    if (!source->file || gzbuffer(source->file, PACKED_BYTES) != 0) {
-        if (!source->file)
-            (void)close(fd);
+    if (!source->data) {
         eval_source_close(source);
         return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: no memory to read it", path);
     }
@@ -76,11 +75,9 @@ struct eval_identity eval_source_identify(const char *path, char first)
 
 kolo_status eval_source_skip(struct eval_source *source, uint64_t to)
 {
-    if (!gzdirect(source->file))
-        return kolo_fail(KOLO_ERR_DATA, "%s: a part of a packed file", source->path);
-    if (gzseek(source->file, (z_off_t)to, SEEK_SET) != (z_off_t)to)
-        return kolo_fail(KOLO_ERR_SYSTEM, "%s: no byte %llu in it", source->path,
-                         (unsigned long long)to);
+    kolo_status status = eval_unpack_skip(&source->content, to);
+    if (status != KOLO_OK)
+        return status;
     source->before = to;
     source->is_summed = false;
     return KOLO_OK;
@@ -117,36 +114,18 @@ static kolo_status check_first_piece(const struct eval_source *source)
     return KOLO_OK;
 }
 
-/* zlib's message, without the "<fd:5>: " that it begins with if it was given no name. */
-static const char *zlib_words(struct eval_source *source, int *error_out)
-{
-    const char *words = gzerror(source->file, error_out), *end = strstr(words, ">: ");
-    return strncmp(words, "<fd:", strlen("<fd:")) == 0 && end ? end + strlen(">: ") : words;
-}
-
 kolo_status eval_source_next(struct eval_source *source)
 {
     leave_piece(source);
-    z_off_t packed = gzoffset(source->file); /* a pipe has none */
-    eval_progress_at(&source->progress, packed < 0 ? source->before : (uint64_t)packed);
-    errno = 0;
-    int got = gzread(source->file, source->data, PIECE_BYTES), error = Z_OK;
-    int cause = errno;
-    if (got < PIECE_BYTES) {
-        const char *words = zlib_words(source, &error);
-        if (error == Z_ERRNO)
-            return kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "%s", source->path);
-        if (error == Z_BUF_ERROR)
-            return kolo_fail(
-                KOLO_ERR_DATA, "%s: the gzip file is cut: it ends after %llu bytes of content",
-                source->path, (unsigned long long)source->before + (got > 0 ? (unsigned)got : 0));
-        if (error != Z_OK || got < 0)
-            return kolo_fail(KOLO_ERR_DATA, "%s: damaged gzip data after %llu bytes of content: %s",
-                             source->path, (unsigned long long)source->before, words);
+    eval_progress_at(&source->progress, eval_unpack_used(&source->content));
+    kolo_status status =
+        eval_unpack_read(&source->content, source->data, PIECE_BYTES, &source->bytes);
+    if (status != KOLO_OK) {
+        source->bytes = 0;
+        return status;
     }
-    source->bytes = (size_t)got;
     if (source->is_summed)
-        source->sum = (uint32_t)crc32(source->sum, source->data, (unsigned)got);
+        source->sum = (uint32_t)crc32(source->sum, source->data, (unsigned)source->bytes);
     return source->before == 0 ? check_first_piece(source) : KOLO_OK;
 }
 
@@ -167,8 +146,7 @@ kolo_status eval_source_fail(const struct eval_source *source, size_t at, const 
 void eval_source_close(struct eval_source *source)
 {
     eval_progress_end(&source->progress);
-    if (source->file)
-        (void)gzclose(source->file);
+    eval_unpack_close(&source->content);
     kolo_free_memory(source->data);
     *source = (struct eval_source){.path = source->path};
 }

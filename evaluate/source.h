@@ -6,14 +6,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <zlib.h>
 
 #include "base/status.h"
 #include "evaluate/progress.h"
+#include "evaluate/unpack.h"
 
 struct eval_source {
     const char *path;
-    gzFile file;
+    struct eval_unpack content;
     unsigned char *data; /* the current piece */
     size_t bytes;        /* of the piece; 0: the file is over */
     uint64_t before;     /* bytes of the pieces before, unpacked */
@@ -38,7 +38,8 @@ kolo_status eval_source_open(struct eval_source *source, const char *path,
 /** Continues at a byte of a plain file. Lines are not known from then on. @return KOLO_OK; ERR_DATA
  * (packed); ERR_SYSTEM. */
 kolo_status eval_source_skip(struct eval_source *source, uint64_t to) KOLO_NODISCARD;
-/** Reads the next piece. @return KOLO_OK; ERR_SYSTEM; ERR_DATA (damaged or truncated gzip). */
+/** Reads the next piece. @return KOLO_OK; ERR_SYSTEM; ERR_NO_MEMORY; ERR_DATA (as
+ * eval_unpack_read()). */
 kolo_status eval_source_next(struct eval_source *source) KOLO_NODISCARD;
 /** Fails with "PATH: line L, column C (byte B): " and @p what, for byte @p at of the piece. */
 kolo_status eval_source_fail(const struct eval_source *source, size_t at, const char *what);

@@ -290,6 +290,24 @@ head -c $(($(stat -c %s many.json.gz) / 2)) many.json.gz >cut.gz
 refused 'cut.gz: the gzip file is cut' gt.json cut.gz
 { head -c -8 many.json.gz; printf 'abcdefgh'; } >damaged.gz
 refused 'damaged.gz: damaged gzip data after [0-9]+ bytes of content: incorrect data check$' gt.json damaged.gz
+# What follows gzip data: nothing, more gzip data, or zeros, as for gzip(1). Anything else is refused.
+bytes=$(stat -c %s many.json.gz)
+for tail in garbage 'x' '\x1f' '\x00\x00x' '\x1f\x8a\x08'; do
+    { cat many.json.gz; printf "$tail"; } >tail.gz
+    refused "tail.gz: damaged gzip data after [0-9]+ bytes of content: byte $bytes of the file, behind its gzip data, begins something else" \
+        gt.json tail.gz
+done
+{ cat many.json.gz; head -c 5 many.json.gz; } >tail.gz
+refused "tail.gz: the gzip file is cut: it ends after $(stat -c %s many.json) bytes" gt.json tail.gz
+alone gt.json many.json >out || wrong "many, alone"
+for cut in 1 5000; do
+    { head -c $cut many.json | gzip; printf '' | gzip; tail -c +$((cut + 1)) many.json | gzip; } >members.gz
+    head -c 70000 /dev/zero >>members.gz
+    alone gt.json members.gz >members 2>err || wrong "several gzip members: $(cat err)"
+    cmp -s out members || wrong "several gzip members: other numbers"
+done
+alone gt.json <(cat members.gz) >members 2>err || wrong "gzip members from a pipe: $(cat err)"
+cmp -s out members || wrong "gzip members from a pipe: other numbers"
 refused 'missing.json: No such file' gt.json missing.json
 refused 'missing.json: No such file' missing.json dt.json
 refused '.: Is a directory' gt.json .

@@ -17,7 +17,9 @@
 #include "runtime/timeline.h"
 #include "tools/exit_status.h"
 
-static const int watched_signals[3] = {SIGINT, SIGTERM, SIGHUP};
+/* The first three end the job. The others mean what the program says: to write a checkpoint before a
+ * scheduler ends the job, for example. */
+static const int watched_signals[KOLO_JOB_SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 /* ---- output and input ---- */
 
@@ -116,6 +118,11 @@ static void on_job_timeout(uv_timer_t *timer)
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct kolo_job *job = handle->data;
+    if (number == SIGUSR1 || number == SIGUSR2) {
+        if (job->phase == JOB_RUNNING)
+            kolo_job_signal(job, number);
+        return;
+    }
     if (job->phase == JOB_COLLECTING) { /* the user does not want to wait for the rest */
         kolo_job_kill(job);
         return;
@@ -171,7 +178,7 @@ static void init_handles(struct kolo_job *job)
     if (settings->job_timeout_ms > 0)
         (void)uv_timer_start(&job->job_timer, on_job_timeout, (uint64_t)settings->job_timeout_ms,
                              0);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < KOLO_JOB_SIGNALS; i++) {
         (void)uv_signal_init(&job->loop, &job->signals[i]);
         job->signals[i].data = job;
         if (watched_signals[i] != SIGHUP || !is_ignored(SIGHUP)) /* nohup */

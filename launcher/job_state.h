@@ -29,6 +29,7 @@ enum kolo_job_phase {
     JOB_LEAVING,
     JOB_PHASES
 };
+enum { KOLO_JOB_SIGNALS = 5 /* that kolorun handles */ };
 enum { JOB_OUT, JOB_ERR, JOB_COLLECT_MS = 2000 /* longest time between two pieces of timelines */ };
 
 struct kolo_job {
@@ -38,7 +39,7 @@ struct kolo_job {
     int size;
     enum kolo_job_phase phase;
     uv_timer_t phase_timer, start_timer, job_timer;
-    uv_signal_t child, signals[3];
+    uv_signal_t child, signals[KOLO_JOB_SIGNALS];
     struct kolo_pause pause;
     struct kolo_remote_config remote_config;
     struct kolo_remote *remotes;

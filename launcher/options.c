@@ -487,12 +487,27 @@ out:
     return status;
 }
 
+/* mpirun starts another program after a lone ':'. Here it would be an argument, and what follows
+ * would be ignored without a word. */
+static kolo_status check_program(char *const *program)
+{
+    for (; program[0] && program[1]; program++)
+        if (strcmp(program[0], ":") == 0 && program[1][0] == '-')
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "': %s': mpirun would start another program here, kolorun starts one "
+                             "on all ranks; give a script that chooses by RANK",
+                             program[1]);
+    return KOLO_OK;
+}
+
 static kolo_status check_words(const struct kolo_options *options)
 {
     if (options->hosts && options->hostfile)
         return kolo_fail(KOLO_ERR_INVALID, "-H and --hostfile exclude each other; give one");
     if (options->task == KOLO_TASK_RUN && !*options->program)
         return kolo_fail(KOLO_ERR_INVALID, "no program given; try 'kolorun --help'");
+    if (options->task == KOLO_TASK_RUN && check_program(options->program) != KOLO_OK)
+        return KOLO_ERR_INVALID;
     if (options->task == KOLO_TASK_RUN && options->json)
         return kolo_fail(KOLO_ERR_INVALID,
                          "--json %s: a job writes none; it is for 'kolorun doctor'", options->json);

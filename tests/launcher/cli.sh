@@ -26,6 +26,7 @@ wrong '-np 2x' -np 2x rm "$work/witness"
 wrong "option '-np' needs a value" -np
 wrong 'no program given'
 wrong 'no program given' -np 2
+wrong "': -np': mpirun would start another program here" -np 1 rm "$work/witness" : -np 2 true
 wrong "takes no value" --dry-run=1 rm "$work/witness"
 wrong "'a:b'" -H a:b rm "$work/witness"
 wrong 'host name is empty' -H a,,b rm "$work/witness"

@@ -170,6 +170,25 @@ ended 130
 [[ $(grep -c caught "$work/out") == 2 ]] || fail "SIGINT did not reach both ranks"
 nobody_left "$KOLOTEST_MARK"
 
+# SIGUSR1 and SIGUSR2 are the program's: they reach every rank, and end nothing.
+in_background sigusr -np 2 sh -c 'trap "echo one" USR1; trap "echo two; exit 0" USR2; echo up; while :; do sleep 0.05; done'
+await grep -q '\[1\] up' "$work/out"
+await grep -q '\[0\] up' "$work/out"
+kill -USR1 "$launcher"
+await grep -q '\[1\] one' "$work/out"
+await grep -q '\[0\] one' "$work/out"
+kill -USR2 "$launcher"
+ended 0
+[[ $(grep -c two "$work/out") == 2 ]] || fail "SIGUSR2 did not reach both ranks"
+nobody_left "$KOLOTEST_MARK"
+in_background sigusr-unhandled -np 2 sh -c 'echo up; exec sleep 100'
+await grep -q '\[1\] up' "$work/out"
+await grep -q '\[0\] up' "$work/out"
+kill -USR1 "$launcher"
+ended 138
+says err 'was killed by signal 10 \(SIGUSR1\)'
+nobody_left "$KOLOTEST_MARK"
+
 # Under nohup, SIGHUP does not end the job.
 in_background sighup -np 2 sleep 100
 await stubborn_up 3

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -342,12 +343,30 @@ kolo_status kolo_shm_probe(void)
 
 /* ---- doorbell ---- */
 
+/** A write to a pipe or a socket could end the program by SIGPIPE. Files without a type are the
+ *  kernel's own objects, none of which does that; which of them it is only /proc says, if it is
+ *  there. */
+static bool is_eventfd(int fd)
+{
+    static const char expected[] = "anon_inode:[eventfd]";
+    char path[32], name[sizeof expected];
+    struct stat facts;
+    if (fstat(fd, &facts) != 0 || (facts.st_mode & S_IFMT) != 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const ssize_t length = readlink(path, name, sizeof name);
+    return length < 0 ||
+           (length == sizeof expected - 1 && memcmp(name, expected, sizeof expected - 1) == 0);
+}
+
 kolo_status kolo_shm_bell_open(struct kolo_shm_bell *bell, int page_fd, int event_fd)
 {
     void *page = NULL;
     int flags = fcntl(event_fd, F_GETFL);
     if (flags < 0 || (flags & O_NONBLOCK) == 0)
         return kolo_fail(KOLO_ERR_PROTOCOL, "shm: the peer's eventfd could block us");
+    if (!is_eventfd(event_fd))
+        return kolo_fail(KOLO_ERR_PROTOCOL, "shm: the peer's doorbell is no eventfd");
     kolo_status status = kolo_shm_memory_map(page_fd, KOLO_SHM_BELL_BYTES, true, &page);
     if (status != KOLO_OK)
         return status;

@@ -79,7 +79,7 @@ struct kolo_shm_bell {
 enum { KOLO_SHM_BELL_BYTES = 4096 };
 
 /** Maps the page and takes over @p event_fd; on failure it stays the caller's. @p page_fd stays the
- *  caller's in every case. */
+ *  caller's in every case. ERR_PROTOCOL: they are not what they should be. */
 kolo_status kolo_shm_bell_open(struct kolo_shm_bell *bell, int page_fd,
                                int event_fd) KOLO_NODISCARD;
 void kolo_shm_bell_close(struct kolo_shm_bell *bell);

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -274,6 +275,45 @@ Test(shm_fds, a_bell_rings_once_and_only_for_a_sleeper)
     close(page_fd);
     close(event_fd);
     cr_assert(count_fds() == before);
+}
+
+/** Makes something that can be written to without blocking, and is no eventfd. */
+static int make_other(int kind)
+{
+    int pair[2], fd;
+    if (kind == 0) { /* a write would raise SIGPIPE */
+        cr_assert(pipe2(pair, O_CLOEXEC | O_NONBLOCK) == 0);
+        close(pair[0]);
+        return pair[1];
+    }
+    if (kind == 1) { /* the same */
+        make_pair(pair);
+        close(pair[0]);
+        return pair[1];
+    }
+    fd = kind == 2   ? memfd_create("kolo-test", MFD_CLOEXEC)
+         : kind == 3 ? epoll_create1(EPOLL_CLOEXEC)
+                     : open("/dev/null", O_RDWR | O_CLOEXEC);
+    cr_assert(fd >= 0 && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0);
+    return fd;
+}
+
+Test(shm_fds, only_an_eventfd_is_a_bell)
+{
+    int page_fd;
+    void *page;
+    cr_assert(kolo_shm_memory_create("kolo-bell", KOLO_SHM_BELL_BYTES, &page_fd, &page) == KOLO_OK);
+    for (int kind = 0; kind < 5; kind++) {
+        struct kolo_shm_bell bell = {0};
+        const int fd = make_other(kind), before = count_fds();
+        cr_assert(kolo_shm_bell_open(&bell, page_fd, fd) == KOLO_ERR_PROTOCOL, "kind %d", kind);
+        cr_assert(strstr(kolo_error_detail(), "no eventfd") && bell.armed == NULL, "kind %d: %s",
+                  kind, kolo_error_detail());
+        cr_assert(count_fds() == before, "it stays the caller's");
+        close(fd);
+    }
+    kolo_shm_memory_unmap(page, KOLO_SHM_BELL_BYTES);
+    close(page_fd);
 }
 
 Test(shm_fds, a_bell_that_could_block_is_refused)

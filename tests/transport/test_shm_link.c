@@ -3,6 +3,7 @@
 #include "tests/support/shm_side.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,7 +274,15 @@ static void await_down(struct shm_side *side, const char *what, kolo_status why,
 }
 
 /** Descriptors that a hostile message may carry. */
-enum fd_kind { FD_PAGE, FD_EVENT, FD_BLOCKING_EVENT, FD_PIPE, FD_UNSEALED, FD_SMALL_RING };
+enum fd_kind {
+    FD_PAGE,
+    FD_EVENT,
+    FD_BLOCKING_EVENT,
+    FD_PIPE,
+    FD_BROKEN_PIPE, /* a write to it raises SIGPIPE */
+    FD_UNSEALED,
+    FD_SMALL_RING
+};
 
 static int make_fd(enum fd_kind kind)
 {
@@ -298,6 +307,10 @@ static int make_fd(enum fd_kind kind)
         cr_assert(pipe(pipes) == 0);
         close(pipes[1]);
         return pipes[0];
+    case FD_BROKEN_PIPE:
+        cr_assert(pipe2(pipes, O_CLOEXEC | O_NONBLOCK) == 0);
+        close(pipes[0]);
+        return pipes[1];
     }
     return fd;
 }
@@ -348,6 +361,7 @@ Test(shm_link, impossible_answers_are_protocol_errors, .timeout = 60)
         {"one descriptor", KOLO_SHM_ANSWER, 0, 1, {FD_PAGE}, "1 descriptors where 2"},
         {"swapped", KOLO_SHM_ANSWER, 0, 2, {FD_EVENT, FD_PAGE}, "block us"},
         {"blocking eventfd", KOLO_SHM_ANSWER, 0, 2, {FD_PAGE, FD_BLOCKING_EVENT}, "block us"},
+        {"a pipe as eventfd", KOLO_SHM_ANSWER, 0, 2, {FD_PAGE, FD_BROKEN_PIPE}, "no eventfd"},
         {"a pipe as page", KOLO_SHM_ANSWER, 0, 2, {FD_PIPE, FD_EVENT}, "no memfd"},
         {"unsealed page", KOLO_SHM_ANSWER, 0, 2, {FD_UNSEALED, FD_EVENT}, "not sealed"},
         {"long page", KOLO_SHM_ANSWER, 0, 2, {FD_SMALL_RING, FD_EVENT}, "12345 bytes"},

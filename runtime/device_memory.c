@@ -6,7 +6,8 @@
 //
 // Ranks of the host keep mapped what a collective has lent them (runtime/board_lent.c), for the
 // next call. So kolo_free recalls the memory from each of them (runtime/loans.c); if not all have
-// returned it yet, it is freed later (kolo_device_memory_reap).
+// returned it yet, or while a stream is held, it is freed later (kolo_device_memory_reap) by the
+// tidying thread, which the first allocation starts.
 //
 // When the last allocation of a context is freed, its hold on the context stays in the list until
 // the rank ends, because lanes have streams in the context and pages of the host are locked in it,
@@ -108,10 +109,13 @@ kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, 
     if (device < -1)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc_device: device is %d; -1 lets kolo choose",
                          device);
+    struct kolo_engine *engine = comm->engine;
+    status = kolo_loans_start(engine); /* now, so that kolo_free need not start it */
+    if (status != KOLO_OK)
+        return status;
     struct kolo_device_memory *memory = kolo_calloc(1, sizeof(*memory));
     if (memory == NULL)
         return KOLO_ERR_NO_MEMORY;
-    struct kolo_engine *engine = comm->engine;
     const struct kolo_device_share share = share_of(engine->world);
     const int timeout_ms = (int)engine->settings.timeout_ms;
     status = kolo_device_alloc(device, &share, bytes, &memory->pointer);
@@ -343,12 +347,8 @@ kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
      * of this process. */
     const bool is_any_held = kolo_none_held_begin(NULL, 0, NULL) != KOLO_OK;
     kolo_status status = KOLO_OK;
-    if (is_any_held)
-        status = kolo_loans_start(engine); /* its thread frees the memory */
-    if (status == KOLO_OK && !put_aside(engine, memory, is_any_held))
+    if (!put_aside(engine, memory, is_any_held))
         status = free_now(engine, memory);
-    else if (status != KOLO_OK)
-        add(engine, memory);
     if (!is_any_held)
         kolo_none_held_end(NULL);
     return status;

@@ -176,8 +176,8 @@ void kolo_loans_recalled(struct kolo_engine *engine, int world, uint64_t id);
 void kolo_loans_returned(struct kolo_engine *engine, int world, uint64_t id);
 /** Rank @p world has gone, or is unreachable. */
 void kolo_loans_gone(struct kolo_engine *engine, int world);
-/** Starts the thread that tidies; called before the first call that may lend. Not held: lock, as
- * for _settle. */
+/** Starts the thread that tidies; called before the first allocation of device memory. Not held:
+ * lock, as for _settle. */
 kolo_status kolo_loans_start(struct kolo_engine *engine) KOLO_NODISCARD;
 /** Waits until memory that the program has freed is freed on the device, or until @p deadline. */
 void kolo_loans_settle(struct kolo_engine *engine, kolo_deadline deadline);

@@ -179,7 +179,7 @@ kolo_status kolo_loans_start(struct kolo_engine *engine)
     kolo_engine_leave(engine);
     return error == 0
                ? KOLO_OK
-               : kolo_fail_start(error, "cannot start the thread that returns borrowed memory");
+               : kolo_fail_start(error, "cannot start the thread that frees and returns memory");
 }
 
 static void stop(struct kolo_engine *engine)

@@ -32,20 +32,10 @@ bool kolo_lent_may(const struct kolo_comm *comm, const struct kolo_task *task)
            task->kind != KOLO_CALL_ALLTOALLV;
 }
 
-/** Whether the thread runs that unmaps memory of other ranks when they want it back. */
-static bool may_give_back(struct kolo_engine *engine)
-{
-    const kolo_status status = kolo_loans_start(engine);
-    if (status != KOLO_OK)
-        KOLO_INFO("collectives copy device memory to the host: %s", kolo_error_detail());
-    return status == KOLO_OK;
-}
-
 bool kolo_lent_look(struct kolo_request *request, const void *memory, size_t bytes)
 {
     struct kolo_engine *engine = request->comm->engine;
-    return request->may_lend && kolo_device_memory_may_lend(engine, memory, bytes) &&
-           may_give_back(engine);
+    return request->may_lend && kolo_device_memory_may_lend(engine, memory, bytes);
 }
 
 void kolo_lent_ready(struct kolo_request *request)

@@ -310,7 +310,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t by
  *  are at the NUMA node that they are bound in (KOLO_NUMA_NODE), or at all devices if there is none
  *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no such device, or a build without CUDA);
  *  ERR_NO_MEMORY (after waiting up to KOLO_TIMEOUT for other ranks to unmap what was freed);
- *  ERR_INVALID; ERR_SYSTEM.
+ *  ERR_INVALID; ERR_SYSTEM (the driver failed, or the thread that frees memory cannot be started).
  *  Ownership: the caller's, who must pass it to kolo_free() before finalizing the world. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes,
                                                       int device, void **memory_out);

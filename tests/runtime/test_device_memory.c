@@ -2,11 +2,17 @@
 // runtime/device_memory.c: kolo_alloc_device and kolo_free on the mock's devices.
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #include "memory/cuda_driver.h"
+#include "memory/held.h"
 #include "memory/memory.h"
+#include "tests/support/await.h"
 #include "tests/support/mock_cuda.h"
+#include "tests/support/refuse.h"
+#include "tests/support/signal_masks.h"
 #include "tests/support/world.h"
 
 enum { COUNT = 1000 };
@@ -141,6 +147,68 @@ Test(device_memory, what_cannot_be_had_is_refused)
     mock = mock_cuda_load();
     mock->begin();
     const kolo_status status = world_run(&world, refusals, NULL);
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+/** Forbids this thread to start others. */
+static bool refuse_threads(void)
+{
+    return refuse_call(SYS_clone3, -1, 0, EAGAIN) && refuse_call(SYS_clone, -1, 0, EAGAIN);
+}
+
+/** While a stream is held memory is freed by a thread of the library, which must be there. */
+static kolo_status free_without_threads(struct kolo_comm *comm, void *argument)
+{
+    static const char context;
+    void *memory = NULL;
+    const struct signal_masks before = signal_masks_of(SIGUSR1);
+    WORLD_TRY(kolo_alloc_device(comm, 64, 0, &memory));
+    const struct signal_masks after = signal_masks_of(SIGUSR1);
+    WORLD_EXPECT(after.taking <= before.taking, "a thread takes the program's signals");
+    *(bool *)argument = refuse_threads();
+    WORLD_TRY(kolo_held_begin(&context, KOLO_NEVER));
+    const kolo_status status = kolo_free(comm, memory);
+    const int left = mock->allocated();
+    const bool is_known = kolo_free(comm, memory) != KOLO_ERR_INVALID;
+    kolo_held_end(&context);
+    WORLD_EXPECT(status == KOLO_OK, "%s: %s", kolo_status_name(status), kolo_error_detail());
+    WORLD_EXPECT(left == 1 && !is_known, "%d", left);
+    WORLD_EXPECT(AWAIT(mock->allocated() == 0), "it is not freed");
+    return KOLO_OK;
+}
+
+Test(device_memory, is_freed_while_no_thread_can_be_started, .timeout = 60)
+{
+    struct world world = {.size = 1, .transport = "inproc"};
+    bool is_refused = false;
+    mock = mock_cuda_load();
+    mock->begin();
+    const kolo_status status = world_run(&world, free_without_threads, &is_refused);
+    if (!is_refused)
+        cr_skip("no seccomp filters here");
+    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+static kolo_status allocate_without_threads(struct kolo_comm *comm, void *argument)
+{
+    void *memory = &memory;
+    *(bool *)argument = refuse_threads();
+    const kolo_status status = kolo_alloc_device(comm, 64, 0, &memory);
+    WORLD_EXPECT(status == KOLO_ERR_SYSTEM && strstr(kolo_error_detail(), "thread") != NULL,
+                 "%s: %s", kolo_status_name(status), kolo_error_detail());
+    WORLD_EXPECT(memory == &memory && mock->allocated() == 0, "%d", mock->allocated());
+    return kolo_barrier(comm, NULL, NULL); /* the communicator still works */
+}
+
+Test(device_memory, is_not_given_if_no_thread_can_be_started_to_free_it, .timeout = 60)
+{
+    struct world world = {.size = 1, .transport = "inproc"};
+    bool is_refused = false;
+    mock = mock_cuda_load();
+    mock->begin();
+    const kolo_status status = world_run(&world, allocate_without_threads, &is_refused);
+    if (!is_refused)
+        cr_skip("no seccomp filters here");
     cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
 }
 

@@ -156,3 +156,10 @@ void kolo_free_memory(void *memory)
 {
     free(memory);
 }
+
+void kolo_free_wiped(void *memory, size_t bytes)
+{
+    if (memory)
+        explicit_bzero(memory, bytes);
+    free(memory);
+}

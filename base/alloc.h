@@ -47,6 +47,8 @@ char *kolo_strdup(const char *text) __attribute__((malloc));
 
 /** As free(); @p memory may be NULL. */
 void kolo_free_memory(void *memory);
+/** The same for @p bytes bytes that may hold a secret, which are overwritten first. */
+void kolo_free_wiped(void *memory, size_t bytes);
 
 /** For tests: the nth allocation from now on (1: the next one) by any thread fails, once; 0
  *  switches this off. */

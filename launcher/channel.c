@@ -164,14 +164,21 @@ void kolo_channel_resume(struct kolo_channel *channel)
         kolo_channel_watch(channel, channel->silence_ms);
 }
 
+/* Frees a write, most of which are output, and long. JOB and EXAMINE hold the secret. */
+static void forget(struct write *write)
+{
+    if (write->bytes > 4 &&
+        (write->data[4] == KOLO_FRAME_JOB || write->data[4] == KOLO_FRAME_EXAMINE))
+        kolo_free_wiped(write, sizeof *write + write->bytes);
+    else
+        kolo_free_memory(write);
+}
+
 static void written(uv_write_t *request, int error)
 {
     struct write *write = request->data;
     struct kolo_channel *channel = write->channel;
-    if (write->bytes > 4 &&
-        (write->data[4] == KOLO_FRAME_JOB || write->data[4] == KOLO_FRAME_EXAMINE))
-        explicit_bzero(write->data, write->bytes); /* it holds the secret */
-    kolo_free_memory(write);
+    forget(write);
     /* EPIPE: the other end has ended, or closed its input. What it had sent is read first, then its
      * end. */
     if (error && error != UV_ECANCELED && error != UV_EPIPE) {
@@ -205,7 +212,7 @@ static void queue(struct kolo_channel *channel, const uv_buf_t parts[3])
     uv_buf_t buf = uv_buf_init((char *)write->data, (unsigned)bytes);
     int error = uv_write(&write->request, (uv_stream_t *)&channel->out, &buf, 1, written);
     if (error) {
-        kolo_free_memory(write);
+        forget(write);
         (void)kolo_fail(KOLO_ERR_LINK, "%s", uv_strerror(error));
         end(channel, KOLO_ERR_LINK);
     }

@@ -128,7 +128,7 @@ static void on_joined(void *context, struct kolo_remote *remote)
                                    .meeting = NULL};
     if (kolo_job_spec_pack(&facts, &data, &bytes) == KOLO_OK) {
         kolo_channel_send(&remote->channel, KOLO_FRAME_JOB, data, bytes);
-        kolo_free_memory(data);
+        kolo_free_wiped(data, bytes);
     } else {
         snprintf(visit->checkup->refused, sizeof visit->checkup->refused, "%s",
                  kolo_error_detail());

@@ -313,7 +313,7 @@ int kolo_examine_main(void)
         fprintf(stderr, "kolorun: examiner: %s\n", kolo_error_detail());
     kolo_path_tests_destroy(examiner.tests);
     kolo_poller_destroy(examiner.poller);
-    kolo_free_memory(examiner.text);
+    kolo_free_wiped(examiner.text, examiner.capacity);
     explicit_bzero(&examiner.secret, sizeof examiner.secret);
     return status != KOLO_OK;
 }

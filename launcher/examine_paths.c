@@ -388,6 +388,5 @@ void kolo_path_tests_destroy(struct kolo_path_tests *tests)
     for (size_t i = 0; i < tests->count; i++)
         drop(tests->at[i]);
     kolo_free_memory(tests->at);
-    explicit_bzero(tests, sizeof *tests);
-    kolo_free_memory(tests);
+    kolo_free_wiped(tests, sizeof *tests);
 }

@@ -26,18 +26,33 @@ void kolo_frames_init(struct kolo_frames *frames, bool wants_preamble)
 
 void kolo_frames_fini(struct kolo_frames *frames)
 {
-    kolo_free_memory(frames->data);
+    kolo_free_wiped(frames->data, frames->capacity);
     kolo_frames_init(frames, false);
+}
+
+/* Not by kolo_grow, which leaves what it moved in memory that is free. */
+static kolo_status grow(struct kolo_frames *frames, size_t need)
+{
+    const size_t capacity = need > 2 * frames->capacity ? need : 2 * frames->capacity;
+    uint8_t *data = kolo_calloc(capacity, 1);
+    if (!data)
+        return KOLO_ERR_NO_MEMORY;
+    if (frames->used > 0)
+        memcpy(data, frames->data, frames->used);
+    kolo_free_wiped(frames->data, frames->capacity);
+    frames->data = data;
+    frames->capacity = capacity;
+    return KOLO_OK;
 }
 
 kolo_status kolo_frames_room(struct kolo_frames *frames, size_t need, uint8_t **room_out,
                              size_t *bytes_out)
 {
-    void *data = frames->data;
-    kolo_status status = kolo_grow(&data, &frames->capacity, frames->used + need, 1);
-    if (status != KOLO_OK)
-        return status;
-    frames->data = data;
+    if (frames->used + need > frames->capacity) {
+        kolo_status status = grow(frames, frames->used + need);
+        if (status != KOLO_OK)
+            return status;
+    }
     *room_out = frames->data + frames->used;
     *bytes_out = frames->capacity - frames->used;
     return KOLO_OK;

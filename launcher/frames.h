@@ -89,6 +89,7 @@ typedef kolo_status kolo_frame_fn(void *context, enum kolo_frame_type type,
                                   struct kolo_reader *body);
 
 void kolo_frames_init(struct kolo_frames *frames, bool wants_preamble);
+/** Wipes what was received: a JOB frame has the job's secret. */
 void kolo_frames_fini(struct kolo_frames *frames);
 /** If no preamble has come: the last bytes received, not terminated. Returns their length. */
 size_t kolo_frames_noise(const struct kolo_frames *frames, char text_out[KOLO_NOISE_KEPT]);
@@ -115,7 +116,8 @@ enum { KOLO_OUTCOME_BYTES = 27 };
 void kolo_outcome_write(struct kolo_writer *writer, const struct kolo_outcome *outcome);
 void kolo_outcome_read(struct kolo_reader *reader, struct kolo_outcome *outcome_out);
 
-/** A list of texts, such as argv: NULL-terminated; owns its texts. */
+/** A list of texts, such as argv: NULL-terminated; owns its texts. Each text is wiped when it is
+ * freed, because one of an environment may be the secret. */
 struct kolo_texts {
     char **at;
     size_t count, capacity;

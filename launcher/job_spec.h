@@ -15,7 +15,7 @@ struct kolo_job_facts {
         *meeting; /* NULL: the job is examined, not started; no program is needed either */
 };
 
-/** Packs the body of the JOB frame for facts->host (kolo_free_memory; it contains the secret). */
+/** Packs the body of the JOB frame for facts->host (kolo_free_wiped: it contains the secret). */
 kolo_status kolo_job_spec_pack(const struct kolo_job_facts *facts, uint8_t **data_out,
                                size_t *bytes_out) KOLO_NODISCARD;
 

@@ -194,7 +194,10 @@ kolo_status kolo_meeting_create(uv_loop_t *loop, int size, bool is_local,
                                               .peer_timeout_ms = settings->peer_timeout_ms,
                                               .lost_grace_ms = LOST_GRACE_MS,
                                               .events = *events};
-    KOLO_TRY(kolo_store_server_create(meeting->poller, &config, &meeting->server));
+    status = kolo_store_server_create(meeting->poller, &config, &meeting->server);
+    explicit_bzero(&config.secret, sizeof config.secret);
+    if (status != KOLO_OK)
+        goto out;
     KOLO_TRY(is_local ? listen_here(meeting) : listen_to_all(meeting, settings->net));
     KOLO_TRY(watch(meeting, loop));
 out:
@@ -279,6 +282,5 @@ void kolo_meeting_destroy(struct kolo_meeting *meeting)
     if (!meeting)
         return;
     kolo_poller_destroy(meeting->poller);
-    explicit_bzero(meeting, sizeof *meeting);
-    kolo_free_memory(meeting);
+    kolo_free_wiped(meeting, sizeof *meeting);
 }

@@ -46,8 +46,7 @@ static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 
 static void forget(struct write *write)
 {
-    explicit_bzero(write->data, write->bytes); /* it may contain the secret */
-    kolo_free_memory(write);
+    kolo_free_wiped(write, sizeof *write + write->bytes); /* it may contain the secret */
 }
 
 static void written(uv_write_t *request, int error)

@@ -10,19 +10,31 @@
 
 enum { TEXTS_MAX = 1 << 20, SPEC_FIXED_BYTES = 64 };
 
-kolo_status kolo_texts_add(struct kolo_texts *texts, const char *text)
+static void free_text(char *text)
+{
+    kolo_free_wiped(text, text ? strlen(text) : 0);
+}
+
+/* Takes ownership of @p text, also after a failure; NULL: there was no memory for it. */
+static kolo_status take_text(struct kolo_texts *texts, char *text)
 {
     void *at = texts->at;
-    kolo_status status = kolo_grow(&at, &texts->capacity, texts->count + 2, sizeof(char *));
-    if (status != KOLO_OK)
+    kolo_status status = KOLO_ERR_NO_MEMORY;
+    if (text)
+        status = kolo_grow(&at, &texts->capacity, texts->count + 2, sizeof(char *));
+    if (status != KOLO_OK) {
+        free_text(text);
         return status;
+    }
     texts->at = at;
-    char *copy = kolo_strdup(text);
-    if (!copy)
-        return KOLO_ERR_NO_MEMORY;
-    texts->at[texts->count++] = copy;
+    texts->at[texts->count++] = text;
     texts->at[texts->count] = NULL;
     return KOLO_OK;
+}
+
+kolo_status kolo_texts_add(struct kolo_texts *texts, const char *text)
+{
+    return take_text(texts, kolo_strdup(text));
 }
 
 kolo_status kolo_texts_define(struct kolo_texts *texts, const char *name, const char *value)
@@ -37,19 +49,17 @@ kolo_status kolo_texts_define(struct kolo_texts *texts, const char *name, const 
     for (size_t i = 0; i < texts->count; i++) {
         if (strncmp(texts->at[i], entry, name_len + 1) != 0)
             continue;
-        kolo_free_memory(texts->at[i]);
+        free_text(texts->at[i]);
         texts->at[i] = entry;
         return KOLO_OK;
     }
-    kolo_status status = kolo_texts_add(texts, entry);
-    kolo_free_memory(entry);
-    return status;
+    return take_text(texts, entry);
 }
 
 void kolo_texts_fini(struct kolo_texts *texts)
 {
     for (size_t i = 0; i < texts->count; i++)
-        kolo_free_memory(texts->at[i]);
+        free_text(texts->at[i]);
     kolo_free_memory(texts->at);
     *texts = (struct kolo_texts){.at = NULL};
 }
@@ -95,8 +105,7 @@ static kolo_status read_texts(struct kolo_reader *reader, struct kolo_texts *tex
         char *text = read_string(reader);
         if (!text)
             break;
-        kolo_status status = kolo_texts_add(texts, text);
-        kolo_free_memory(text);
+        kolo_status status = take_text(texts, text);
         if (status != KOLO_OK)
             return status;
     }
@@ -130,7 +139,7 @@ kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out, siz
     if (status == KOLO_OK)
         *data_out = data;
     else
-        kolo_free_memory(data);
+        kolo_free_wiped(data, bytes);
     return status;
 }
 
@@ -183,8 +192,6 @@ out:
 
 void kolo_spec_fini(struct kolo_spec *spec)
 {
-    for (size_t i = 0; i < spec->env.count; i++) /* the secret is among them */
-        explicit_bzero(spec->env.at[i], strlen(spec->env.at[i]));
     kolo_free_memory(spec->cwd);
     kolo_texts_fini(&spec->argv);
     kolo_texts_fini(&spec->env);

@@ -283,5 +283,5 @@ void kolo_store_server_destroy(struct kolo_store_server *server)
     kolo_map_fini(&server->failed_comms);
     kolo_kv_destroy(server->kv);
     kolo_stalls_destroy(server->stalls);
-    kolo_free_memory(server);
+    kolo_free_wiped(server, sizeof *server); /* the secret */
 }

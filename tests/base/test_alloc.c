@@ -39,6 +39,8 @@ Test(alloc, nothing_is_a_valid_pointer)
     cr_assert(memory, "aligned");
     kolo_free_memory(memory);
     kolo_free_memory(NULL);
+    kolo_free_wiped(NULL, 8);
+    kolo_free_wiped(kolo_calloc(8, 1), 8);
 }
 
 Test(alloc, a_product_that_overflows_is_refused)

@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "launcher/hosts.h"
 
 enum { FILE_MAX = 64 << 20, FILE_PIECE = 1 << 16, PLACES_MIN = 16 };
@@ -66,9 +67,7 @@ static kolo_status parse_slots(const char *text, int *slots_out)
 static uint32_t *find_place(const struct kolo_hosts *hosts, const char *name)
 {
     const size_t mask = hosts->places_count - 1;
-    uint64_t hash = 1469598103934665603U; /* FNV-1a */
-    for (const char *c = name; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 1099511628211U;
+    const uint64_t hash = kolo_hash_text(KOLO_HASH_START, name);
     for (uint64_t i = hash ^ hash >> 32;; i++) {
         uint32_t *place = &hosts->places[i & mask];
         if (*place == 0 || strcmp(hosts->at[*place - 1].name, name) == 0)

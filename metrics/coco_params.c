@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "metrics/coco_overlap.h"
 
 static const struct kolo_area_range coco_areas[] = {
@@ -318,14 +319,6 @@ int64_t kolo_coco_category(const struct kolo_coco_params *params, int64_t id)
     return low < params->categories && params->category[low] == id ? (int64_t)low : -1;
 }
 
-static uint64_t stir(uint64_t digest, const void *bytes, size_t count)
-{
-    const uint8_t *byte = bytes;
-    for (size_t i = 0; i < count; i++)
-        digest = (digest ^ byte[i]) * UINT64_C(1099511628211);
-    return digest;
-}
-
 uint64_t kolo_coco_params_digest(const struct kolo_coco_params *params)
 {
     uint64_t sizes[] = {params->kind,         params->mode,       params->mean_rule,
@@ -333,12 +326,12 @@ uint64_t kolo_coco_params_digest(const struct kolo_coco_params *params)
                         params->areas,        params->caps,       params->categories,
                         params->sigmas,       params->rules,      params->image_cap,
                         params->is_continuous};
-    uint64_t digest = stir(UINT64_C(14695981039346656037), sizes, sizeof sizes);
-    digest = stir(digest, params->threshold, params->thresholds * sizeof *params->threshold);
-    digest = stir(digest, params->recall, params->recalls * sizeof *params->recall);
-    digest = stir(digest, params->area, params->areas * sizeof *params->area);
-    digest = stir(digest, params->cap, params->caps * sizeof *params->cap);
-    digest = stir(digest, params->group, params->categories * sizeof *params->group);
-    digest = stir(digest, params->sigma, params->sigmas * sizeof *params->sigma);
-    return stir(digest, params->category, params->categories * sizeof *params->category);
+    uint64_t digest = kolo_hash(KOLO_HASH_START, sizes, sizeof sizes);
+    digest = kolo_hash(digest, params->threshold, params->thresholds * sizeof *params->threshold);
+    digest = kolo_hash(digest, params->recall, params->recalls * sizeof *params->recall);
+    digest = kolo_hash(digest, params->area, params->areas * sizeof *params->area);
+    digest = kolo_hash(digest, params->cap, params->caps * sizeof *params->cap);
+    digest = kolo_hash(digest, params->group, params->categories * sizeof *params->group);
+    digest = kolo_hash(digest, params->sigma, params->sigmas * sizeof *params->sigma);
+    return kolo_hash(digest, params->category, params->categories * sizeof *params->category);
 }

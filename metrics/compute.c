@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "metrics/metric.h"
 #include "runtime/choose.h"
 #include "runtime/comm.h"
@@ -88,19 +89,12 @@ static void release(struct work *work)
     kolo_free_memory(work->starts);
 }
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    return (hash ^ value) * 1099511628211u;
-}
-
 uint64_t kolo_metric_shape(const struct kolo_metric *metric)
 {
-    uint64_t shape = UINT64_C(14695981039346656037);
-    for (const char *c = metric->ops->name; *c; c++)
-        shape = mix(shape, (uint64_t)*c);
-    shape = mix(shape, (uint64_t)metric->samples);
-    shape = mix(shape, metric->settings);
-    return mix(shape, words_of(metric));
+    uint64_t shape = kolo_hash_text(KOLO_HASH_START, metric->ops->name);
+    shape = kolo_hash_word(shape, (uint64_t)metric->samples);
+    shape = kolo_hash_word(shape, metric->settings);
+    return kolo_hash_word(shape, words_of(metric));
 }
 
 /* Returns a number that is the same on ranks whose metrics have the same kinds, sizes and
@@ -109,7 +103,7 @@ static int64_t shape_of(const struct work *work)
 {
     uint64_t shape = work->count;
     for (size_t i = 0; i < work->count; i++)
-        shape = mix(shape, kolo_metric_shape(work->metrics[i]));
+        shape = kolo_hash_word(shape, kolo_metric_shape(work->metrics[i]));
     return (int64_t)(shape >> 2);
 }
 
@@ -117,12 +111,12 @@ static int64_t shape_of(const struct work *work)
  * compute over the same number of ranks as now, which then are the same ranks. */
 static int64_t cached_of(const struct work *work, int size)
 {
-    uint64_t cached = UINT64_C(14695981039346656037);
+    uint64_t cached = KOLO_HASH_START;
     for (size_t i = 0; i < work->count; i++) {
         const struct kolo_metric *metric = work->metrics[i];
         if (!metric->is_computed || metric->computed_size != size)
             return 0;
-        cached = mix(cached, (uint64_t)metric->computed_by);
+        cached = kolo_hash_word(cached, (uint64_t)metric->computed_by);
     }
     return (int64_t)(cached >> 2 | 1);
 }
@@ -325,7 +319,8 @@ static kolo_status merge(struct kolo_comm *comm, struct work *work, const struct
 {
     /* The sum of the ranks' clocks identifies this compute; another is unlikely to have the
      * same. */
-    work->words[0] = (int64_t)(mix((uint64_t)kolo_now_ns(), (uint64_t)kolo_rank(comm)) >> 34);
+    work->words[0] =
+        (int64_t)(kolo_hash_word((uint64_t)kolo_now_ns(), (uint64_t)kolo_rank(comm)) >> 34);
     kolo_status status = kolo_allreduce(comm, work->words, work->words, work->word_count,
                                         KOLO_INT64, KOLO_SUM, opts, NULL);
     if (status != KOLO_OK)

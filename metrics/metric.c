@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "metrics/metric.h"
-
-static const uint64_t FNV_START = UINT64_C(14695981039346656037), FNV_PRIME = 1099511628211u;
 
 static size_t seen_words(int64_t samples)
 {
@@ -24,7 +23,7 @@ kolo_status kolo_metric_create(const struct kolo_metric_ops *ops, size_t bytes, 
         return KOLO_ERR_NO_MEMORY;
     metric->ops = ops;
     metric->samples = samples;
-    metric->settings = FNV_START;
+    metric->settings = KOLO_HASH_START;
     metric->words = words;
     metric->direct = kolo_calloc(words, sizeof *metric->direct);
     metric->merged = kolo_calloc(words, sizeof *metric->merged);
@@ -40,9 +39,7 @@ kolo_status kolo_metric_create(const struct kolo_metric_ops *ops, size_t bytes, 
 
 void kolo_metric_setting(struct kolo_metric *metric, const void *value, size_t bytes)
 {
-    const uint8_t *at = value;
-    for (size_t i = 0; i < bytes; i++)
-        metric->settings = (metric->settings ^ at[i]) * FNV_PRIME;
+    metric->settings = kolo_hash(metric->settings, value, bytes);
 }
 
 void kolo_metric_destroy(struct kolo_metric *metric)

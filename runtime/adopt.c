@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "transport/conn.h"
 
 enum { HOST_MAX = 200, PORT_LEAST = 20000, PORTS = 12000 /* below those that systems give out */ };
@@ -161,13 +162,10 @@ static kolo_status find_host(const struct launcher *launcher, long size, char ho
         size, launcher->name, has_order ? "" : " -m ", has_order ? "" : launcher->any_order);
 }
 
-/** FNV-1a, including the terminating zero of @p text. */
-static unsigned mix(unsigned hash, const char *text)
+/** Includes the terminating zero of @p text. */
+static uint32_t mix(uint32_t hash, const char *text)
 {
-    do
-        hash = (hash ^ (unsigned char)*text) * 16777619U;
-    while (*text++ != '\0');
-    return hash;
+    return kolo_hash32(hash, text, strlen(text) + 1);
 }
 
 /** Computes the port: the same on all ranks of a run, different for other runs. */
@@ -175,7 +173,7 @@ static kolo_status find_port(const struct launcher *launcher, const struct kolo_
                              unsigned *port_out)
 {
     struct kolo_ports ports;
-    unsigned hash = mix(2166136261U, settings->secret);
+    uint32_t hash = mix(KOLO_HASH32_START, settings->secret);
     kolo_status status = kolo_ports_parse(settings->ports, &ports);
     if (status != KOLO_OK)
         return status;

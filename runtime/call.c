@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/wire.h"
 
 struct call_row {
@@ -64,14 +65,9 @@ bool kolo_call_reduces(enum kolo_call_kind kind)
     return has(kind, 'O') || kind == KOLO_CALL_COMPUTE; /* its words name no operator */
 }
 
-/* FNV-1a */
 uint32_t kolo_call_hash(uint32_t hash, const void *data, size_t bytes)
 {
-    const uint8_t *at = data;
-    hash ^= 2166136261u;
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ at[i]) * 16777619u;
-    return hash;
+    return kolo_hash32(hash ^ KOLO_HASH32_START, data, bytes);
 }
 
 /* Hashes words, not bytes: a broadcast in shared memory takes no longer than a loop over the bytes

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/wire.h"
 
 enum { BUCKETS_FIRST = 64, INTEGER_BYTES = 8 };
@@ -88,14 +89,6 @@ size_t kolo_kv_bytes(const struct kolo_kv *kv)
     return kv->bytes;
 }
 
-static uint64_t hash_of(const char *key) /* FNV-1a */
-{
-    uint64_t hash = 14695981039346656037u;
-    for (; *key; key++)
-        hash = (hash ^ (uint8_t)*key) * 1099511628211u;
-    return hash;
-}
-
 /** The pointer to the entry of @p key, or the NULL at the end of its bucket. */
 static struct entry **find(struct kolo_kv *kv, const char *key, uint64_t hash)
 {
@@ -144,7 +137,7 @@ static size_t entry_cost(const char *key)
 /** Finds the entry of @p key, or makes it. The caller will add @p more bytes to it. */
 static kolo_status reach(struct kolo_kv *kv, const char *key, size_t more, struct entry **entry_out)
 {
-    uint64_t hash = hash_of(key);
+    uint64_t hash = kolo_hash_text(KOLO_HASH_START, key);
     struct entry *entry = *find(kv, key, hash);
     kolo_status status = check_room(kv, more + (entry ? 0 : entry_cost(key)));
     if (status != KOLO_OK)
@@ -230,7 +223,7 @@ kolo_status kolo_kv_table_set(struct kolo_kv *kv, const char *key, const void *v
 kolo_status kolo_kv_table_get(struct kolo_kv *kv, const char *key, const void **value_out,
                               size_t *bytes_out)
 {
-    struct entry *entry = *find(kv, key, hash_of(key));
+    struct entry *entry = *find(kv, key, kolo_hash_text(KOLO_HASH_START, key));
     if (!entry || !entry->value)
         return KOLO_ERR_NOT_FOUND;
     *value_out = entry->value;

@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 enum {
@@ -80,23 +81,21 @@ void kolo_timeline_format(struct kolo_timeline_head *head, int rank, int size, u
 
 /* ---- clock ---- */
 
-static uint64_t hash_bytes(uint64_t hash, const char *bytes, ssize_t count)
+static uint64_t hash_read(uint64_t hash, const char *bytes, ssize_t got)
 {
-    for (ssize_t i = 0; i < count; i++)
-        hash = (hash ^ (uint8_t)bytes[i]) * UINT64_C(1099511628211);
-    return hash;
+    return got > 0 ? kolo_hash(hash, bytes, (size_t)got) : hash;
 }
 
 uint64_t kolo_timeline_clock(void)
 {
     char text[128];
-    uint64_t hash = UINT64_C(14695981039346656037);
+    uint64_t hash = KOLO_HASH_START;
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
-        hash = hash_bytes(hash, text, read(fd, text, sizeof(text)));
+        hash = hash_read(hash, text, read(fd, text, sizeof(text)));
         close(fd);
     }
-    return hash_bytes(hash, text, readlink("/proc/self/ns/time", text, sizeof(text)));
+    return hash_read(hash, text, readlink("/proc/self/ns/time", text, sizeof(text)));
 }
 
 /* ---- opening ---- */
@@ -394,15 +393,10 @@ static uint16_t add_name(struct kolo_timeline *timeline, const char *name, size_
 
 uint16_t kolo_timeline_name(struct kolo_timeline *timeline, const char *name)
 {
-    uint32_t hash = 2166136261u;
-    size_t length = 0;
-    if (name == NULL)
-        return 0;
-    for (; length < KOLO_TIMELINE_NAME_MAX - 1 && name[length] != '\0'; length++)
-        hash = (hash ^ (uint8_t)name[length]) * 16777619u;
+    const size_t length = name != NULL ? strnlen(name, KOLO_TIMELINE_NAME_MAX - 1) : 0;
     if (length == 0)
         return 0;
-    size_t slot = hash % NAME_SLOTS;
+    size_t slot = kolo_hash32(KOLO_HASH32_START, name, length) % NAME_SLOTS;
     for (;; slot = (slot + 1) % NAME_SLOTS) { /* ends, since half of the slots are always free */
         const uint16_t index = timeline->name_slots[slot];
         if (index == 0)

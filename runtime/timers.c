@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "runtime/comm.h"
 #include "runtime/finalized.h"
 #include "runtime/local.h"
@@ -47,9 +48,8 @@ static void find_needed(const struct kolo_comm *comm, const struct kolo_request 
  * asks, since the others wait for a rank that waits too or is missing. */
 static bool has_changed(struct kolo_request *request, const uint8_t *bits, size_t bytes)
 {
-    uint64_t before = request->needed_reported, hash = UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ bits[i]) * UINT64_C(1099511628211);
+    const uint64_t before = request->needed_reported;
+    const uint64_t hash = kolo_hash(KOLO_HASH_START, bits, bytes);
     request->needed_reported = hash;
     return before != hash && kolo_plan_is_open(request->plan, &request->args) &&
            (request->plan->on_board || request->call.root == request->comm->rank);

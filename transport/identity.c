@@ -12,26 +12,12 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/wire.h"
 #include "transport/link.h"
 
 enum { TRANSPORT_NAME_BYTES = 32, AT_RANDOM_BYTES = 16 };
 static const uint64_t CREDIT_BYTES_MIN = 4096, CREDIT_BYTES_MAX = UINT64_C(1) << 32;
-
-/* FNV-1a: it only has to spread values that are already unique, and need not withstand an
- * adversary. */
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
-{
-    const uint8_t *at = data;
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ at[i]) * UINT64_C(1099511628211);
-    return hash;
-}
-
-static uint64_t hash_start(void)
-{
-    return UINT64_C(14695981039346656037);
-}
 
 /* If the file cannot be read, nothing is added: fewer facts then distinguish hosts. */
 static uint64_t hash_file(uint64_t hash, const char *path)
@@ -42,14 +28,14 @@ static uint64_t hash_file(uint64_t hash, const char *path)
         return hash;
     ssize_t got = read(fd, text, sizeof text);
     close(fd);
-    return got > 0 ? hash_bytes(hash, text, (size_t)got) : hash;
+    return got > 0 ? kolo_hash(hash, text, (size_t)got) : hash;
 }
 
 static uint64_t hash_link(uint64_t hash, const char *path)
 {
     char text[128];
     ssize_t got = readlink(path, text, sizeof text);
-    return got > 0 ? hash_bytes(hash, text, (size_t)got) : hash;
+    return got > 0 ? kolo_hash(hash, text, (size_t)got) : hash;
 }
 
 void kolo_identity_here(int rank, struct kolo_identity *identity_out)
@@ -66,17 +52,17 @@ void kolo_identity_here(int rank, struct kolo_identity *identity_out)
     snprintf(identity_out->host, sizeof identity_out->host, "%.*s",
              (int)sizeof identity_out->host - 1, name);
 
-    uint64_t host = hash_file(hash_start(), boot_id);
+    uint64_t host = hash_file(KOLO_HASH_START, boot_id);
     host = hash_link(host, "/proc/self/ns/net");
-    identity_out->host_id = hash_bytes(host, name, strlen(name));
+    identity_out->host_id = kolo_hash(host, name, strlen(name));
 
     /* The kernel gives each program 16 random bytes at exec; a forked child differs by its pid. */
-    uint64_t process = hash_file(hash_start(), boot_id);
+    uint64_t process = hash_file(KOLO_HASH_START, boot_id);
     process = hash_link(process, "/proc/self/ns/pid");
-    process = hash_bytes(process, &identity_out->pid, sizeof identity_out->pid);
+    process = kolo_hash(process, &identity_out->pid, sizeof identity_out->pid);
     unsigned long at_random = getauxval(AT_RANDOM);
     if (at_random != 0)
-        process = hash_bytes(process, (const void *)at_random, AT_RANDOM_BYTES);
+        process = kolo_hash(process, (const void *)at_random, AT_RANDOM_BYTES);
     identity_out->process = process;
 }
 

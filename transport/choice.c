@@ -120,6 +120,16 @@ static int index_of(const char *name)
     return -1;
 }
 
+const struct kolo_address *kolo_port_address_of(const struct kolo_port *port,
+                                                const struct kolo_peer *peer)
+{
+    static const struct kolo_address none; /* for a transport that is not in this build's table */
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
+        if (kolo_transports[i] == port->transport)
+            return &peer->addresses[i];
+    return &none;
+}
+
 bool kolo_transport_is_offered(const char *name, const struct kolo_peer *peer)
 {
     int index = index_of(name);

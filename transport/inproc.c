@@ -135,12 +135,9 @@ static kolo_status find_pair(struct kolo_inproc_port *port, int peer,
     *pair_out = kolo_inproc_take(port, peer);
     if (*pair_out != NULL)
         return KOLO_OK;
-    const struct kolo_address *address = NULL;
-    const struct kolo_peer *theirs = kolo_endpoint_peer(port->base.endpoint, peer);
-    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
-        if (kolo_transports[i] == port->base.transport)
-            address = &theirs->addresses[i];
-    if (address == NULL || address->bytes != sizeof(uint64_t))
+    const struct kolo_address *address =
+        kolo_port_address_of(&port->base, kolo_endpoint_peer(port->base.endpoint, peer));
+    if (address->bytes != sizeof(uint64_t))
         return kolo_fail(KOLO_ERR_DATA, "the inproc address of rank %d is malformed", peer);
     struct kolo_reader reader = kolo_reader_over(address->data, address->bytes);
     struct kolo_inproc_port *other = kolo_inproc_find(kolo_read_u64(&reader));

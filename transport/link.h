@@ -256,6 +256,9 @@ void kolo_endpoint_incoming(struct kolo_port *port, const struct kolo_greeting *
 /** A peer made a link without dialling (inproc): makes this side's link. */
 void kolo_endpoint_attach(struct kolo_port *port, int peer);
 
+/** What @p peer published for the port's transport (choice.c); bytes 0: nothing. */
+const struct kolo_address *kolo_port_address_of(const struct kolo_port *port,
+                                                const struct kolo_peer *peer);
 /** Fills in the common part of a new, zeroed link. After ERR_NO_MEMORY kolo_link_fini() must still
  *  be called. */
 kolo_status kolo_link_init(struct kolo_link *link, struct kolo_port *port, int peer) KOLO_NODISCARD;

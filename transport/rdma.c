@@ -51,7 +51,7 @@ static bool reaches(const struct kolo_port *base, const struct kolo_peer *peer,
                     struct kolo_why *why_out)
 {
     const struct rdma_port *port = (const struct rdma_port *)base;
-    const struct kolo_address *address = kolo_tcp_address_of_peer(&port->tcp, peer);
+    const struct kolo_address *address = kolo_port_address_of(base, peer);
     struct kolo_rdma_gids theirs;
     size_t ours = 0, other = 0, bytes = 0;
     char text[KOLO_RDMA_GID_TEXT];

@@ -281,7 +281,7 @@ static kolo_status prepare(struct rdma_link *link)
     const struct kolo_peer *peer = kolo_endpoint_peer(link->tcp.base.endpoint, link->tcp.base.peer);
     struct kolo_why why = {""};
     size_t ours = 0, theirs = 0, bytes = 0;
-    if (!kolo_rdma_published(kolo_tcp_address_of_peer(&port->tcp, peer), &link->published, &bytes))
+    if (!kolo_rdma_published(kolo_port_address_of(&port->tcp.base, peer), &link->published, &bytes))
         return KOLO_ERR_DATA;
     if (port->nic.device->is_gone)
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "rdma %s is gone: look at dmesg",

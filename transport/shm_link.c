@@ -363,12 +363,9 @@ static void dialled(void *context, kolo_status status, int fd, const struct kolo
 static kolo_status place_of(const struct kolo_link *base, struct kolo_place *place_out)
 {
     const struct kolo_peer *peer = kolo_endpoint_peer(base->endpoint, base->peer);
-    const struct kolo_address *address = NULL;
-    for (size_t i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
-        if (kolo_transports[i] == base->transport)
-            address = &peer->addresses[i];
+    const struct kolo_address *address = kolo_port_address_of(base->port, peer);
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    if (address == NULL || address->bytes == 0 || address->bytes >= sizeof name.sun_path)
+    if (address->bytes == 0 || address->bytes >= sizeof name.sun_path)
         return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d published no usable name for shm", base->peer);
     memcpy(name.sun_path + 1, address->data, address->bytes); // byte 0 stays 0: abstract
     *place_out = (struct kolo_place){0};

@@ -120,9 +120,6 @@ const struct kolo_settings *kolo_tcp_settings(const struct tcp_port *port);
 kolo_deadline kolo_tcp_soon(int64_t us);
 /** The time between two checks for silent peers. */
 int64_t kolo_tcp_watch_us(const struct tcp_port *port);
-/** What @p peer published for this port's transport. */
-const struct kolo_address *kolo_tcp_address_of_peer(const struct tcp_port *port,
-                                                    const struct kolo_peer *peer);
 /** The peer's places. ERR_DATA: what it published is invalid. */
 kolo_status kolo_tcp_places_of(const struct tcp_port *port, const struct kolo_peer *peer,
                                struct kolo_place *places_out, size_t *count_out) KOLO_NODISCARD;

@@ -31,20 +31,10 @@ kolo_deadline kolo_tcp_soon(int64_t us)
     return kolo_now_ns() + us * 1000;
 }
 
-const struct kolo_address *kolo_tcp_address_of_peer(const struct tcp_port *port,
-                                                    const struct kolo_peer *peer)
-{
-    int index = 0;
-
-    while (kolo_transports[index] != port->base.transport)
-        index++;
-    return &peer->addresses[index];
-}
-
 kolo_status kolo_tcp_places_of(const struct tcp_port *port, const struct kolo_peer *peer,
                                struct kolo_place *places_out, size_t *count_out)
 {
-    const struct kolo_address *address = kolo_tcp_address_of_peer(port, peer);
+    const struct kolo_address *address = kolo_port_address_of(&port->base, peer);
     size_t prefix = port->rider ? port->rider->prefix(address) : 0;
 
     if (prefix > address->bytes)

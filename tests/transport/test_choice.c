@@ -52,6 +52,19 @@ Test(choice, knows_what_a_peer_offers, .timeout = 60)
     cr_assert_not(kolo_transport_is_offered("rdma", &peer), "also where the build has none");
 }
 
+Test(choice, a_port_finds_the_address_of_its_own_transport, .timeout = 60)
+{
+    const struct kolo_transport stranger = {.name = "pigeon"};
+    struct kolo_peer peer = {.identity = {.rank = 1}};
+    for (int i = 0; kolo_transports[i] != NULL; i++) {
+        const struct kolo_port port = {.transport = kolo_transports[i]};
+        cr_assert_eq(kolo_port_address_of(&port, &peer), &peer.addresses[i]);
+        peer.addresses[i].bytes = 1;
+    }
+    cr_assert_eq(kolo_port_address_of(&(struct kolo_port){.transport = &stranger}, &peer)->bytes, 0,
+                 "what no transport of the table has published");
+}
+
 /* An address with @p alike places of cards with equal properties, and then another place. */
 static uint32_t line_of(struct kolo_peer *peer, int tcp, int alike, uint32_t mbit, bool is_hardware,
                         size_t *cards_out)

@@ -171,7 +171,7 @@ static kolo_status inproc_connect(struct kolo_port *base, int peer, int fd, kolo
     struct inproc_link *link = kolo_calloc(1, sizeof *link);
     if (link == NULL)
         return KOLO_ERR_NO_MEMORY;
-    KOLO_TRY(kolo_link_init(&link->base, base, peer));
+    kolo_link_init(&link->base, base, peer);
     KOLO_TRY(find_pair(port, peer, &link->pair));
     link->side = kolo_inproc_side(link->pair, port);
     kolo_link_set_up(&link->base);

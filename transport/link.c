@@ -19,7 +19,7 @@
 static const char *const state_text[] = {
     [KOLO_LINK_CONNECTING] = "connecting", [KOLO_LINK_UP] = "up", [KOLO_LINK_DOWN] = "down"};
 
-kolo_status kolo_link_init(struct kolo_link *link, struct kolo_port *port, int peer)
+void kolo_link_init(struct kolo_link *link, struct kolo_port *port, int peer)
 {
     link->endpoint = port->endpoint;
     link->port = port;
@@ -27,7 +27,6 @@ kolo_status kolo_link_init(struct kolo_link *link, struct kolo_port *port, int p
     link->peer = peer;
     link->state = KOLO_LINK_CONNECTING;
     link->credit_bytes = kolo_endpoint_peer(port->endpoint, peer)->credit_bytes;
-    return KOLO_OK;
 }
 
 bool kolo_link_gives_way(const struct kolo_link *link)

@@ -259,9 +259,8 @@ void kolo_endpoint_attach(struct kolo_port *port, int peer);
 /** What @p peer published for the port's transport (choice.c); bytes 0: nothing. */
 const struct kolo_address *kolo_port_address_of(const struct kolo_port *port,
                                                 const struct kolo_peer *peer);
-/** Fills in the common part of a new, zeroed link. After ERR_NO_MEMORY kolo_link_fini() must still
- *  be called. */
-kolo_status kolo_link_init(struct kolo_link *link, struct kolo_port *port, int peer) KOLO_NODISCARD;
+/** Fills in the common part of a new, zeroed link. */
+void kolo_link_init(struct kolo_link *link, struct kolo_port *port, int peer);
 /** Whether our dial gives way to one of the peer. The lower rank's dial stands. */
 bool kolo_link_gives_way(const struct kolo_link *link);
 /** Frees the common part's memory. For free_link. */

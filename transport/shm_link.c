@@ -416,11 +416,8 @@ kolo_status kolo_shm_connect(struct kolo_port *port, int peer, int fd, kolo_dead
     link->watch = (struct kolo_watch){.fd = -1, .ready = socket_ready};
     link->timer = (struct kolo_watch){.fd = -1, .ready = timer_ready};
     link->bell.event_fd = -1;
-    kolo_status status = kolo_link_init(&link->base, port, peer);
-    if (status != KOLO_OK && fd >= 0)
-        close(fd);
-    else if (status == KOLO_OK)
-        status = fd >= 0 ? accept_on(link, fd) : dial(link);
+    kolo_link_init(&link->base, port, peer);
+    const kolo_status status = fd >= 0 ? accept_on(link, fd) : dial(link);
     if (status != KOLO_OK) {
         kolo_shm_free(&link->base);
         return status;

@@ -418,23 +418,21 @@ kolo_status kolo_tcp_connect(struct kolo_port *base, int peer, int fd, kolo_dead
     struct kolo_poller *poller = kolo_endpoint_poller(base->endpoint);
     size_t bytes = port->rider ? port->rider->link_bytes : sizeof(struct tcp_link);
     struct tcp_link *tcp = kolo_calloc(1, bytes);
-    kolo_status status = KOLO_ERR_NO_MEMORY;
 
     if (tcp == NULL) {
         if (fd >= 0)
             close(fd);
-        return status;
+        return KOLO_ERR_NO_MEMORY;
     }
     tcp->socket = (struct tcp_socket){.watch = {.fd = -1, .ready = ready}, .link = tcp};
     tcp->deadline = (struct tcp_deadline){.timer = {.at = KOLO_NEVER, .fire = late}, .link = tcp};
-    status = kolo_link_init(&tcp->base, base, peer);
+    kolo_link_init(&tcp->base, base, peer);
     tcp->dial_by = deadline;
     if (fd >= 0)
         tcp->deadline.timer.at = deadline; /* dial() sets its own once it has a place to name */
     tcp->next = port->first;
     port->first = tcp;
-    if (status == KOLO_OK)
-        status = kolo_conn_timer_add(&tcp->deadline.timer, poller);
+    kolo_status status = kolo_conn_timer_add(&tcp->deadline.timer, poller);
     if (status == KOLO_OK)
         status = fd >= 0 ? welcome(tcp, fd) : dial(tcp, deadline);
     else if (fd >= 0)

@@ -5,7 +5,6 @@
 #include "runtime/store_wire.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/descriptor.h"
 
 enum { IN_FIRST = 4096, IN_KEEP = 64 << 10, OUT_BATCH = 32 };
 
@@ -52,8 +52,7 @@ void kolo_message_drop(struct kolo_message *message)
 kolo_status kolo_stream_init(struct kolo_stream *stream, int fd, size_t in_max)
 {
     *stream = (struct kolo_stream){.fd = fd, .in_max = in_max};
-    int flags = fcntl(fd, F_GETFL);
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+    if (!kolo_descriptor_set_nonblocking(fd))
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "store: cannot use socket %d", fd);
     return KOLO_OK;
 }

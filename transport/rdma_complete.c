@@ -5,11 +5,11 @@
 #include "transport/rdma_complete.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 
 enum { NUMBER_BITS = 40, TRACK_BITS = 24, BATCH = 32 };
@@ -244,14 +244,6 @@ static void complete(struct kolo_rdma_track *track, const struct ibv_wc *wc)
 
 /* ---- the queue ---- */
 
-static kolo_status set_non_blocking(int fd)
-{
-    int flags = fcntl(fd, F_GETFL);
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "a completion channel");
-    return KOLO_OK;
-}
-
 static kolo_status make(struct kolo_rdma_completions *completions)
 {
     struct kolo_rdma_device *device = completions->device;
@@ -260,9 +252,8 @@ static kolo_status make(struct kolo_rdma_completions *completions)
     if (completions->channel == NULL)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno,
                                "rdma %s: a completion channel cannot be made", device->name);
-    kolo_status status = set_non_blocking(completions->channel->fd);
-    if (status != KOLO_OK)
-        return status;
+    if (!kolo_descriptor_set_nonblocking(completions->channel->fd))
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "a completion channel");
     errno = 0;
     completions->queue = device->verbs->create_cq(device->context, (int)completions->entries, NULL,
                                                   completions->channel, 0);

@@ -5,13 +5,13 @@
 #include "transport/rdma_device.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "base/numa.h"
 #include "transport/rdma_register.h"
@@ -169,9 +169,7 @@ static kolo_status open_context(const struct kolo_verbs *verbs, struct ibv_devic
 
 kolo_status kolo_rdma_device_prepare(struct kolo_rdma_device *device)
 {
-    int fd = device->context->async_fd;
-    int flags = fcntl(fd, F_GETFL);
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+    if (!kolo_descriptor_set_nonblocking(device->context->async_fd))
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "its news cannot be read");
     errno = 0;
     device->domain = device->verbs->alloc_pd(device->context);

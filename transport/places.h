@@ -43,7 +43,8 @@ bool kolo_place_is_loopback(const struct kolo_place *place);
 /** Whether both have the same IP address; ports are ignored. */
 bool kolo_place_is_same_ip(const struct kolo_place *one, const struct kolo_place *other);
 /** Resolves "HOST:PORT[,HOST:PORT...]" (names, IPv4 and IPv6) to at most @p max places. ERR_CONNECT
- *  names the host that failed. */
+ *  names the host that failed. Addresses are resolved at once; for a name it waits as long as the
+ *  C library does, which takes no deadline. */
 kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out, size_t max,
                                 size_t *count_out) KOLO_NODISCARD;
 

@@ -293,8 +293,8 @@ static kolo_status open_reading(struct reading *reading, struct eval_detections 
     unsigned needed =
         of_kind[division->kind] | 1u << EVAL_IMAGE | 1u << EVAL_CATEGORY | 1u << EVAL_SCORE;
     static const struct eval_list around[] = {
-        {"annotations", "detection", 0, 0, NULL}, /* which it finds empty */
-        {NULL, NULL, 0, 0, NULL},
+        {.key = "annotations", .what = "detection"}, /* which it finds empty */
+        {.key = NULL},
     };
     *reading = (struct reading){.detections = detections,
                                 .truths = truths,
@@ -302,7 +302,7 @@ static kolo_status open_reading(struct reading *reading, struct eval_detections 
                                 .division = division,
                                 .end = EVAL_NO_PLACE};
     reading->lists[0] =
-        (struct eval_list){NULL, "detection", needed | 1u << EVAL_BOX, needed, take_detection};
+        (struct eval_list){NULL, "detection", needed | 1u << EVAL_BOX, needed, take_detection, 0};
     *detections = (struct eval_detections){.bad = EVAL_NO_PLACE};
     reading->last_image = eval_image_find(truths, reading->last_id);
     kolo_status status;

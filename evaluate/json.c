@@ -406,7 +406,9 @@ static int on_object_end(void *context)
     unsigned missing = json->list->needed & ~json->record.has;
     for (unsigned f = 0; f < EVAL_FIELDS; f++)
         if (missing & 1u << f)
-            return stop(json, "this %s has no %s", json->list->what, names[f].text);
+            return stop(json, "this %s has no %s%s", json->list->what, names[f].text,
+                        json->list->spared & 1u << f ? ", which only --mode fixed can do without"
+                                                     : "");
     if (json->list->take(json->context, &json->record) == KOLO_OK)
         return 1;
     return stop(json, "%s", kolo_error_detail());

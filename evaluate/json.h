@@ -60,6 +60,7 @@ struct eval_list {
     unsigned wanted, needed; /* bits: fields */
     /** @return KOLO_OK, or a failure whose detail says what is wrong. */
     kolo_status (*take)(void *context, const struct eval_record *record);
+    unsigned spared; /* of `needed`, those that --mode fixed can do without */
 };
 
 /** The lists to read: either those of a top object, each once (the text is the whole file), or a

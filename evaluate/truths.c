@@ -140,12 +140,17 @@ static struct fields fields_of(const struct eval_terms *terms)
 static kolo_status read_lists(struct eval_truths *truths, struct eval_source *source,
                               const struct eval_terms *terms)
 {
-    struct fields of = fields_of(terms);
+    struct eval_terms fixed = *terms;
+    fixed.is_lenient = true;
+    const struct fields of = fields_of(terms), least = fields_of(&fixed);
     const struct eval_list lists[] = {
-        {"images", "image", of.image, of.image_needed, take_image},
-        {"categories", "category", of.category, of.category_needed, take_category},
-        {"annotations", "annotation", of.truth, of.truth_needed, take_truth},
-        {NULL, NULL, 0, 0, NULL},
+        {"images", "image", of.image, of.image_needed, take_image,
+         of.image_needed & ~least.image_needed},
+        {"categories", "category", of.category, of.category_needed, take_category,
+         of.category_needed & ~least.category_needed},
+        {"annotations", "annotation", of.truth, of.truth_needed, take_truth,
+         of.truth_needed & ~least.truth_needed},
+        {.key = NULL},
     };
     struct eval_json json;
     kolo_status status = eval_json_open(&json, source, lists, truths);

@@ -270,6 +270,11 @@ alone few.json dt.json --rules voc --per-class >out 2>err || wrong "--rules voc:
 truth() { sed -e "$2" gt.json >bad.json; refused "$1" bad.json dt.json; }
 truth 'bad.json: line 1, column 1 \(byte 0\): a byte order mark \(EF BB BF\)' $'1s/^/\xef\xbb\xbf/'
 truth 'bad.json: line 4, .*this annotation has no area' '4!s/x/x/; s/"area": 1500, //'
+for field in area iscrowd; do # either spelling of a value
+    truth "bad.json: line [45], .*this annotation has no $field, which only --mode fixed can do without" \
+        "s/, \"$field\": [0-9a-z.]*//"
+done
+truth 'bad.json: line 4, .*this annotation has no category_id$' 's/"category_id": 3, //'
 truth 'bad.json: line 6, .*this annotation has no iscrowd|bad.json: line [0-9]+, .*this annotation has no iscrowd' 's/, "iscrowd": false//'
 truth 'bad.json: entries 1 and 2 of "annotations" both have the id 1; give each its own' 's/"id": 2, "image/"id": 1, "image/'
 truth 'bad.json: entries 1 and 3 of "images" both have the id 1;' 's/{"id": 7}/{"id": 1}/'

@@ -119,14 +119,25 @@ static bool fits(const struct kolo_task *task, size_t count, size_t ranks, size_
            !__builtin_mul_overflow(*bytes_out, ranks, bytes_out) && *bytes_out <= PTRDIFF_MAX;
 }
 
+static kolo_status refuse_count(const struct kolo_task *task, size_t count, size_t ranks)
+{
+    const char *type = kolo_dtype_text(task->dtype);
+    if (ranks > 1)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s: count %zu of %s, once for each of %zu ranks, is too large: no buffer "
+                         "has more than %td bytes",
+                         task->function, count, type, ranks, PTRDIFF_MAX);
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "%s: count %zu of %s is too large: no buffer has more than %td bytes",
+                     task->function, count, type, PTRDIFF_MAX);
+}
+
 static kolo_status total_bytes(const struct kolo_task *task, size_t count, size_t ranks,
                                size_t *bytes_out)
 {
     size_t bytes;
     if (!fits(task, count, ranks, &bytes))
-        return kolo_fail(KOLO_ERR_INVALID, "%s: count %zu of %s for %zu rank%s is too large",
-                         task->function, count, kolo_dtype_text(task->dtype), ranks,
-                         ranks == 1 ? "" : "s");
+        return refuse_count(task, count, ranks);
     *bytes_out = bytes;
     return check_count(task, count);
 }

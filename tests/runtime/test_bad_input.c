@@ -142,6 +142,17 @@ static bool has(const struct row *row, const char *what)
     return true;
 }
 
+/** Whether its count is that of one rank's block, and a buffer has a block for each rank. */
+static bool is_of_all_ranks(const struct row *row)
+{
+    static const char *const names[] = {"allgather", "reduce_scatter", "gather", "scatter",
+                                        "alltoall"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(row->name, names[i]) == 0)
+            return true;
+    return false;
+}
+
 struct trial {
     struct canaries canaries;
     struct arguments good, bad;
@@ -203,8 +214,14 @@ static kolo_status wrong_counts(const struct row *row, struct trial *trial)
                         beyond[RANKS] = {PTRDIFF_MAX / 4, 0};
     if (has(row, "C")) {
         REFUSED(count, SIZE_MAX, "too large");
+        if (has(row, "CO"))
+            REFUSED(count, SIZE_MAX,
+                    "is too large: no buffer has more than 9223372036854775807 bytes");
         REFUSED(count, SIZE_MAX / 4, "too large");
         REFUSED(count, (size_t)PTRDIFF_MAX / 4 + 1, "too large");
+        if (is_of_all_ranks(row))
+            REFUSED(count, (size_t)PTRDIFF_MAX / 4,
+                    "of float32, once for each of 2 ranks, is too large");
     }
     if (has(row, "V")) {
         REFUSED(counts, NULL, "counts is NULL");

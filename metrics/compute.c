@@ -33,6 +33,7 @@ enum { OWNER_BITS = 20, OWNERS = 1 << OWNER_BITS };
  * once before everything. */
 enum { COUNTED, DUPLICATES, COMMON_WORDS };
 enum { STAMP_WORDS = 1 };
+enum { REASON_BYTES = 512 }; /* of the detail of a rank that failed, as others have it */
 
 /* Buffers of one compute, sized before the first collective. */
 struct work {
@@ -130,17 +131,43 @@ static int64_t word_of(const struct kolo_comm *comm, kolo_status mine)
     return mine == KOLO_OK ? 0 : (int64_t)mine * (INT64_C(1) << 32) + kolo_rank(comm);
 }
 
-/* Returns the status of the call from the least word of all ranks. A rank that failed keeps its
- * own status and detail. */
-static kolo_status verdict(const struct kolo_comm *comm, int64_t word, kolo_status mine)
+/* Why rank @p rank has failed, for all ranks. A rank without memory could perhaps not begin this
+ * collective, and needs no further words. */
+static kolo_status tell_reason(struct kolo_comm *comm, int rank, kolo_status status,
+                               const char *detail, char reason[REASON_BYTES],
+                               const struct kolo_opts *opts)
 {
-    char who[KOLO_RANK_TEXT_MAX];
-    if (mine != KOLO_OK || word == 0)
-        return mine;
-    kolo_status status = (kolo_status)(word >> 32);
-    return kolo_fail(status, "kolo_metrics_compute: %s: %s",
-                     kolo_comm_rank_text(comm, (int)(word & UINT32_MAX), who),
-                     kolo_status_text(status));
+    static const char function[] = "kolo_metrics_compute: ";
+    const size_t begin = sizeof function - 1;
+    memset(reason, 0, REASON_BYTES);
+    if (status == KOLO_ERR_NO_MEMORY)
+        return KOLO_OK;
+    if (kolo_rank(comm) == rank)
+        snprintf(reason, REASON_BYTES, ": %s",
+                 strncmp(detail, function, begin) == 0 ? detail + begin : detail);
+    kolo_status told = kolo_broadcast(comm, reason, REASON_BYTES, KOLO_UINT8, rank, opts, NULL);
+    reason[REASON_BYTES - 1] = '\0'; /* whatever was received */
+    return told;
+}
+
+/* Returns the status of the call from the least word of all ranks. A rank that failed keeps its
+ * own status and @p detail. */
+static kolo_status verdict(struct kolo_comm *comm, int64_t word, kolo_status mine,
+                           const char *detail, const struct kolo_opts *opts)
+{
+    char who[KOLO_RANK_TEXT_MAX], reason[REASON_BYTES];
+    if (word == 0)
+        return KOLO_OK;
+    const int rank = (int)(word & UINT32_MAX);
+    const kolo_status status = (kolo_status)(word >> 32);
+    const kolo_status told = tell_reason(comm, rank, status, detail, reason, opts);
+    if (told != KOLO_OK)
+        return told;
+    if (mine == KOLO_OK)
+        return kolo_fail(status, "kolo_metrics_compute: %s: %s%s",
+                         kolo_comm_rank_text(comm, rank, who), kolo_status_text(status), reason);
+    kolo_detail_set(detail);
+    return mine;
 }
 
 kolo_status kolo_metric_agree(struct kolo_comm *comm, kolo_status mine,
@@ -150,9 +177,7 @@ kolo_status kolo_metric_agree(struct kolo_comm *comm, kolo_status mine,
     char detail[KOLO_DETAIL_MAX]; /* kept, because the collective may write another */
     snprintf(detail, sizeof detail, "%s", kolo_error_detail());
     kolo_status status = kolo_allreduce(comm, &word, &word, 1, KOLO_INT64, KOLO_MIN, opts, NULL);
-    if (status == KOLO_OK && mine != KOLO_OK)
-        kolo_detail_set(detail);
-    return status == KOLO_OK ? verdict(comm, word, mine) : status;
+    return status == KOLO_OK ? verdict(comm, word, mine, detail, opts) : status;
 }
 
 /* The first collective of a compute is a call of its own kind: if another rank calls something
@@ -183,9 +208,8 @@ static kolo_status agree(struct kolo_comm *comm, const struct work *work, kolo_s
     task.count = FACTS;
     task.send_bytes = task.recv_bytes = sizeof facts;
     kolo_status status = kolo_task_run(comm, &task);
-    if (status == KOLO_OK && mine != KOLO_OK)
-        kolo_detail_set(detail);
-    status = status == KOLO_OK ? verdict(comm, facts[WORD], mine) : status;
+    if (status == KOLO_OK)
+        status = verdict(comm, facts[WORD], mine, detail, opts);
     if (status != KOLO_OK)
         return status;
     if (facts[SHAPE] != -facts[MINUS_SHAPE])

@@ -46,8 +46,12 @@ static const struct difference differences[CASES] = {
     [LONGER] = {"a longer list",
                 KOLO_ERR_MISMATCH,
                 {"metrics[2] is missing (count is 2) on rank 0 (", "but mean on rank 2 ("}},
-    [IS_NULL] = {"a metric that is NULL", KOLO_ERR_INVALID, {"kolo_metrics_compute: ", ""}},
-    [BAD_OPTIONS] = {"options that cannot be", KOLO_ERR_INVALID, {"kolo_metrics_compute: ", ""}},
+    [IS_NULL] = {"a metric that is NULL",
+                 KOLO_ERR_INVALID,
+                 {"kolo_metrics_compute: ", "metrics[1] is NULL"}},
+    [BAD_OPTIONS] = {"options that cannot be",
+                     KOLO_ERR_INVALID,
+                     {"kolo_metrics_compute: ", "opts->flags"}},
 };
 
 static kolo_status make(int which, bool is_odd, struct kolo_metric **metric_out)

@@ -70,10 +70,10 @@ static const struct kolo_metric_ops accuracy_ops = {
 
 static kolo_status check_config(const struct kolo_accuracy_config *config)
 {
-    if (!config || config->size != sizeof *config)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_accuracy_create: config is NULL or its size is not sizeof(struct "
-                         "kolo_accuracy_config)");
+    kolo_status status = kolo_metric_check_size("kolo_accuracy_create", "config",
+                                                "kolo_accuracy_config", config, sizeof *config);
+    if (status != KOLO_OK)
+        return status;
     if (config->classes < 1)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_create: classes %lld is not positive",
                          (long long)config->classes);
@@ -181,7 +181,8 @@ static kolo_status check_update(const struct kolo_metric *metric, const float *s
                                 const int64_t *labels, size_t count)
 {
     if ((!scores || !labels) && count > 0)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_update: scores or labels is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_update: %s is NULL",
+                         scores ? "labels" : "scores");
     const struct accuracy *accuracy = (const struct accuracy *)metric;
     int64_t classes = accuracy->classes;
     for (size_t i = 0; i < count; i++)

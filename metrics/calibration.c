@@ -156,8 +156,8 @@ static kolo_status check_update(const struct kolo_metric *metric, const float *p
                                 const int64_t *labels, size_t count)
 {
     if (count > 0 && (!probabilities || !labels))
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_calibration_update: probabilities or labels is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_calibration_update: %s is NULL",
+                         probabilities ? "labels" : "probabilities");
     kolo_status status = KOLO_OK;
     for (size_t i = 0; status == KOLO_OK && i < count; i++)
         status = check_sample((const struct calibration *)metric, probabilities, labels[i], i);

@@ -224,7 +224,8 @@ kolo_status kolo_detection_update(struct kolo_detection *detection, const int64_
                                   const struct kolo_boxes *detections)
 {
     if (!detection || (!images && count > 0))
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_update: detection or images is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_update: %s is NULL",
+                         detection ? "images" : "detection");
     if (count >= UINT32_MAX) /* before a loop runs that often */
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_detection_update: %zu images; give fewer at a time", count);
@@ -251,15 +252,26 @@ kolo_status kolo_detection_compute(struct kolo_comm *comm, struct kolo_detection
     return kolo_metrics_compute(comm, &metric, 1, opts);
 }
 
+static kolo_status check_computed(const struct kolo_detection *detection, const char *function)
+{
+    if (!detection)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: the detection is NULL", function);
+    if (!detection->metric.is_computed)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s: the detection was not computed since its last update", function);
+    return KOLO_OK;
+}
+
 kolo_status kolo_detection_result(const struct kolo_detection *detection,
                                   struct kolo_detection_result *result_out)
 {
-    if (!detection || !detection->metric.is_computed)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_result: the detection is NULL or not "
-                                           "computed since its last update");
-    if (!result_out || result_out->size != sizeof *result_out)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_result: result_out is NULL or its size "
-                                           "is not sizeof(struct kolo_detection_result)");
+    kolo_status status = check_computed(detection, "kolo_detection_result");
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_metric_check_size("kolo_detection_result", "result_out", "kolo_detection_result",
+                                    result_out, sizeof *result_out);
+    if (status != KOLO_OK)
+        return status;
     *result_out = detection->result;
     return KOLO_OK;
 }
@@ -267,13 +279,15 @@ kolo_status kolo_detection_result(const struct kolo_detection *detection,
 kolo_status kolo_detection_average(const struct kolo_detection *detection,
                                    const struct kolo_detection_slice *slice, double *average_out)
 {
-    if (!detection || !detection->metric.is_computed)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_average: the detection is NULL or not "
-                                           "computed since its last update");
-    if (!slice || slice->size != sizeof *slice || !average_out)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_average: average_out or slice is NULL, or its size is not "
-                         "sizeof(struct kolo_detection_slice)");
+    kolo_status status = check_computed(detection, "kolo_detection_average");
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_metric_check_size("kolo_detection_average", "slice", "kolo_detection_slice",
+                                    slice, sizeof *slice);
+    if (status != KOLO_OK)
+        return status;
+    if (!average_out)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_average: average_out is NULL");
     const struct kolo_coco_params *params = &detection->params;
     if (slice->threshold < -1 || slice->threshold >= (int64_t)params->thresholds ||
         slice->category < -1 || slice->category >= (int64_t)params->classes ||

@@ -96,17 +96,21 @@ static kolo_status check_counts(const struct part *part, size_t images)
 static kolo_status check_arrays(const struct part *part)
 {
     const struct kolo_boxes *boxes = part->boxes;
-    if (boxes->count > 0 && ((part->has_boxes && !boxes->boxes) || !boxes->categories ||
-                             (part->is_found && !boxes->scores)))
+    const char *missing = part->has_boxes && !boxes->boxes   ? "boxes"
+                          : !boxes->categories               ? "categories"
+                          : part->is_found && !boxes->scores ? "scores"
+                                                             : NULL;
+    if (boxes->count > 0 && missing)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_update: %s.%s is NULL, and count is %zu",
+                         part->what, missing, boxes->count);
+    if (boxes->dtype != KOLO_FLOAT32 && boxes->dtype != KOLO_FLOAT64)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_update: %s.boxes, categories or scores is NULL",
-                         part->what);
-    if ((boxes->dtype != KOLO_FLOAT32 && boxes->dtype != KOLO_FLOAT64) ||
-        (unsigned)boxes->format > KOLO_BOX_XYXY)
+                         "kolo_detection_update: %s.dtype is %d; use KOLO_FLOAT32 or KOLO_FLOAT64",
+                         part->what, (int)boxes->dtype);
+    if ((unsigned)boxes->format > KOLO_BOX_XYXY)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_update: %s.dtype is %d and format %d; use KOLO_FLOAT32 or "
-                         "KOLO_FLOAT64, and a kolo_box_format",
-                         part->what, (int)boxes->dtype, (int)boxes->format);
+                         "kolo_detection_update: %s.format is %d; use a kolo_box_format",
+                         part->what, (int)boxes->format);
     return KOLO_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "metrics/coco_overlap.h"
+#include "metrics/metric.h"
 
 static const struct kolo_area_range coco_areas[] = {
     {0, 1e10}, {0, 32 * 32}, {32 * 32, 96 * 96}, {96 * 96, 1e10}};
@@ -198,10 +199,13 @@ static int by_value(const void *a, const void *b)
 static kolo_status take_categories(struct kolo_coco_params *params,
                                    const struct kolo_detection_config *config)
 {
-    if (!config->categories || config->category_count < 1 || config->category_count > INT32_MAX)
+    if (!config->categories)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: categories is NULL; give the "
+                                           "ids of all categories");
+    if (config->category_count < 1 || config->category_count > INT32_MAX)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_create: categories is NULL, empty or too long (%zu)",
-                         config->category_count);
+                         "kolo_detection_create: category_count %zu is not in 1..%d",
+                         config->category_count, INT32_MAX);
     params->categories = config->category_count;
     params->classes = config->any_category ? 1 : params->categories;
     params->category = kolo_calloc(params->categories, sizeof *params->category);
@@ -251,18 +255,16 @@ static kolo_status take_rules(struct kolo_coco_params *params,
     return KOLO_OK;
 }
 
-kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
-                                  const struct kolo_detection_config *config)
+static kolo_status check_enumerations(const struct kolo_detection_config *config)
 {
-    if (!config || config->size != sizeof *config)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_create: config is NULL or its size is "
-                                           "not sizeof(struct kolo_detection_config)");
-    if ((unsigned)config->mode > KOLO_DETECTION_FIXED ||
-        (unsigned)config->mean_rule > KOLO_MEAN_NUMPY_1)
+    if ((unsigned)config->mode > KOLO_DETECTION_FIXED)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_create: mode %d is not a value of kolo_detection_mode, or "
-                         "mean_rule %d not one of kolo_mean_rule",
-                         (int)config->mode, (int)config->mean_rule);
+                         "kolo_detection_create: mode %d is not a value of kolo_detection_mode",
+                         (int)config->mode);
+    if ((unsigned)config->mean_rule > KOLO_MEAN_NUMPY_1)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_detection_create: mean_rule %d is not a value of kolo_mean_rule",
+                         (int)config->mean_rule);
     if ((unsigned)config->threshold_mode > KOLO_THRESHOLDS_TORCH32)
         return kolo_fail(
             KOLO_ERR_INVALID,
@@ -272,11 +274,24 @@ kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_detection_create: kind %d is not a value of kolo_detection_kind",
                          (int)config->kind);
+    return KOLO_OK;
+}
+
+kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
+                                  const struct kolo_detection_config *config)
+{
+    kolo_status status = kolo_metric_check_size("kolo_detection_create", "config",
+                                                "kolo_detection_config", config, sizeof *config);
+    if (status != KOLO_OK)
+        return status;
+    status = check_enumerations(config);
+    if (status != KOLO_OK)
+        return status;
     *params = (struct kolo_coco_params){.kind = config->kind,
                                         .mode = config->mode,
                                         .mean_rule = config->mean_rule,
                                         .any_category = config->any_category};
-    kolo_status status = refuse_halves(config);
+    status = refuse_halves(config);
     if (status == KOLO_OK)
         status = take_rules(params, config);
     if (status == KOLO_OK)

@@ -161,7 +161,8 @@ static kolo_status check_source(const struct confusion *confusion, const struct 
                          source->count, source->elements);
     if (total && (!source->labels || (!source->predictions && !source->scores)))
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_confusion_update: labels, or predictions or scores, is NULL");
+                         source->labels ? "kolo_confusion_update: predictions or scores are NULL"
+                                        : "kolo_confusion_update: labels is NULL");
     for (size_t i = 0; i < total; i++) {
         if (is_ignored(confusion, source->labels[i]))
             continue;

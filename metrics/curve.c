@@ -182,8 +182,8 @@ static kolo_status check_update(const struct kolo_metric *metric, const float *s
     const struct kolo_curve *curve = (const struct kolo_curve *)metric;
     kolo_status status = KOLO_OK;
     if (count > 0 && (!scores || (!truths->each && !truths->classes)))
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_curve_update: scores, or truths or classes, is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, scores ? "kolo_curve_update: truths or classes are NULL"
+                                                  : "kolo_curve_update: scores is NULL");
     if (truths->each)
         status = kolo_truths_check("kolo_curve_update", &curve->ignored, truths->each,
                                    count * (size_t)curve->labels);

@@ -185,7 +185,8 @@ static kolo_status update(struct kolo_metric *metric, const float *scores, const
                          "kolo_likelihood_update: %zu samples of %zu elements are too many", count,
                          elements);
     if (total && (!scores || !labels))
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_likelihood_update: scores or labels is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_likelihood_update: %s is NULL",
+                         scores ? "labels" : "scores");
     kolo_status status = kolo_grow((void **)&likelihood->losses, &likelihood->loss_capacity, total,
                                    sizeof *likelihood->losses);
     if (status == KOLO_OK)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of a metric on one rank: owns its words and records. It must never communicate
 // (compute.c does), nor know any kind of metric.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -172,15 +173,28 @@ const void *kolo_metric_record(const struct kolo_metric *metric, size_t i, size_
     return metric->records + begin;
 }
 
+kolo_status kolo_metric_check_size(const char *function, const char *what, const char *type,
+                                   const void *object, size_t size)
+{
+    if (!object)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL", function, what);
+    if (*(const size_t *)object != size)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s: %s->size is %zu, not %zu: set it to sizeof(struct %s)", function,
+                         what, *(const size_t *)object, size, type);
+    return KOLO_OK;
+}
+
 kolo_status kolo_metric_check_config(const char *kind, const void *config, size_t size,
                                      struct kolo_metric **metric_out)
 {
-    if (!config || *(const size_t *)config != size || !metric_out)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_%s_create: config or metric_out is NULL, or config->size is not "
-                         "sizeof(struct kolo_%s_config)",
-                         kind, kind);
-    return KOLO_OK;
+    char function[64], type[64];
+    snprintf(function, sizeof function, "kolo_%s_create", kind);
+    snprintf(type, sizeof type, "kolo_%s_config", kind);
+    kolo_status status = kolo_metric_check_size(function, "config", type, config, size);
+    if (status == KOLO_OK && !metric_out)
+        status = kolo_fail(KOLO_ERR_INVALID, "%s: metric_out is NULL", function);
+    return status;
 }
 
 kolo_status kolo_metric_check_range(const char *kind, const char *field, int64_t value, int64_t low,
@@ -228,9 +242,12 @@ kolo_status kolo_metric_check_result(const struct kolo_metric *metric,
                          function);
     if (!out && expected == 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: the room for the result is NULL", function);
-    if (!out || size != expected)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "%s: the struct for the result is NULL, or its size is %zu, not %zu",
-                         function, out ? size : 0, expected);
+    if (!out)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: the struct for the result is NULL", function);
+    if (size != expected)
+        return kolo_fail(
+            KOLO_ERR_INVALID,
+            "%s: the size of the struct for the result is %zu, not %zu: set it to sizeof", function,
+            size, expected);
     return KOLO_OK;
 }

@@ -127,7 +127,8 @@ static kolo_status check_update(const struct kolo_metric *metric, const float *s
                                 const int8_t *truths, size_t count)
 {
     if (count > 0 && (!scores || !truths))
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_multilabel_update: scores or truths is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_multilabel_update: %s is NULL",
+                         scores ? "truths" : "scores");
     const struct multilabel *multilabel = (const struct multilabel *)metric;
     return kolo_truths_check("kolo_multilabel_update", &multilabel->ignored, truths,
                              count * (size_t)multilabel->labels);

@@ -167,8 +167,8 @@ static kolo_status prepare(struct kolo_metric *metric, const void *predictions, 
     if (status != KOLO_OK)
         return status;
     if (count > 0 && (!predictions || !targets))
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_regression_update: predictions or targets is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_regression_update: %s is NULL",
+                         predictions ? "targets" : "predictions");
     return kolo_metric_prepare(metric, count, count * sizeof(struct pair), indices);
 }
 

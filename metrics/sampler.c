@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "metrics/metric.h"
 #include "metrics/mt19937.h"
 
 struct kolo_sampler {
@@ -24,10 +25,10 @@ struct kolo_sampler {
 
 static kolo_status check(const struct kolo_sampler_config *config)
 {
-    if (!config || config->size != sizeof *config)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_sampler_create: config is NULL or its size is not sizeof(struct "
-                         "kolo_sampler_config)");
+    kolo_status status = kolo_metric_check_size("kolo_sampler_create", "config",
+                                                "kolo_sampler_config", config, sizeof *config);
+    if (status != KOLO_OK)
+        return status;
     if (config->samples < 0 || config->samples > INT32_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_sampler_create: samples %lld is not in 0..%d",
                          (long long)config->samples, INT32_MAX);
@@ -109,9 +110,10 @@ kolo_status kolo_sampler_create(const struct kolo_sampler_config *config,
 
 kolo_status kolo_sampler_set_epoch(struct kolo_sampler *sampler, int64_t epoch)
 {
-    if (!sampler || epoch < 0)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_sampler_set_epoch: sampler is NULL or epoch %lld is negative",
+    if (!sampler)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_sampler_set_epoch: sampler is NULL");
+    if (epoch < 0)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_sampler_set_epoch: epoch %lld is negative",
                          (long long)epoch);
     deal(sampler, (uint64_t)epoch);
     return KOLO_OK;

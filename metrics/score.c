@@ -4,6 +4,8 @@
 // classes.
 #include "metrics/score.h"
 
+#include "metrics/metric.h"
+
 struct fraction {
     double over, under;
 };
@@ -39,16 +41,18 @@ static double value_of(const struct kolo_score_config *config, const struct kolo
 static kolo_status check(const struct kolo_score_config *config, int64_t classes,
                          const char *function, const double *values_out, size_t count)
 {
-    if (!config || config->size != sizeof *config || !values_out)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "%s: config or values_out is NULL, or config->size is not sizeof(struct "
-                         "kolo_score_config)",
-                         function);
-    if ((unsigned)config->score > KOLO_SCORE_DICE || (unsigned)config->average > KOLO_AVERAGE_NONE)
-        return kolo_fail(
-            KOLO_ERR_INVALID,
-            "%s: score %d is not a value of kolo_score, or average %d not one of kolo_average",
-            function, (int)config->score, (int)config->average);
+    kolo_status status =
+        kolo_metric_check_size(function, "config", "kolo_score_config", config, sizeof *config);
+    if (status != KOLO_OK)
+        return status;
+    if (!values_out)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: values_out is NULL", function);
+    if ((unsigned)config->score > KOLO_SCORE_DICE)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: score %d is not a value of kolo_score", function,
+                         (int)config->score);
+    if ((unsigned)config->average > KOLO_AVERAGE_NONE)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: average %d is not a value of kolo_average",
+                         function, (int)config->average);
     if (!(config->beta >= 0 && config->beta <= 1e100))
         return kolo_fail(KOLO_ERR_INVALID, "%s: beta %g is not in 0..1e100", function,
                          config->beta);

@@ -68,7 +68,8 @@ kolo_status kolo_metric_save(struct kolo_metric *metric, void *buffer, size_t ca
                              size_t *bytes_out)
 {
     if (!metric || !bytes_out)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_metric_save: metric or bytes_out is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_metric_save: %s is NULL",
+                         metric ? "bytes_out" : "metric");
     size_t need = bytes_needed(metric);
     if (!buffer) {
         *bytes_out = need;
@@ -229,7 +230,8 @@ static kolo_status check_whole(const uint8_t *data, size_t bytes)
 kolo_status kolo_metric_restore(struct kolo_metric *metric, const void *data, size_t bytes)
 {
     if (!metric || !data)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_metric_restore: metric or data is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_metric_restore: %s is NULL",
+                         metric ? "data" : "metric");
     kolo_status status = check_whole(data, bytes);
     if (status != KOLO_OK)
         return status;
@@ -251,9 +253,10 @@ out:
 
 static kolo_status check_merge(const struct kolo_metric *into, const struct kolo_metric *from)
 {
-    if (!into || !from || into == from)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_metric_merge: into or from is NULL, or they are the same metric");
+    if (!into || !from)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_metric_merge: %s is NULL", into ? "from" : "into");
+    if (into == from)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_metric_merge: into and from are the same metric");
     if (into->ops != from->ops || into->settings != from->settings ||
         into->samples != from->samples || into->words != from->words)
         return kolo_fail(KOLO_ERR_INVALID,

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include <kolo/detection.h>
 #include <kolo/metrics.h>
 
 #include "base/alloc.h"
@@ -65,6 +66,60 @@ Test(metric, keeps_the_first_of_a_sample_until_reset)
     kolo_metric_destroy(metric);
     kolo_metric_reset(NULL);
     kolo_metric_destroy(NULL);
+}
+
+Test(metric, names_the_argument_that_is_wrong)
+{
+    struct kolo_metric *metric = NULL;
+    struct kolo_mean_config mean = {.size = 3};
+    refuses(kolo_mean_create(NULL, &metric), "kolo_mean_create: config is NULL");
+    refuses(kolo_mean_create(&mean, &metric), "kolo_mean_create: config->size is 3, not ");
+    refuses(kolo_mean_create(&mean, &metric), "set it to sizeof(struct kolo_mean_config)");
+    mean.size = sizeof mean;
+    refuses(kolo_mean_create(&mean, NULL), "kolo_mean_create: metric_out is NULL");
+    refuses(kolo_sampler_set_epoch(NULL, 1), "sampler is NULL");
+    const int64_t category = 1;
+    struct kolo_detection *detection = NULL;
+    struct kolo_detection_config config = {.size = sizeof config, .category_count = 1};
+    refuses(kolo_detection_create(&config, &detection), "categories is NULL; give the ids");
+    config.categories = &category;
+    config.category_count = 0;
+    refuses(kolo_detection_create(&config, &detection), "category_count 0 is not in 1..2147483647");
+    config.category_count = 1;
+    config.mean_rule = (kolo_mean_rule)9;
+    refuses(kolo_detection_create(&config, &detection),
+            "kolo_detection_create: mean_rule 9 is not a value of kolo_mean_rule");
+}
+
+Test(metric, names_the_array_of_boxes_that_is_wrong)
+{
+    const int64_t category = 1, image = 0;
+    const size_t one = 1;
+    const float numbers[4] = {0, 0, 1, 1};
+    const double score = 1;
+    const struct kolo_detection_config config = {
+        .size = sizeof config, .categories = &category, .category_count = 1};
+    const struct kolo_boxes none = {.image_counts = (const size_t[]){0}, .dtype = KOLO_FLOAT32};
+    struct kolo_detection *detection = NULL;
+    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_OK, "%s", kolo_error_detail());
+    struct kolo_boxes found = {.image_counts = &one, .count = 1, .dtype = KOLO_FLOAT32};
+    refuses(kolo_detection_update(detection, &image, 1, &none, &found),
+            "detections.boxes is NULL, and count is 1");
+    found.boxes = numbers;
+    refuses(kolo_detection_update(detection, &image, 1, &none, &found),
+            "detections.categories is NULL, and count is 1");
+    found.categories = &category;
+    refuses(kolo_detection_update(detection, &image, 1, &none, &found),
+            "detections.scores is NULL, and count is 1");
+    found.scores = &score;
+    found.dtype = KOLO_INT32;
+    refuses(kolo_detection_update(detection, &image, 1, &none, &found),
+            "detections.dtype is 2; use KOLO_FLOAT32 or KOLO_FLOAT64");
+    found.dtype = KOLO_FLOAT32;
+    found.format = (kolo_box_format)7;
+    refuses(kolo_detection_update(detection, &image, 1, &none, &found),
+            "detections.format is 7; use a kolo_box_format");
+    kolo_detection_destroy(detection);
 }
 
 Test(metric, survives_every_failing_allocation)

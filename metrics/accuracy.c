@@ -81,10 +81,15 @@ static kolo_status check_config(const struct kolo_accuracy_config *config)
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_accuracy_create: ties %d is not a value of kolo_ties",
                          (int)config->ties);
-    for (int i = 0; i < KOLO_TOP_K_MAX && config->k[i]; i++)
+    for (int i = 0; i < KOLO_TOP_K_MAX && config->k[i]; i++) {
         if (config->k[i] < 0)
             return kolo_fail(KOLO_ERR_INVALID, "kolo_accuracy_create: k[%d] is %d, not positive", i,
                              config->k[i]);
+        if (config->k[i] > config->classes) /* every sample would be correct */
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_accuracy_create: k[%d] is %d, more than the %lld classes", i,
+                             config->k[i], (long long)config->classes);
+    }
     return KOLO_OK;
 }
 

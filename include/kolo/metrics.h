@@ -196,10 +196,11 @@ typedef enum kolo_ties {
 enum { KOLO_TOP_K_MAX = 16 };
 
 struct kolo_accuracy_config {
-    size_t size;           /**< sizeof(struct kolo_accuracy_config) */
-    int64_t samples;       /**< as in kolo_mean_config */
-    int64_t classes;       /**< at least 1 */
-    int k[KOLO_TOP_K_MAX]; /**< the k of top-k, each at least 1, up to the first 0; all 0: {1} */
+    size_t size;     /**< sizeof(struct kolo_accuracy_config) */
+    int64_t samples; /**< as in kolo_mean_config */
+    int64_t classes; /**< at least 1 */
+    /** The k of top-k, each from 1 to classes, up to the first 0; all 0: {1}. */
+    int k[KOLO_TOP_K_MAX];
     kolo_ties ties;
     bool ignores; /**< leave out samples with label ignore_index, and count them as ignored */
     int64_t ignore_index; /**< any number, whether or not it is a class */

@@ -193,6 +193,15 @@ Test(accuracy, refuses_bad_input_and_adds_nothing)
     config.classes = 3;
     config.k[0] = -1;
     cr_assert_eq(kolo_accuracy_create(&config, &metric), KOLO_ERR_INVALID);
+    config.k[0] = 3; /* all of them: every sample is correct */
+    config.k[1] = 4;
+    cr_assert_eq(kolo_accuracy_create(&config, &metric), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "k[1] is 4, more than the 3 classes"), "%s",
+              kolo_error_detail());
+    config.k[1] = 0;
+    cr_assert_eq(kolo_accuracy_create(&config, &metric), KOLO_OK, "%s", kolo_error_detail());
+    kolo_metric_destroy(metric);
+    metric = NULL;
     config.k[0] = 0;
     config.ties = (kolo_ties)9;
     cr_assert_eq(kolo_accuracy_create(&config, &metric), KOLO_ERR_INVALID);

@@ -266,8 +266,9 @@ KOLO_API struct kolo_metric *kolo_detection_metric(struct kolo_detection *detect
  *  this metric only. Collective: every rank must call it with the same config, also one without
  *  images. The results are valid until the next update. If no rank has updated since, computing
  *  again only finds that out.
- *  @return KOLO_OK; ERR_INVALID; ERR_MISMATCH (different configs); ERR_DATA (more images than the
- *  config says); ERR_NO_MEMORY; the last three on all ranks; else as kolo_allreduce(). */
+ *  @return KOLO_OK; ERR_INVALID; ERR_MISMATCH (different configs; the communicator stays usable);
+ *  ERR_DATA (more images than the config says); ERR_NO_MEMORY; the last three on all ranks; else as
+ *  kolo_allreduce(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_detection_compute(struct kolo_comm *comm,
                                                            struct kolo_detection *detection,
                                                            const struct kolo_opts *opts);

@@ -54,7 +54,8 @@
  *      (the progress thread cannot be started).
  *    - Statuses that lose the communicator: KOLO_ERR_MISMATCH, _PEER, _TIMEOUT, _ABORTED; and, if a
  *      link could not be made or its peer broke the protocol, KOLO_ERR_CONNECT, _AUTH or _PROTOCOL,
- *      for example.
+ *      for example. (kolo_metrics_compute() also returns KOLO_ERR_MISMATCH if the lists of metrics
+ *      differ, and that loses nothing.)
  *
  *  Memory of CUDA devices:
  *

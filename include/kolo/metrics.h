@@ -251,7 +251,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_result(const struct kolo_metri
  *  any rank since the same ranks computed it last, the results are kept, and only the first
  *  allreduce is made.
  *  @return KOLO_OK; ERR_DATA (non-finite values under KOLO_NONFINITE_ERROR); ERR_INVALID;
- *  ERR_MISMATCH (different lists); ERR_NO_MEMORY; else as kolo_allreduce(). */
+ *  ERR_MISMATCH (different lists: the ranks found out by calls that succeeded, so the communicator
+ *  stays usable); ERR_NO_MEMORY; else as kolo_allreduce(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metrics_compute(struct kolo_comm *comm,
                                                          struct kolo_metric *const *metrics,
                                                          size_t count,

@@ -83,7 +83,8 @@ KOLO_API const char *kolo_status_text(kolo_status status);
  *  a status. Threads: any. */
 KOLO_API const char *kolo_status_name(kolo_status status);
 
-/** What is lost with a status. Threads: any. */
+/** What is lost with a status, at most: KOLO_ERR_MISMATCH of kolo_metrics_compute(), if the lists
+ *  of metrics differ, leaves the communicator usable. Threads: any. */
 KOLO_API kolo_lost kolo_status_lost(kolo_status status);
 
 /** Explains the last failed call of this thread in one line: which rank, host or value, and what to

@@ -248,8 +248,8 @@ const char *kolo_call_difference(const struct kolo_call *mine, const struct kolo
     if (!same_words)
         return "";
     if (mine->plan != theirs->plan)
-        return ", by another plan: KOLO_PLAN, KOLO_DETERMINISTIC, KOLO_TRANSPORT or "
-               "KOLO_SMALL_BYTES differ";
+        return ", by another plan: KOLO_PLAN, KOLO_DETERMINISTIC, KOLO_TRANSPORT, "
+               "KOLO_NESTED_BYTES or KOLO_SMALL_BYTES differ";
     uint32_t my_hash = mine->hash ^ mine->history, their_hash = theirs->hash ^ theirs->history;
     if (my_hash != their_hash && mine->history != 0)
         return ", after broadcasts that they called differently, or with another name, operator, "

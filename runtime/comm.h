@@ -118,6 +118,11 @@ void kolo_comm_free(struct kolo_comm *comm);
 kolo_status kolo_comm_check(const struct kolo_comm *comm, const char *function) KOLO_NODISCARD;
 void kolo_comm_enter(struct kolo_comm *comm);
 void kolo_comm_leave(struct kolo_comm *comm);
+/** Whether its calls are those of a call on its parent, which is checked in their place. */
+static inline bool kolo_comm_is_part(const struct kolo_comm *comm)
+{
+    return comm->is_inner && comm->parent != NULL && comm->parent->collectives.first != NULL;
+}
 /** The member that is rank @p world in the world; -1: not a member. */
 int kolo_comm_member(const struct kolo_comm *comm, int world);
 /** Finds the members on this host. The table of ranks must be there. */

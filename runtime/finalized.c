@@ -100,6 +100,8 @@ void kolo_comm_check_finalized(struct kolo_comm *comm)
     const struct kolo_request *running = comm->collectives.first;
     if (finalized->turn == comm->engine->turns || comm->failure.status != KOLO_OK)
         return;
+    if (kolo_comm_is_part(comm))
+        return; /* the outer one is checked */
     if (running != NULL &&
         !is_before(running->call.sequence, finalized->members[finalized->first].sequence))
         say(comm, finalized->first);

@@ -238,7 +238,7 @@ static kolo_status begin_in_world(struct kolo_engine *engine, kolo_deadline dead
     kolo_comm_count_local(engine->world);
     choose_waiting(engine);
     status = kolo_engine_share_figures(engine, deadline);
-    return status == KOLO_OK ? kolo_nest_open(engine->world) : status;
+    return status == KOLO_OK ? kolo_nest_open(engine->world, deadline) : status;
 }
 
 /** The others have met this rank and would wait for it: tells them why it has failed, unless the

@@ -26,17 +26,30 @@ static kolo_status know_hosts(struct kolo_comm *comm)
     return status;
 }
 
-static kolo_status make(struct kolo_comm *comm, struct kolo_nest *nest)
+static kolo_status make(struct kolo_comm *comm, struct kolo_nest *nest, kolo_deadline deadline)
 {
     kolo_status status;
-    KOLO_TRY(
-        kolo_split_inside(comm, comm->choices.hosts[comm->rank], "ranks of one host", &nest->host));
-    KOLO_TRY(kolo_split_inside(comm, comm->local_rank, "one rank of each host", &nest->across));
+    KOLO_TRY(kolo_split_inside(comm, comm->choices.hosts[comm->rank], "ranks of one host", deadline,
+                               &nest->host));
+    KOLO_TRY(kolo_split_inside(comm, comm->local_rank, "one rank of each host", deadline,
+                               &nest->across));
 out:
     return status;
 }
 
-kolo_status kolo_nest_open(struct kolo_comm *comm)
+/** From now on the inner communicators fail with @p comm, which may have failed already. Held:
+ * lock. */
+static void tie(struct kolo_comm *comm, struct kolo_nest *nest)
+{
+    struct kolo_comm *inner[] = {nest->host, nest->across};
+    for (int i = 0; i < 2; i++) {
+        inner[i]->parent = comm;
+        if (comm->failure.status != KOLO_OK)
+            kolo_comm_fail(inner[i], comm->failure.status, comm->failure.text, false);
+    }
+}
+
+kolo_status kolo_nest_open(struct kolo_comm *comm, kolo_deadline deadline)
 {
     if (comm->engine->settings.nested_bytes == 0 || comm->is_inner || comm->size == 1)
         return KOLO_OK;
@@ -46,11 +59,11 @@ kolo_status kolo_nest_open(struct kolo_comm *comm)
     struct kolo_nest *nest = kolo_calloc(1, sizeof(*nest));
     if (nest == NULL)
         return KOLO_ERR_NO_MEMORY;
-    status = make(comm, nest);
+    status = make(comm, nest, deadline);
     kolo_comm_enter(comm);
     comm->nest = nest;
     if (status == KOLO_OK)
-        nest->host->parent = nest->across->parent = comm;
+        tie(comm, nest);
     else
         kolo_nest_close(comm);
     kolo_comm_leave(comm);

@@ -16,7 +16,7 @@ struct kolo_nest {
  * several hosts, the same number on each, two or more; else does nothing. All members call it,
  * after @p comm was opened and before anything is called on it. On failure there is no nest. Not
  * held: lock; kolo_engine_creating() must have been called. */
-kolo_status kolo_nest_open(struct kolo_comm *comm) KOLO_NODISCARD;
+kolo_status kolo_nest_open(struct kolo_comm *comm, kolo_deadline deadline) KOLO_NODISCARD;
 /** Closes and frees the nest, if there is one. No request of @p comm is left. Held: lock. */
 void kolo_nest_close(struct kolo_comm *comm);
 

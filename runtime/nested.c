@@ -49,6 +49,7 @@ struct kolo_nested {
     size_t count;
     size_t host_begun, host_over;     /* calls in the row of the host */
     size_t across_begun, across_over; /* calls in the row across */
+    bool has_failed;                  /* an inner call has; the request has too, or will */
     struct piece pieces[];
 };
 
@@ -61,6 +62,7 @@ bool kolo_nested_takes(const struct kolo_comm *comm, const struct kolo_task *tas
            comm->plan_is_auto && (unsigned)task->op < KOLO_REDOP_OWN &&
            kolo_order_of(task->dtype, task->op, kolo_task_is_deterministic(comm, task)) !=
                KOLO_ORDER_STRICT &&
+           task->send_bytes > 0 && /* the fused call of a group has none */
            task->send_bytes >= least;
 }
 
@@ -133,6 +135,20 @@ static void fail_like(struct kolo_comm *comm, const struct kolo_comm *inner)
     kolo_comm_fail(comm, inner->failure.status, text, true);
 }
 
+/** An inner communicator has failed, and so does this one. If two ranks differ in an inner call, the
+ * store knows by which outer calls, once both have told it; what the inner ones know is the reason
+ * only if it does not. Held: lock. */
+static void fail_with(struct kolo_comm *comm, const struct kolo_comm *inner)
+{
+    if (inner->failure.status != KOLO_ERR_MISMATCH) {
+        fail_like(comm, inner);
+    } else if (comm->suspicion.status == KOLO_OK) {
+        kolo_comm_suspect(comm, -1, KOLO_ERR_MISMATCH, KOLO_VERDICT_GRACE_MS, "%s",
+                          inner->failure.text);
+        comm->must_report = true;
+    }
+}
+
 /** Something failed before the inner calls could begin. If that was a device, an inner communicator
  * has failed, and so does this one. Not held: lock. */
 static void fail_with_nest(struct kolo_comm *comm)
@@ -141,7 +157,7 @@ static void fail_with_nest(struct kolo_comm *comm)
     kolo_comm_enter(comm);
     for (int i = 0; i < 2; i++)
         if (inner[i]->failure.status != KOLO_OK && comm->failure.status == KOLO_OK)
-            fail_like(comm, inner[i]);
+            fail_with(comm, inner[i]);
     kolo_comm_leave(comm);
 }
 
@@ -222,6 +238,7 @@ kolo_status kolo_nested_await(struct kolo_request *request)
     struct kolo_comm *comm = request->comm;
     if (request->follow != NULL) /* only that is waited for, and not here */
         return KOLO_OK;
+    calls[SUM]->timeout_ms = calls[SPREAD]->timeout_ms = request->timeout_ms;
     kolo_status status = await_call(calls[SUM]);
     if (status == KOLO_OK)
         status = await_call(calls[SPREAD]);
@@ -301,55 +318,49 @@ static void nested_begin(struct kolo_request *request)
 {
     struct kolo_nested *nested = request->nested;
     nested->host_begun = nested->host_over = nested->across_begun = nested->across_over = 0;
+    nested->has_failed = false;
 }
 
-/** Two ranks differ in an inner call. The store knows by which outer calls, once both have told it;
- * what the inner ones know is the reason only if it does not. */
-static void ask_why(struct kolo_comm *comm, const struct kolo_comm *inner)
+/** An inner communicator has failed, whichever call was running. No call may begin or be counted
+ * any more, since one that was refused looks like one that is over. */
+static void fail(struct kolo_request *request, const struct kolo_comm *inner)
 {
-    if (comm->suspicion.status != KOLO_OK)
-        return;
-    kolo_comm_suspect(comm, -1, KOLO_ERR_MISMATCH, KOLO_VERDICT_GRACE_MS, "%s",
-                      inner->failure.text);
-    comm->must_report = true;
+    request->nested->has_failed = true;
+    if (request->comm->failure.status == KOLO_OK)
+        fail_with(request->comm, inner);
 }
 
-/** An inner call failed, with @p status and this thread's detail, or because its communicator did:
- * so does the request. */
-static void fail(struct kolo_request *request, const struct kolo_request *call, kolo_status status)
+/** An inner call was refused, with @p status and this thread's detail. */
+static void refuse(struct kolo_request *request, const struct kolo_request *call,
+                   kolo_status status)
 {
-    struct kolo_comm *comm = request->comm;
     char text[KOLO_DETAIL_MAX];
-    if (comm->failure.status != KOLO_OK)
-        return;
-    if (call->comm->failure.status == KOLO_ERR_MISMATCH) {
-        ask_why(comm, call->comm);
-        return;
-    }
-    if (call->comm->failure.status != KOLO_OK) {
-        fail_like(comm, call->comm);
-        return;
-    }
     snprintf(text, sizeof(text), "%s", kolo_error_detail());
-    kolo_comm_fail(comm, status, text, true);
+    if (call->comm->failure.status != KOLO_OK) {
+        fail(request, call->comm);
+        return;
+    }
+    request->nested->has_failed = true;
+    kolo_comm_fail(request->comm, status, text, true);
 }
 
-/** Counts the calls of both rows that are over. False: one failed, and so has the request, or
- * will. */
+/** Counts the calls of both rows that are over. False: one failed. */
 static bool look(struct kolo_request *request)
 {
+    const struct kolo_nest *nest = request->comm->nest;
     struct kolo_nested *nested = request->nested;
-    struct kolo_request *call;
+    const struct kolo_request *call;
+    if (nest->host->failure.status != KOLO_OK)
+        fail(request, nest->host);
+    else if (nest->across->failure.status != KOLO_OK)
+        fail(request, nest->across);
+    if (nested->has_failed)
+        return false;
     while ((call = running_in_host(nested)) != NULL && call->status == KOLO_OK)
         nested->host_over++;
-    if (call == NULL || call->status == KOLO_AGAIN) {
-        while ((call = running_across(nested)) != NULL && call->status == KOLO_OK)
-            nested->across_over++;
-    }
-    if (call == NULL || call->status == KOLO_AGAIN)
-        return true;
-    fail(request, call, call->status);
-    return false;
+    while ((call = running_across(nested)) != NULL && call->status == KOLO_OK)
+        nested->across_over++;
+    return true;
 }
 
 /** False: it failed, and so did the request. */
@@ -361,7 +372,7 @@ static bool start(struct kolo_request *request, size_t piece, enum stage stage)
     request->moves++;
     const kolo_status status = kolo_chain_begin(call);
     if (status != KOLO_OK)
-        fail(request, call, status);
+        refuse(request, call, status);
     return status == KOLO_OK;
 }
 
@@ -396,7 +407,27 @@ static bool nested_advance(struct kolo_request *request)
             return false;
         may_go_on = start_across(request) || start_in_host(request);
     }
-    return nested->host_over == 2 * nested->count;
+    return !nested->has_failed && nested->host_over == 2 * nested->count;
+}
+
+/** Whether another rank may still access the memory of @p call. */
+static bool is_reached(const struct kolo_request *call)
+{
+    return call != NULL && call->status == KOLO_AGAIN &&
+           (!call->is_apart || call->stage == KOLO_STAGE_LENT || call->stage == KOLO_STAGE_DIRECT);
+}
+
+/** Ends the copies, and lets the stream continue if that is safe: before any route is cancelled, see
+ * kolo_requests_calm(). */
+static void calm(struct kolo_request *request)
+{
+    const struct kolo_nest *nest = request->comm->nest;
+    const bool is_safe = !is_reached(running_in_host(request->nested)) &&
+                         !is_reached(running_across(request->nested));
+    kolo_requests_calm(nest->host);
+    kolo_requests_calm(nest->across);
+    if (request->follow != NULL && is_safe)
+        kolo_follow_end(request);
 }
 
 /** After a failure of the outer communicator, which all its members learn of, the inner ones fail
@@ -406,6 +437,8 @@ static void nested_cancel(struct kolo_request *request)
     const struct kolo_comm *comm = request->comm;
     struct kolo_request *call;
     struct kolo_comm *inner[] = {comm->nest->host, comm->nest->across};
+    if (running_in_host(request->nested) != NULL || running_across(request->nested) != NULL)
+        calm(request);
     for (int i = 0; i < 2 && comm->failure.status != KOLO_OK; i++)
         kolo_comm_fail(inner[i], comm->failure.status, comm->failure.text, false);
     for (; (call = running_in_host(request->nested)) != NULL; request->nested->host_over++)

@@ -142,6 +142,7 @@ static kolo_status copy_task(struct kolo_comm *comm, struct kolo_request *reques
     KOLO_TRY(take_name(request, task));
     KOLO_TRY(copy_arrays(request, task, comm->size));
     request->divisor = task->op == KOLO_AVERAGE ? (size_t)comm->size : 0;
+    kolo_scale_describe(request, task);
     if (request->nested == NULL) /* else its inner calls scale */
         KOLO_TRY(kolo_scale_prepare(request, task));
     if (kolo_call_is_message(task->kind))

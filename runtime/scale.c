@@ -102,6 +102,13 @@ static void *place_for(struct kolo_request *request, const struct kolo_task *tas
     return request->scaled;
 }
 
+void kolo_scale_describe(struct kolo_request *request, const struct kolo_task *task)
+{
+    if (kolo_opts_scale(task->opts) && is_set(task->opts->postscale))
+        request->call.hash = kolo_call_hash(request->call.hash, &task->opts->postscale,
+                                            sizeof(task->opts->postscale));
+}
+
 kolo_status kolo_scale_prepare(struct kolo_request *request, const struct kolo_task *task)
 {
     size_t count;
@@ -110,8 +117,6 @@ kolo_status kolo_scale_prepare(struct kolo_request *request, const struct kolo_t
     if (is_set(task->opts->postscale)) {
         request->postscale = task->opts->postscale;
         request->result_count = result_count(request, task);
-        request->call.hash =
-            kolo_call_hash(request->call.hash, &request->postscale, sizeof(request->postscale));
     }
     count = input_count(request, task);
     if (count == 0 || !is_set(task->opts->prescale))

@@ -17,6 +17,9 @@ kolo_status kolo_scale_check(const struct kolo_task *task) KOLO_NODISCARD;
 /** Finds a place for the scaled input, and remembers the factors. ERR_NO_MEMORY. */
 kolo_status kolo_scale_prepare(struct kolo_request *request,
                                const struct kolo_task *task) KOLO_NODISCARD;
+/** Makes the factor of the result, which must be the same on all ranks, part of the request's
+ *  description. */
+void kolo_scale_describe(struct kolo_request *request, const struct kolo_task *task);
 /** Scales the input. Only for a request whose prescale is not 0. */
 void kolo_scale_begin(const struct kolo_request *request);
 /** Scales the result if the call asked for it. */

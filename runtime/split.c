@@ -135,6 +135,7 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
 {
     struct kolo_task task = {
         .kind = KOLO_CALL_BARRIER, .function = function, .opts = opts, .is_own = true};
+    const kolo_deadline deadline = kolo_deadline_in_ms(kolo_task_timeout_ms(child, &task));
     struct kolo_engine *engine = child->engine;
     kolo_status status = KOLO_OK;
     kolo_engine_enter(engine);
@@ -154,7 +155,7 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
     }
     status = kolo_task_run(child, &task);
     if (status == KOLO_OK)
-        status = kolo_nest_open(child);
+        status = kolo_nest_open(child, deadline);
     if (status != KOLO_OK) {
         give_up(child, parent != NULL, status);
         return status;
@@ -286,12 +287,12 @@ kolo_status kolo_split(struct kolo_comm *comm, int colour, int key, const struct
 }
 
 kolo_status kolo_split_inside(struct kolo_comm *comm, int colour, const char *origin,
-                              struct kolo_comm **new_out)
+                              kolo_deadline deadline, struct kolo_comm **new_out)
 {
+    const int left_ms = kolo_deadline_poll_ms(deadline);
     /* the name tells a rank with another setting what it has met */
-    const struct kolo_opts opts = {.size = sizeof(opts),
-                                   .timeout_ms = (int)comm->engine->settings.start_timeout_ms,
-                                   .name = "KOLO_NESTED_BYTES"};
+    const struct kolo_opts opts = {
+        .size = sizeof(opts), .timeout_ms = left_ms > 0 ? left_ms : 1, .name = "KOLO_NESTED_BYTES"};
     struct making making = {.kind = KOLO_CALL_SPLIT,
                             .function = "kolo_split",
                             .opts = &opts,

@@ -26,6 +26,6 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
 /** kolo_split() for the nest of @p comm: the new communicator is inner, and its origin is @p
  * origin. */
 kolo_status kolo_split_inside(struct kolo_comm *comm, int colour, const char *origin,
-                              struct kolo_comm **new_out) KOLO_NODISCARD;
+                              kolo_deadline deadline, struct kolo_comm **new_out) KOLO_NODISCARD;
 
 #endif

@@ -198,6 +198,8 @@ void kolo_request_expire(struct kolo_comm *comm, const struct kolo_request *requ
 static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
 {
     const struct kolo_request *firsts[] = {comm->collectives.first, comm->messages.first};
+    if (kolo_comm_is_part(comm))
+        return;
     for (int i = 0; i < 2; i++)
         for (const struct kolo_request *request = firsts[i]; request != NULL;
              request = request->next) {
@@ -248,8 +250,8 @@ static int64_t tick_ns(const struct kolo_engine *engine)
 
 static void check_stalls(struct kolo_comm *comm, int64_t now_ns)
 {
-    if (comm->is_inner)
-        return; /* the call that it belongs to is checked */
+    if (kolo_comm_is_part(comm))
+        return;
     if (comm->collectives.first != NULL)
         check_stall(comm, comm->collectives.first, true, now_ns);
     for (struct kolo_request *request = comm->messages.first; request != NULL;

@@ -6,6 +6,7 @@
 #include <criterion/parameterized.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "memory/reduce.h"
 #include "runtime/nested.h"
@@ -302,6 +303,84 @@ Test(nested, calls_that_differ_are_noticed, .timeout = 120)
         struct world world = world_of(&(struct setup){4, 2, ""});
         WORLD_MUST_RUN(&world, mismatch, &wrong);
     }
+}
+
+/** The ranks with one share and those with another disagree about the factor. */
+static kolo_status scaled_differently(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts opts = {.size = sizeof opts, .postscale = comm->local_rank == 0 ? 2 : 3};
+    float *a = calloc(KIND_COUNT, sizeof *a);
+    (void)argument;
+    if (!a)
+        abort();
+    const kolo_status status =
+        kolo_allreduce(comm, a, a, KIND_COUNT, KOLO_FLOAT32, KOLO_SUM, &opts, NULL);
+    free(a);
+    WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s: %s", kolo_status_name(status),
+                 kolo_error_detail());
+    return KOLO_OK;
+}
+
+Test(nested, postscale_must_be_equal, .timeout = 60)
+{
+    struct world world = world_of(&(struct setup){4, 2, ""});
+    WORLD_MUST_RUN(&world, scaled_differently, NULL);
+}
+
+/** Two ranks of a host differ while the third is late: it finds calls inside the host refused,
+ * before it knows that the outer call fails. */
+static kolo_status late_after_a_mismatch(struct kolo_comm *comm, void *argument)
+{
+    const bool is_there = comm->choices.hosts[comm->rank] == 0;
+    const bool differs = is_there && comm->local_rank == 1;
+    const struct kolo_opts opts = {.size = sizeof opts, .flags = KOLO_PERSISTENT};
+    struct kolo_request *request = NULL;
+    float a[1000] = {0};
+    (void)argument;
+    WORLD_TRY(kolo_allreduce(comm, a, a, 1000, KOLO_FLOAT32, differs ? KOLO_MAX : KOLO_SUM, &opts,
+                             &request));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    bool may_begin = !is_there || comm->local_rank != 2;
+    while (!may_begin) {
+        kolo_comm_enter(comm);
+        kolo_engine_poll(comm->engine);
+        may_begin = comm->nest->host->failure.status != KOLO_OK;
+        kolo_comm_leave(comm);
+    }
+    const kolo_status status = kolo_run(request);
+    WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s: %s", kolo_status_name(status),
+                 kolo_error_detail());
+    return kolo_request_free(&request);
+}
+
+Test(nested, a_late_rank_learns_of_a_mismatch_among_others, .timeout = 60)
+{
+    struct world world = world_of(&(struct setup){6, 2, ""});
+    WORLD_MUST_RUN(&world, late_after_a_mismatch, NULL);
+}
+
+static kolo_status late_in_a_group(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 20000};
+    const struct timespec late = {.tv_nsec = 600000000};
+    float *a = calloc(KIND_COUNT, sizeof *a);
+    (void)argument;
+    if (!a)
+        abort();
+    if (kolo_rank(comm) == 2)
+        (void)nanosleep(&late, NULL); /* longer than KOLO_TIMEOUT */
+    WORLD_TRY(kolo_group_begin(comm));
+    WORLD_TRY(kolo_allreduce(comm, a, a, KIND_COUNT, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    const kolo_status status = kolo_group_end(comm, &opts, NULL);
+    free(a);
+    return status;
+}
+
+Test(nested, a_group_has_its_own_deadline, .timeout = 60)
+{
+    struct world world = world_of(&(struct setup){4, 2, ""});
+    world.settings[1] = "KOLO_TIMEOUT=300ms";
+    WORLD_MUST_RUN(&world, late_in_a_group, NULL);
 }
 
 static kolo_status late(struct kolo_comm *comm, void *argument)

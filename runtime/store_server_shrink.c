@@ -300,7 +300,8 @@ static void answer_all(struct kolo_store_server *server, const struct kolo_shrin
     kolo_free_memory(choice.survivors);
 }
 
-/** Answers the shrinks that are complete. */
+/** Answers the shrinks that are complete. Called after every change by which one may become
+ * complete, so each that has arrivals afterwards also lacks a member. */
 static void look(struct kolo_store_server *server)
 {
     struct kolo_shrink **link = &server->shrinks;
@@ -453,11 +454,11 @@ void kolo_server_shrink_expire(struct kolo_store_server *server)
         struct arrival *arrival;
         while ((arrival = find_expired(server, shrink)) != NULL) {
             char name[128];
+            /* there is one: if nobody were missing, look() would have answered */
             int rank = arrival->rank, missing = find_missing(server, shrink);
             kolo_server_name(server, missing, name, sizeof name);
             kolo_fail(KOLO_ERR_TIMEOUT, "%s %s", name,
-                      missing >= 0 && has_bit(shrink->asked, missing) ? "has given up"
-                                                                      : "has not come");
+                      has_bit(shrink->asked, missing) ? "has given up" : "has not come");
             kolo_server_answer(server->members[rank].connection, arrival->id, KOLO_ERR_TIMEOUT, 0,
                                NULL, 0);
             take_out(shrink, rank, 0);

@@ -573,6 +573,28 @@ Test(store_server, who_never_came_for_survivors_is_named)
     close_all(&raw, ranks, 3);
 }
 
+/** All have asked, but never all at the same time. The last two have waited until the same tick. */
+Test(store_server, who_asked_for_survivors_too_early_is_named)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[3];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 3, 3);
+    raw_shrink(&ranks[0], 1, 0, 500, 0x07);
+    raw_shrink(&ranks[1], 1, 0, 1500, 0x07);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 501);
+    expect_answer(&ranks[0], 1, KOLO_ERR_TIMEOUT);
+    raw_shrink(&ranks[2], 1, 0, 1000, 0x07);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 1001);
+    for (int i = 1; i < 3; i++) {
+        expect_answer(&ranks[i], 1, KOLO_ERR_TIMEOUT);
+        cr_assert_str_eq(ranks[i].text, "rank 0 (host0, pid 800) has given up");
+    }
+    close_all(&raw, ranks, 3);
+}
+
 Test(store_server, who_waits_for_survivors_may_give_up)
 {
     struct raw_server raw;

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 /* With prefix and newline a line is shorter than PIPE_BUF, so that lines of several processes are
  * never mixed. */
 enum { LINE_MAX_BYTES = 2048 };
@@ -100,9 +102,7 @@ void kolo_log_write(enum kolo_log_level level, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    for (char *at = text; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 127)
-            *at = '?';
+    kolo_text_clean(text);
 
     pthread_rwlock_rdlock(&sink_lock);
     if (current_sink)

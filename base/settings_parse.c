@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "base/settings_table.h"
+#include "base/text.h"
 
 struct unit {
     const char *text;
@@ -104,7 +105,7 @@ static bool parse_text(const struct kolo_setting_row *row, const char *text, voi
     if (bytes >= KOLO_TEXT_MAX || !in_bounds(row, (int64_t)bytes))
         return false;
     for (size_t i = 0; i < bytes; i++)
-        if ((unsigned char)text[i] < ' ' || text[i] == 127)
+        if (kolo_text_is_control(text[i]))
             return false;
     memset(field, 0, KOLO_TEXT_MAX);
     memcpy(field, text, bytes);

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 static _Thread_local char thread_detail[KOLO_DETAIL_MAX];
 
 const char *kolo_status_text(kolo_status status)
@@ -60,9 +62,7 @@ __attribute__((format(printf, 2, 0))) static void format_detail(const char *suff
     text[length < 0 ? 0 : sizeof text - 1] = '\0';
     if (used < sizeof text && suffix)
         snprintf(text + used, sizeof text - used, ": %s", suffix);
-    for (char *at = text; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 127)
-            *at = '?';
+    kolo_text_clean(text);
     memcpy(thread_detail, text, strlen(text) + 1);
 }
 

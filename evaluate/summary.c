@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/text.h"
+
 struct number {
     const char *key;
     bool of_recall;
@@ -228,10 +230,9 @@ void eval_summary_print(const struct eval_evaluation *evaluation, FILE *out)
 /* A name comes from a file: characters that could move a terminal's cursor are replaced. */
 static void print_name(const char *name, FILE *out)
 {
-    for (const unsigned char *at = (const unsigned char *)name; *at; at++) {
-        bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0; /* 8-bit control characters */
-        at += is_c1;
-        fputc(is_c1 || *at < 0x20 || *at == 0x7f ? '?' : *at, out);
+    for (size_t bytes; *name; name += bytes > 0 ? bytes : 1) {
+        bytes = kolo_text_control(name);
+        fputc(bytes > 0 ? '?' : *name, out);
     }
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "tools/letters.h"
+#include "base/text.h"
 
 enum { FIELDS_MAX = 8 };
 
@@ -68,7 +68,7 @@ size_t kolo_fact_line(char line[KOLO_FACT_LINE_MAX], const char *const *fields)
         for (const char *c = fields[i]; *c && used + 2 < KOLO_FACT_LINE_MAX; c++)
             line[used++] = *c;
         line[used] = '\0';
-        letters_disarm(field);
+        kolo_text_clean(field);
     }
     line[used++] = '\n';
     line[used] = '\0';
@@ -105,7 +105,7 @@ static bool read_flag(const char *text, bool *flag_out)
 static void keep(char *text, size_t capacity, const char *field)
 {
     snprintf(text, capacity, "%s", field);
-    letters_disarm(text);
+    kolo_text_clean(text);
 }
 
 typedef bool take_fn(struct kolo_facts *facts, char *const *fields, struct kolo_fact_news *news);

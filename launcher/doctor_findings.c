@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/text.h"
 #include "launcher/doctor_judge.h"
-#include "tools/letters.h"
 
 const char *kolo_severity_name(enum kolo_severity severity)
 {
@@ -63,7 +63,7 @@ void kolo_findings_add(struct kolo_findings *findings, enum kolo_severity severi
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    letters_disarm(text);
+    kolo_text_clean(text);
     struct kolo_finding *finding = find(findings, severity, kind, text);
     if (!finding && (finding = add(findings)) != NULL) {
         finding->severity = severity;

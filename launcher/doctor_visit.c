@@ -3,11 +3,13 @@
 // accept more than it asked for: otherwise another host could fill this one's memory.
 #include "launcher/doctor_state.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "launcher/examine.h"
 #include "launcher/job_spec.h"
 
@@ -104,10 +106,11 @@ static void keep_noise(struct kolo_visit *visit)
     size_t used = 0;
     checkup->noise_bytes = remote->channel.frames.noise_bytes;
     for (size_t i = 0; i < remote->words_len && used < NOISE_BYTES; i++)
-        checkup->noise[used++] = (unsigned char)remote->words[i] < 0x20 ? ' ' : remote->words[i];
+        checkup->noise[used++] = isspace((unsigned char)remote->words[i]) ? ' ' : remote->words[i];
     while (used > 0 && checkup->noise[used - 1] == ' ')
         used--;
     checkup->noise[used] = '\0';
+    kolo_text_clean_bytes(checkup->noise, used);
 }
 
 static void on_joined(void *context, struct kolo_remote *remote)

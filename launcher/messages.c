@@ -2,6 +2,8 @@
 // Decodes the bodies of frames. The description of a job is decoded by spec.c.
 #include "launcher/messages.h"
 
+#include "base/text.h"
+
 static struct kolo_piece rest(struct kolo_reader *body)
 {
     struct kolo_piece piece = {.at = body->at, .bytes = kolo_reader_left(body)};
@@ -9,11 +11,18 @@ static struct kolo_piece rest(struct kolo_reader *body)
     return piece;
 }
 
+/* A text that will be shown. */
+static void read_clean(struct kolo_reader *body, char *text, size_t capacity)
+{
+    kolo_read_text(body, text, capacity);
+    kolo_text_clean(text);
+}
+
 static void read_ready(struct kolo_reader *body, struct kolo_message *message)
 {
     message->ready.protocol = kolo_read_u32(body);
-    kolo_read_text(body, message->ready.version, sizeof message->ready.version);
-    kolo_read_text(body, message->ready.host, sizeof message->ready.host);
+    read_clean(body, message->ready.version, sizeof message->ready.version);
+    read_clean(body, message->ready.host, sizeof message->ready.host);
     message->ready.pid = kolo_read_u32(body);
 }
 
@@ -36,7 +45,7 @@ static void read_body(struct kolo_reader *body, struct kolo_message *message)
         break;
     case KOLO_FRAME_REFUSED:
         message->refused.exit_status = kolo_read_u32(body);
-        kolo_read_text(body, message->refused.why, sizeof message->refused.why);
+        read_clean(body, message->refused.why, sizeof message->refused.why);
         break;
     case KOLO_FRAME_STARTED:
         message->rank = kolo_read_u32(body);

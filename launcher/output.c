@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/text.h"
 #include "launcher/output.h"
 #include "launcher/side_thread.h"
 
@@ -239,6 +240,7 @@ void kolo_output_print(struct kolo_output *output, const char *format, ...)
     if (len < 0)
         return;
     size_t bytes = (size_t)len < sizeof line - 1 ? (size_t)len : sizeof line - 2;
+    kolo_text_clean_bytes(line, bytes); /* parts of it may be what a host said */
     line[bytes++] = '\n';
     struct chunk *chunk = kolo_calloc(1, sizeof *chunk + bytes);
     if (!chunk)

@@ -30,7 +30,7 @@ kolo_status kolo_output_create(uv_loop_t *loop, int fd, const struct kolo_output
  * if it has none. If @p rank is negative, copies everything as it is. */
 void kolo_output_lines(struct kolo_output *output, int owner, int rank, const void *data,
                        size_t bytes);
-/** Prints a line of kolorun's own. */
+/** Prints a line of kolorun's own, without control characters. */
 void kolo_output_print(struct kolo_output *output, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /** Whether everything that was put has been written, and reported by the events above. */

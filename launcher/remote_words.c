@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/text.h"
 #include "launcher/remote_parts.h"
-#include "tools/letters.h"
 
 /* Copies the last line of @p words before *end that is not blank, and sets *end to its
  * beginning. */
@@ -25,7 +25,7 @@ static void line_before(const char *words, size_t *end, char *text, size_t capac
             text[used++] = words[i];
     text[used] = '\0';
     *end = begin;
-    letters_disarm(text);
+    kolo_text_clean(text);
 }
 
 /* The last line of standard error that is not blank. */

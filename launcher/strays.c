@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "launcher/spawn.h"
-#include "runtime/store_wire.h"
 
 struct search {
     uint32_t first_rank, ranks;

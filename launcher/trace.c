@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/text.h"
 #include "tools/letters.h"
 
 static kolo_status check(const struct kolo_trace *trace, int rank,
@@ -161,9 +162,7 @@ void kolo_trace_host(const struct kolo_trace_track *track, char host[KOLO_TIMELI
     memcpy(host, track->view.head->host, KOLO_TIMELINE_HOST_MAX);
     host[KOLO_TIMELINE_HOST_MAX - 1] = '\0';
     letters_repair(host, strlen(host));
-    for (char *at = host; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 0x7f)
-            *at = '?';
+    kolo_text_clean(host);
 }
 
 void kolo_trace_fini(struct kolo_trace *trace)

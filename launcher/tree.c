@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/text.h"
 #include "launcher/descendants.h"
 #include "launcher/spawn.h"
-#include "runtime/store_wire.h"
 
 struct processes {
     struct kolo_process *at;

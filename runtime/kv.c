@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/text.h"
 
 static kolo_status check_key(const struct kolo_comm *comm, const char *function, const char *key)
 {
@@ -19,7 +20,7 @@ static kolo_status check_key(const struct kolo_comm *comm, const char *function,
         return kolo_fail(KOLO_ERR_INVALID, "%s: key of %zu bytes is longer than %d", function,
                          strlen(key), KOLO_STORE_KEY_MAX);
     for (const char *at = key; *at != '\0'; at++) /* the library's own keys begin with one */
-        if ((unsigned char)*at < ' ' || *at == 0x7f)
+        if (kolo_text_is_control(*at))
             return kolo_fail(
                 KOLO_ERR_INVALID,
                 "%s: byte %d of the key is the control character 0x%02x: keys are text", function,

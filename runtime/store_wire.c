@@ -241,13 +241,6 @@ kolo_status kolo_status_from_wire(int32_t value)
     return KOLO_ERR_PROTOCOL;
 }
 
-void kolo_text_clean(char *text)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = ' ';
-}
-
 void kolo_duration_format(int64_t ms, char *text, size_t capacity)
 {
     if (ms >= 9950)

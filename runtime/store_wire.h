@@ -24,6 +24,7 @@
 #ifndef KOLO_RUNTIME_STORE_WIRE_H
 #define KOLO_RUNTIME_STORE_WIRE_H
 
+#include "base/text.h" /* whoever takes a text from a message cleans it */
 #include "base/wire.h"
 #include "runtime/store.h"
 
@@ -101,8 +102,6 @@ kolo_status kolo_stream_next(struct kolo_stream *stream, uint8_t *type_out,
 
 /** The status for a number from the wire; ERR_PROTOCOL if it is not a failure. */
 kolo_status kolo_status_from_wire(int32_t value);
-/** Replaces control characters, so that text from a peer cannot control a terminal. */
-void kolo_text_clean(char *text);
 /** "60 s", "0.3 s". */
 void kolo_duration_format(int64_t ms, char *text, size_t capacity);
 

@@ -3,8 +3,6 @@
 // not accepted.
 #include "tools/letters.h"
 
-#include <string.h>
-
 size_t letters_first(const char *text)
 {
     const unsigned char *byte = (const unsigned char *)text;
@@ -26,22 +24,5 @@ void letters_repair(char *text, size_t length)
             text[at] = '?';
             bytes = 1;
         }
-    }
-}
-
-/* Length in bytes of the control character that @p text begins with; 0: none. */
-static size_t control_at(const char *text)
-{
-    const unsigned char first = (unsigned char)text[0], second = first ? (unsigned char)text[1] : 0;
-    if (first < 0x20 || first == 0x7f)
-        return 1;
-    return first == 0xc2 && second >= 0x80 && second < 0xa0 ? 2 : 0;
-}
-
-void letters_disarm(char *text)
-{
-    for (size_t bytes; *text; text += bytes > 0 ? bytes : 1) {
-        bytes = control_at(text);
-        memset(text, '?', bytes);
     }
 }

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/text.h"
 #include "base/wire.h"
 
 enum { VERSION = 2, ROUND_AT = 240, NUMBER_MAX = (1 << 24) - 1, LID_MAX = 0xbfff };
@@ -88,14 +89,6 @@ static kolo_status check_rest(struct kolo_reader *reader, unsigned long reserved
     return reserved != 0 ? bad("something in its reserved fields:", reserved) : KOLO_OK;
 }
 
-/** The text is shown on terminals, and the peer may have written anything. */
-static void make_harmless(char *text)
-{
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f)
-            *text = '?';
-}
-
 kolo_status kolo_rdma_hello_unpack(const uint8_t in[KOLO_RDMA_HELLO_BYTES],
                                    const struct kolo_rdma_gids *published,
                                    struct kolo_rdma_hello *hello_out)
@@ -123,7 +116,7 @@ kolo_status kolo_rdma_hello_unpack(const uint8_t in[KOLO_RDMA_HELLO_BYTES],
     hello.buffer_bytes = kolo_read_u32(&reader);
     kolo_read_bytes(&reader, hello.gid.bytes, sizeof hello.gid.bytes);
     kolo_read_text(&reader, hello.reason, sizeof hello.reason);
-    make_harmless(hello.reason);
+    kolo_text_clean(hello.reason);
     kolo_status status = check_rest(&reader, reserved, &hello);
     if (status == KOLO_OK && hello.offers)
         status = check_offer(&hello, published);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/text.h"
 #include "base/wire.h"
 #include "transport/core.h"
 
@@ -275,11 +276,9 @@ static void heard_abort(struct kolo_link *link, struct kolo_reader *reader)
     if (why >= KOLO_OK || strcmp(kolo_status_name(why), "KOLO_?") == 0)
         why = KOLO_ERR_ABORTED;
     size_t bytes = link->rx_header.bytes;
-    for (size_t i = 0; i < bytes; i++) {
-        uint8_t byte = link->rx_control[i];
-        text[i] = byte < ' ' || byte == 0x7f ? '?' : (char)byte;
-    }
+    memcpy(text, link->rx_control, bytes);
     text[bytes] = '\0';
+    kolo_text_clean_bytes(text, bytes);
     if (events->aborted != NULL)
         events->aborted(events->context, link->peer, subject, why, text);
 }

@@ -154,3 +154,25 @@ Test(messages, of_an_unknown_stream_are_refused)
         cr_assert(want != KOLO_OK || message.output.is_error == (stream == 2));
     }
 }
+
+Test(messages, to_be_shown_have_no_control_characters)
+{
+    uint8_t body[ROOM] = {0};
+    struct kolo_message message;
+    size_t bytes = 0;
+    struct kolo_writer writer = kolo_writer_over(body, sizeof body);
+    kolo_write_u32(&writer, 1);
+    kolo_write_text(&writer, "no\n\x1b[31mprogram");
+    cr_assert_eq(kolo_writer_finish(&writer, body, &bytes), KOLO_OK);
+    cr_assert_eq(read_part(KOLO_FRAME_REFUSED, body, bytes, &message), KOLO_OK);
+    cr_assert_str_eq(message.refused.why, "no\?\?[31mprogram");
+    writer = kolo_writer_over(body, sizeof body);
+    kolo_write_u32(&writer, 4);
+    kolo_write_text(&writer, "0.1\x7f");
+    kolo_write_text(&writer, "host\xc2\x9b");
+    kolo_write_u32(&writer, 11);
+    cr_assert_eq(kolo_writer_finish(&writer, body, &bytes), KOLO_OK);
+    cr_assert_eq(read_part(KOLO_FRAME_READY, body, bytes, &message), KOLO_OK);
+    cr_assert_str_eq(message.ready.version, "0.1?");
+    cr_assert_str_eq(message.ready.host, "host\?\?");
+}

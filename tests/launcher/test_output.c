@@ -149,3 +149,29 @@ Test(output, without_a_thread_nothing_is_left, .timeout = 60)
     (void)setrlimit(RLIMIT_STACK, &limit);
     cr_assert_eq(uv_loop_close(&loop), 0, "a handle is open");
 }
+
+/* A rank's output is passed on as it is; what kolorun says, perhaps with a host's words, is not. */
+Test(output, lines_of_kolorun_have_no_control_characters, .timeout = 60)
+{
+    struct heard heard = {0};
+    struct kolo_output_events events = {&heard, on_written, on_batch, on_drained, on_broken};
+    struct kolo_output *output = NULL;
+    char text[64] = "";
+    uv_loop_t loop;
+    int ends[2];
+    cr_assert(uv_loop_init(&loop) == 0 && kolo_pipe(ends) == KOLO_OK);
+    cr_assert_eq(kolo_output_create(&loop, ends[1], &events, &output), KOLO_OK);
+    kolo_output_print(output, "kolorun: host %s: %s", "a", "\x1b[31mred\nnext");
+    kolo_output_lines(output, 0, -1, "\x1b[0m\n", 5);
+    while (heard.drained == 0)
+        uv_run(&loop, UV_RUN_ONCE);
+    cr_assert(read(ends[0], text, sizeof text - 1) > 0);
+    cr_assert_str_eq(text, "kolorun: host a: ?[31mred?next\n\x1b[0m\n");
+    kolo_output_close(output);
+    while (uv_run(&loop, UV_RUN_NOWAIT) != 0)
+        continue;
+    kolo_output_destroy(output);
+    cr_assert_eq(uv_loop_close(&loop), 0);
+    close(ends[0]);
+    close(ends[1]);
+}

@@ -69,7 +69,7 @@ Test(strays, come_over_the_wire_as_they_were)
         cr_assert((status == KOLO_OK) == (some == bytes) && (some == bytes || got.rank == 1));
         if (some == bytes)
             cr_assert(got.rank == 7 && got.pid == 4711 && got.is_of_kolo &&
-                          strcmp(got.name, "a b") == 0,
+                          strcmp(got.name, "a?b") == 0,
                       "%s", got.name);
     }
 }

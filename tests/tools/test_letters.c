@@ -33,15 +33,3 @@ Test(letters, repair_keeps_letters_and_the_length)
     letters_repair(text, sizeof text - 1);
     cr_expect_str_eq(text, "a\xc3\xa9\?\?\?\?z\?\?");
 }
-
-Test(letters, disarm_leaves_no_control_character)
-{
-    char text[] = "\x1b[31ma\tb\x7f\xc2\x9b"
-                  "2J\xc3\xa9\xe2\x82\xac\xc2\xa0\xc2";
-    letters_disarm(text);
-    cr_expect_str_eq(text, "?[31ma?b???"
-                           "2J\xc3\xa9\xe2\x82\xac\xc2\xa0\xc2");
-    char nothing[] = "";
-    letters_disarm(nothing);
-    cr_expect_str_eq(nothing, "");
-}

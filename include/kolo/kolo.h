@@ -54,8 +54,11 @@
  *      (the progress thread cannot be started).
  *    - Statuses that lose the communicator: KOLO_ERR_MISMATCH, _PEER, _TIMEOUT, _ABORTED; and, if a
  *      link could not be made or its peer broke the protocol, KOLO_ERR_CONNECT, _AUTH or _PROTOCOL,
- *      for example. (kolo_metrics_compute() also returns KOLO_ERR_MISMATCH if the lists of metrics
- *      differ, and that loses nothing.)
+ *      for example. A rank that loses it for another reason (its device failed, or it has no memory
+ *      for a link) passes its status on: every rank gets that, such as KOLO_ERR_SYSTEM or
+ *      _NO_MEMORY. Later calls on the communicator return the same status at once.
+ *      (kolo_metrics_compute() also returns KOLO_ERR_MISMATCH if the lists of metrics differ, and
+ *      that loses nothing.)
  *
  *  Memory of CUDA devices:
  *
@@ -68,7 +71,8 @@
  *      after it. If the earlier work itself waits for another rank that needs this call, neither
  *      can continue, and the wait ends with KOLO_ERR_TIMEOUT.
  *    - Statuses: a CUDA error is KOLO_ERR_SYSTEM or _NO_MEMORY; a function that the driver lacks is
- *      KOLO_ERR_UNSUPPORTED. Each of them loses the communicator.
+ *      KOLO_ERR_UNSUPPORTED. Each of them loses the communicator, except _NO_MEMORY while the call
+ *      is prepared (for the host memory that it needs, for example): then nothing was sent.
  *    - Graphs: while a stream of the context is captured into a graph, the call is refused with
  *      KOLO_ERR_UNSUPPORTED (the detail has the word "captured"), and CUDA ends the capture. The
  *      communicator stays usable. Call before or after the capture, or pass another stream in
@@ -167,7 +171,8 @@ struct kolo_opts {
  *  before); ERR_CONFIG (a setting, which the detail names); ERR_UNSUPPORTED (KOLO_TRANSPORT names a
  *  transport that cannot connect these ranks); ERR_CONNECT; ERR_AUTH; ERR_PROTOCOL (a rank has
  *  another version); ERR_TIMEOUT (the detail names the missing ranks); ERR_PEER (a rank died or
- *  gave up before all had joined); ERR_NO_MEMORY; ERR_SYSTEM.
+ *  gave up before all had joined); ERR_ABORTED (a rank that was faster has called kolo_abort());
+ *  ERR_NO_MEMORY; ERR_SYSTEM. If a rank fails after all have met, the others get its status too.
  *  Ownership: *comm_out is the caller's until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
                                               struct kolo_comm **comm_out);
@@ -198,7 +203,10 @@ kolo_run_threads(int nranks, const struct kolo_config *config,
  *  @return KOLO_OK. ERR_INVALID on every rank if one passed another negative colour or a NULL @p
  *  new_out, and ERR_NO_MEMORY or ERR_SYSTEM on every rank if one of them failed; the detail names
  *  the rank, no communicator was made, and @p comm stays usable, unless the detail of ERR_SYSTEM
- *  says that a rank could not take part at all. Else the statuses of a collective.
+ *  says that a rank could not take part at all. ERR_INVALID or ERR_UNSUPPORTED on this rank alone,
+ *  before anything is sent, if @p opts is wrong or has a stream, or a group is open. Else the
+ *  statuses of a collective. If ranks do not meet on a new communicator, only that one is lost:
+ *  later calls on @p comm say whether @p comm is.
  *  Ownership: *new_out is the caller's until kolo_finalize(), or until the world is finalized.
  *  Memory of kolo_alloc() belongs to the rank and can be used with all of its communicators. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_split(struct kolo_comm *comm, int colour, int key,
@@ -221,16 +229,21 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struc
  *  @p comm stays failed and must still be finalized; finalize the world last, since that ends the
  *  new communicator too. Links between survivors are used again. Under kolorun, give --keep-going;
  *  otherwise the first death ends the job.
- *  @return KOLO_OK; ERR_INVALID; ERR_TIMEOUT (the detail names a rank that has not called it within
- *  opts->timeout_ms, or KOLO_TIMEOUT); ERR_PEER (this rank was left out, or the store is gone:
- *  without kolorun rank 0 serves it); ERR_NO_MEMORY.
+ *  @return KOLO_OK; ERR_INVALID and ERR_UNSUPPORTED (opts->stream is set), where nothing has
+ *  happened; ERR_NO_MEMORY; ERR_TIMEOUT (the detail names a rank that has not called it within
+ *  opts->timeout_ms, or KOLO_TIMEOUT; then it may be called again); ERR_PEER (this rank was left
+ *  out, or the store is gone: without kolorun rank 0 serves it); ERR_PROTOCOL (the store's answer
+ *  makes no sense, or a peer's message). The survivors then meet, as in a barrier; if they do not
+ *  by the deadline, the status of that barrier: ERR_TIMEOUT, ERR_PEER, ERR_CONNECT, ERR_AUTH,
+ *  ERR_ABORTED, ERR_MISMATCH or ERR_SYSTEM, for example. After a failure there is no new
+ *  communicator; the other communicators of this rank are not affected.
  *  Ownership: *new_out is the caller's until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
                                                 const struct kolo_opts *opts,
                                                 struct kolo_comm **new_out);
 
-/** Leaves @p comm and frees it, whatever is returned. NULL is allowed. Outstanding requests are
- *  cancelled and freed, and must not be used afterwards.
+/** Leaves @p comm and frees it, whatever is returned except ERR_INVALID. NULL is allowed.
+ *  Outstanding requests are cancelled and freed, and must not be used afterwards.
  *    - The world: waits until what was sent has been delivered (at most KOLO_EXIT_TIMEOUT), tells
  *      the peers, and ends all communicators that were made from it. If the last collective was a
  *      kolo_broadcast(), it first waits until all ranks have entered that broadcast (at most half
@@ -239,10 +252,12 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
  *    - A communicator of kolo_split(), kolo_dup() or kolo_shrink(): frees only that one, at once.
  *      Other ranks do not wait for it; one that needs this rank in a later call on it gets
  *      ERR_PEER, which names this rank.
- *  @return KOLO_OK, also on a communicator that had failed; ERR_TIMEOUT; ERR_MISMATCH (the last
- *  broadcast was called differently by some rank, or a rank went on to another collective, or
- *  leaves without the broadcast though its message is there); ERR_INVALID in a child made by
- *  fork(). */
+ *  @return KOLO_OK, also on a communicator that had failed; ERR_TIMEOUT (a rank, which the detail
+ *  names, has not taken what was sent to it); ERR_SYSTEM (this rank's connections cannot be watched
+ *  any more, for example since the program closed their file descriptors; what was not delivered is
+ *  lost); ERR_MISMATCH (the last broadcast was called differently by some rank, or a rank went on
+ *  to another collective, or leaves without the broadcast though its message is there); ERR_INVALID
+ *  in a child made by fork(). */
 KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);
 
 /** Makes all present and later calls on the communicator return KOLO_ERR_ABORTED, on every rank,
@@ -309,9 +324,10 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t by
  *  @param device its number in this process. -1: the calling thread's current device; if the thread
  *  has used none, one by local rank: the ranks of a host take turns at the devices whose PCI slots
  *  are at the NUMA node that they are bound in (KOLO_NUMA_NODE), or at all devices if there is none
- *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no such device, or a build without CUDA);
+ *  @return KOLO_OK; ERR_UNSUPPORTED (no driver, no device at all, or a build without CUDA);
  *  ERR_NO_MEMORY (after waiting up to KOLO_TIMEOUT for other ranks to unmap what was freed);
- *  ERR_INVALID; ERR_SYSTEM (the driver failed, or the thread that frees memory cannot be started).
+ *  ERR_INVALID (also: there is no device of that number); ERR_SYSTEM (the driver failed, or the
+ *  thread that frees memory cannot be started).
  *  Ownership: the caller's, who must pass it to kolo_free() before finalizing the world. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes,
                                                       int device, void **memory_out);
@@ -324,8 +340,10 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, si
  *  memory of kolo_alloc() before that.
  *  @return KOLO_OK; ERR_INVALID (@p memory is not from kolo_alloc() or kolo_alloc_device() of @p
  *  comm). For device memory also ERR_TIMEOUT (the device is still working) and ERR_UNSUPPORTED (a
- *  stream of its context is being captured into a graph), where the memory is not freed, and
- *  ERR_SYSTEM (the device failed; the memory is gone). */
+ *  stream of its context is being captured into a graph), where the memory is not freed; ERR_SYSTEM
+ *  or ERR_NO_MEMORY (the driver failed, and the memory is gone); and ERR_SYSTEM with a detail about
+ *  a thread (a stream waits for a collective, the thread that would free the memory later cannot be
+ *  started, and the memory is not freed). */
 KOLO_API kolo_status kolo_free(struct kolo_comm *comm, void *memory);
 
 /* ---- user-defined operators ------------------------------------------------------------------ */
@@ -569,14 +587,15 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_wait(struct kolo_request **request, int
  *  kolo_wait() and kolo_test() do not free a persistent request. If it is not running, they return
  *  the result of its last run (KOLO_OK if it never ran).
  *  @return KOLO_OK: it is running; ERR_INVALID (@p request is not persistent, or is already
- *  running); ERR_NO_MEMORY; ERR_SYSTEM; on a communicator that has failed: that failure. */
+ *  running); ERR_NO_MEMORY; ERR_SYSTEM; on a communicator that has failed: that failure. With
+ *  device memory or a stream also ERR_TIMEOUT and ERR_UNSUPPORTED, as from a collective. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_start(struct kolo_request *request);
 /** Starts a persistent request and waits until it is over. This is faster than kolo_start() and
  *  kolo_wait(), because no other thread has to make progress on it.
  *  @return as of kolo_start(), then the result of the call itself. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_run(struct kolo_request *request);
 /** Frees a persistent request and sets *request to NULL. *request may be NULL.
- *  @return KOLO_OK; ERR_INVALID (it is running, or it is not persistent). */
+ *  @return KOLO_OK; ERR_INVALID (it is running, or not persistent, or @p request is NULL). */
 KOLO_API kolo_status kolo_request_free(struct kolo_request **request);
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -612,8 +631,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_group_begin(struct kolo_comm *comm);
  *  @param request_out as for a collective: one request for the whole group (NULL if it is empty)
  *  @return if a call was refused, the status of the first such call; ERR_INVALID (no group is open,
  *  opts is invalid, or a call writes what another reads or writes: the detail names both calls,
- *  counted from 1, and the bytes). In these cases nothing was started. ERR_NO_MEMORY; else the
- *  status of the call that failed first. */
+ *  counted from 1, and the bytes), ERR_UNSUPPORTED (opts->stream is set), ERR_NO_MEMORY, ERR_SYSTEM
+ *  (the progress thread cannot be started). In these cases nothing was started. Else the status of
+ *  the call that failed first. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_group_end(struct kolo_comm *comm,
                                                    const struct kolo_opts *opts,
                                                    struct kolo_request **request_out);
@@ -631,10 +651,10 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_kv_set(struct kolo_comm *comm, const ch
 /** Waits until @p key exists and copies its value.
  *  @param bytes in: the size of @p value; out: the length of the stored value
  *  @param timeout_ms 0: does not wait; negative: waits up to KOLO_TIMEOUT
- *  @return KOLO_OK; ERR_TIMEOUT (@p timeout_ms passed; the communicator is not lost);
- *  ERR_NOT_FOUND (@p timeout_ms is 0, and the key does not exist); ERR_INVALID (also if the value
- *  does not fit; *bytes is then its length); ERR_NO_MEMORY; ERR_PEER; on a communicator that has
- *  failed: that failure.
+ *  @return KOLO_OK; ERR_TIMEOUT (@p timeout_ms passed, or if it is 0 the store did not answer
+ *  within KOLO_TIMEOUT; the communicator is not lost); ERR_NOT_FOUND (@p timeout_ms is 0, and the
+ *  key does not exist); ERR_INVALID (also if the value does not fit; *bytes is then its length);
+ *  ERR_NO_MEMORY; ERR_PEER; on a communicator that has failed: that failure.
  *  Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key,
                                                 void *value, size_t *bytes, int timeout_ms);

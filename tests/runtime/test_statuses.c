@@ -248,6 +248,25 @@ static kolo_status shrink_nowhere(struct stage *s)
 {
     return kolo_shrink(s->comm, NULL, NULL);
 }
+
+static int no_stream; /* its address is never used as one */
+static const struct kolo_opts behind_stream = {.size = sizeof(behind_stream), .stream = &no_stream};
+static kolo_status split_behind(struct stage *s)
+{
+    struct kolo_comm *made;
+    return kolo_split(s->comm, 0, 0, &behind_stream, &made);
+}
+static kolo_status shrink_behind(struct stage *s)
+{
+    struct kolo_comm *made;
+    return kolo_shrink(s->comm, &behind_stream, &made);
+}
+static kolo_status group_behind(struct stage *s)
+{
+    const kolo_status status = kolo_group_begin(s->comm);
+    return status == KOLO_OK ? kolo_group_end(s->comm, &behind_stream, NULL) : status;
+}
+
 static kolo_status inform_nobody(struct stage *s)
 {
     return kolo_get_info(s->comm, NULL);
@@ -358,11 +377,14 @@ static const struct row {
     {"kolo.h", "kolo_op_create", make_no_op, KOLO_ERR_INVALID},
     {"kolo.h", "kolo_op_free", free_no_op, KOLO_ERR_INVALID},
     {"kolo.h", "kolo_split", split_badly, KOLO_ERR_INVALID},
+    {"kolo.h", "kolo_split", split_behind, KOLO_ERR_UNSUPPORTED},
     {"kolo.h", "kolo_shrink", shrink_nowhere, KOLO_ERR_INVALID},
+    {"kolo.h", "kolo_shrink", shrink_behind, KOLO_ERR_UNSUPPORTED},
     {"kolo.h", "kolo_get_info", inform_nobody, KOLO_ERR_INVALID},
     {"kolo.h", "kolo_get_peer_info", inform_of_nobody, KOLO_ERR_INVALID},
     {"kolo.h", "kolo_group_begin", begin_nothing, KOLO_ERR_INVALID},
     {"kolo.h", "kolo_group_end", end_nothing, KOLO_ERR_INVALID},
+    {"kolo.h", "kolo_group_end", group_behind, KOLO_ERR_UNSUPPORTED},
     {"kolo.h", "kolo_start", start_nothing, KOLO_ERR_INVALID},
     {"kolo.h", "kolo_run", run_nothing, KOLO_ERR_INVALID},
     {"kolo.h", "kolo_test", test_nothing, KOLO_ERR_INVALID},

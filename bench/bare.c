@@ -123,8 +123,10 @@ kolo_status bare_open(struct bare_world *world, struct kolo_comm *comm, size_t v
                                  .nranks = kolo_size(comm),
                                  .vector_bytes = vector_bytes};
     struct kolo_info info = {.size = sizeof info};
+    int cores;
     KOLO_TRY(kolo_get_info(comm, &info));
-    int64_t crowded = info.local_nranks > sysconf(_SC_NPROCESSORS_ONLN);
+    KOLO_TRY(bench_cores(comm, &cores));
+    int64_t crowded = info.local_nranks > cores;
     KOLO_TRY(kolo_allreduce(comm, &crowded, &crowded, 1, KOLO_INT64, KOLO_MAX, NULL, NULL));
     world->crowded = crowded != 0;
     if (world->nranks > BARE_RANKS_MAX) {

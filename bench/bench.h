@@ -213,10 +213,13 @@ struct bench_machine {
     char hosts[BENCH_TEXT_MAX];       /* "a*4, b*4" */
     char congestion[64];              /* in use on kolo's TCP links; "" without such links */
     char cpu[BENCH_TEXT_MAX];         /* of rank 0 */
-    int nranks, nhosts, cores;        /* cores: of the host of rank 0 */
+    int nranks, nhosts, cores;        /* cores: that the ranks on the host of rank 0 may use */
     int crowded_ranks, crowded_cores; /* of a host with more ranks than cores; 0: none */
     double load;                      /* highest load of the minute before, per core; 0: unknown */
 };
+/** How many processors the ranks of this rank's host may use together, by their bindings.
+ * Collective. */
+kolo_status bench_cores(struct kolo_comm *comm, int *cores_out);
 /** Collective. */
 kolo_status bench_machine_look(struct kolo_comm *comm, struct bench_machine *machine_out);
 

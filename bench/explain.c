@@ -13,6 +13,7 @@
 #include "bench/bench.h"
 #include "runtime/choose.h"
 #include "runtime/init.h"
+#include "runtime/local.h"
 #include "runtime/profile.h"
 #include "tools/exit_status.h"
 #include "transport/board.h"
@@ -273,12 +274,12 @@ static void print_answers(const struct command *c, const struct kolo_profile_sou
         snprintf(line, sizeof line, ", lines of %g Gbit/s", (double)c->line_mbit / 1000);
     if (c->domains > 1)
         snprintf(domains, sizeof domains, " in %" PRId64 " NUMA domains", c->domains);
-    printf("# %s of %s (%s) on %" PRId64 " ranks, %" PRId64 " host%s of %" PRId64
-           " cores%s, %s inside, %s memory%s\n",
+    printf("# %s of %s (%s) on %" PRId64 " rank%s, %" PRId64 " host%s of %" PRId64
+           " core%s%s, %s inside, %s memory%s\n",
            c->operation->name, bench_size_text((double)c->bytes, size, sizeof size),
-           kolo_dtype_text(c->dtype), c->ranks, c->hosts, c->hosts == 1 ? "" : "s", c->cores,
-           domains, c->transport, c->user_memory ? "ordinary" : "kolo_alloc",
-           c->deterministic ? ", deterministic" : "");
+           kolo_dtype_text(c->dtype), c->ranks, c->ranks == 1 ? "" : "s", c->hosts,
+           c->hosts == 1 ? "" : "s", c->cores, c->cores == 1 ? "" : "s", domains, c->transport,
+           c->user_memory ? "ordinary" : "kolo_alloc", c->deterministic ? ", deterministic" : "");
     printf("# expected times by %s%s%s\n",
            source->path[0] ? "the figures of "
                            : "built-in figures (kolobench profile measures this machine's)",
@@ -403,7 +404,7 @@ int explain_main(char *const *argv)
     if (command.domains > command.ranks / command.hosts)
         return bench_refuse("--domains", text, "at most one for each rank of a host", NULL);
     if (command.cores == 0)
-        command.cores = sysconf(_SC_NPROCESSORS_ONLN);
+        command.cores = kolo_local_cpus();
     snprintf(text, sizeof text, "%" PRId64, command.root);
     if (command.root >= command.ranks)
         return bench_refuse("--root", text, "a rank below -np", NULL);

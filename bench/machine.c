@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,6 +18,8 @@
 #include "bench/bench.h"
 #include "memory/reduce.h"
 #include "runtime/choose.h"
+#include "runtime/comm.h"
+#include "runtime/local.h"
 
 enum { TRAFFIC_BYTES = 1 << 18 };
 
@@ -146,7 +149,30 @@ static kolo_status look_at_congestion(struct kolo_comm *comm, struct bench_machi
     return status;
 }
 
-/* The load per core of the busiest host, and the host with most ranks for its cores. */
+/* A rank alone knows only its own binding: under kolorun often one core. */
+kolo_status bench_cores(struct kolo_comm *comm, int *cores_out)
+{
+    const int nranks = kolo_size(comm);
+    const uint64_t self = kolo_comm_peer(comm, kolo_rank(comm))->identity.host_id;
+    cpu_set_t mine, together;
+    CPU_ZERO(&mine);
+    CPU_ZERO(&together);
+    (void)sched_getaffinity(0, sizeof mine, &mine); /* fails for more processors than a set has */
+    cpu_set_t *sets = kolo_calloc((size_t)nranks, sizeof *sets);
+    if (!sets)
+        return KOLO_ERR_NO_MEMORY;
+    kolo_status status = kolo_allgather(comm, &mine, sets, sizeof mine, KOLO_UINT8, NULL, NULL);
+    for (int rank = 0; status == KOLO_OK && rank < nranks; rank++)
+        if (kolo_comm_peer(comm, rank)->identity.host_id == self)
+            CPU_OR(&together, &together, &sets[rank]);
+    kolo_free_memory(sets);
+    const int own = kolo_local_cpus(), all = CPU_COUNT(&together);
+    *cores_out = all > own ? all : own;
+    return status;
+}
+
+/* The load per core of the busiest host, and the host with most ranks for its cores. The load is
+ * that of the machine, so it is divided by all of its cores. */
 static kolo_status look_at_load(struct kolo_comm *comm, struct bench_machine *machine)
 {
     enum { LOAD, EXCESS, RANKS, CORES, FACTS };
@@ -154,10 +180,10 @@ static kolo_status look_at_load(struct kolo_comm *comm, struct bench_machine *ma
     struct kolo_info info = {.size = sizeof info};
     kolo_status status;
     KOLO_TRY(kolo_get_info(comm, &info));
-    machine->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    KOLO_TRY(bench_cores(comm, &machine->cores));
     if (getloadavg(&load, 1) != 1)
         load = 0;
-    int64_t facts[FACTS] = {(int64_t)(load / machine->cores * 100),
+    int64_t facts[FACTS] = {(int64_t)(load / (double)sysconf(_SC_NPROCESSORS_ONLN) * 100),
                             info.local_nranks - machine->cores};
     int64_t excess = facts[EXCESS];
     KOLO_TRY(kolo_allreduce(comm, facts, facts, 2, KOLO_INT64, KOLO_MAX, NULL, NULL));
@@ -220,13 +246,14 @@ json_t *bench_machine_object(struct kolo_comm *comm, const struct bench_machine 
 
 void bench_machine_print(const struct bench_machine *m)
 {
-    printf("# kolobench %s: %d rank%s on %s; host of rank 0: %d cores, %s; transport %s%s%s\n",
-           kolo_version(), m->nranks, m->nranks == 1 ? "" : "s", m->hosts, m->cores, m->cpu,
-           m->transport, m->congestion[0] ? ", congestion control " : "", m->congestion);
+    printf("# kolobench %s: %d rank%s on %s; host of rank 0: %d core%s, %s; transport %s%s%s\n",
+           kolo_version(), m->nranks, m->nranks == 1 ? "" : "s", m->hosts, m->cores,
+           m->cores == 1 ? "" : "s", m->cpu, m->transport,
+           m->congestion[0] ? ", congestion control " : "", m->congestion);
     if (m->crowded_ranks)
-        printf("# warning: %d ranks on %d cores of a host: they take turns, and times say more of "
+        printf("# warning: %d ranks on %d core%s of a host: they take turns, and times say more of "
                "the scheduler than of the links\n",
-               m->crowded_ranks, m->crowded_cores);
+               m->crowded_ranks, m->crowded_cores, m->crowded_cores == 1 ? "" : "s");
     if (m->load > busy_load)
         printf("# warning: the machine was busy before this began (load %.2f a core): repeat on a "
                "quiet one\n",

@@ -20,6 +20,7 @@
 #include "bench/bare.h"
 #include "bench/far.h"
 #include "memory/reduce.h"
+#include "runtime/local.h"
 #include "runtime/profile.h"
 #include "tools/exit_status.h"
 #include "tools/outfile.h"
@@ -357,14 +358,14 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
     const struct command *c = arg;
     struct part part = {.world = {.comm = comm, .rank = kolo_rank(comm), .nranks = kolo_size(comm)},
                         .time_ns = c->time_ns};
-    struct profile_times times = {.cores = (int)sysconf(_SC_NPROCESSORS_ONLN),
-                                  .ranks = kolo_size(comm)};
+    struct profile_times times = {.ranks = kolo_size(comm)};
     enum kolo_path path;
     kolo_status status;
     if (kolo_size(comm) < 2)
         return kolo_fail(KOLO_ERR_CONFIG, "profile: it needs two ranks: kolorun -np 2");
     if (kolo_rank(comm) == 0)
         KOLO_TRY(outfile_probe("--output", c->out));
+    KOLO_TRY(bench_cores(comm, &times.cores));
     size_t bytes = (size_t)kolo_size(comm) * BLOCK_BYTES; /* of what a ring gathers */
     bytes = bytes > STREAM_BYTES ? bytes : STREAM_BYTES;  /* the longest of the others */
     KOLO_TRY(kolo_alloc(comm, bytes, (void **)&part.send));
@@ -431,7 +432,7 @@ static const struct run {
 static kolo_status run_part(const struct command *c, const struct run *run, const char *beside)
 {
     char own[PATH_MAX_BYTES], kolorun[PATH_MAX_BYTES], count[32], threads[48], time[48];
-    long cores = sysconf(_SC_NPROCESSORS_ONLN), ranks = run->crowded ? 2 * cores : 2;
+    long cores = kolo_local_cpus(), ranks = run->crowded ? 2 * cores : 2;
     kolo_status status;
     KOLO_TRY(find_kolorun(own, kolorun));
     snprintf(time, sizeof time, "%.6fs", (double)c->time_ns / 1e9);
@@ -483,7 +484,7 @@ static kolo_status run_alone(const struct command *c)
     KOLO_TRY(load(c->out, &figures));
     KOLO_TRY(save(beside, &figures));
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
-        if (runs[i].crowded || sysconf(_SC_NPROCESSORS_ONLN) > 1) /* else two ranks share it */
+        if (runs[i].crowded || kolo_local_cpus() > 1) /* else two ranks share it */
             KOLO_TRY(run_part(c, &runs[i], beside));
     KOLO_TRY(add_far(c, beside, &figures));
     KOLO_TRY(save(c->out, &figures));

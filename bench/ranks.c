@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a command of kolobench becomes ranks: those of kolorun, this process alone, or threads.
 #include <string.h>
-#include <unistd.h>
 
 #include "base/settings.h"
 #include "base/status.h"
 #include "bench/bench.h"
+#include "runtime/local.h"
 
 enum { COMPANY_MAX = 8 };
 
 int bench_company(int threads)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const int cores = kolo_local_cpus();
     if (threads > 0 || kolo_environment("KOLO_RANK"))
         return threads;
-    return cores < 2 ? 2 : cores > COMPANY_MAX ? COMPANY_MAX : (int)cores;
+    return cores < 2 ? 2 : cores > COMPANY_MAX ? COMPANY_MAX : cores;
 }
 
 /** Otherwise each of kolorun's processes would run a world of its own, all writing the same

@@ -34,6 +34,16 @@ timeout 60 "$bin/kolobench" barrier --threads 3 -n 2 --check --json "$work/barri
 [[ $(grep -vc '^#' "$work/out") == 1 ]] || wrong "barrier: not one row: $(cat "$work/out")"
 grep -q '"bytes": 0' "$work/barrier.json" && grep -q '"algbw_gbps": 0' "$work/barrier.json" || wrong "barrier: a bandwidth, but it moves nothing"
 
+# The cores that it says are those it may use: of a rank that kolorun has bound, not only its own.
+one=$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')
+taskset -c "$one" timeout 60 "$bin/kolorun" -np 2 "$bin/kolobench" allreduce -s 4 -n 1 >"$work/out" 2>&1 || wrong "one core: $(tail -3 "$work/out")"
+grep -q 'host of rank 0: 1 core, ' "$work/out" || wrong "one core: $(grep 'of rank 0' "$work/out")"
+grep -q 'warning: 2 ranks on 1 core of a host: they take turns' "$work/out" || wrong "one core, two ranks: no warning: $(cat "$work/out")"
+taskset -c "$one" "$bin/kolobench" plan allreduce -np 4 | grep -q 'on 4 ranks, 1 host of 1 core, ' || wrong "plan counts cores that it may not use"
+"$bin/kolobench" plan allreduce -np 1 --cores 3 | grep -q 'on 1 rank, 1 host of 3 cores, ' || wrong "plan of one rank"
+bench 2 allreduce -s 4 -n 1 >"$work/out" 2>&1 || wrong "all cores: $(tail -3 "$work/out")"
+[[ $(nproc) != 2 ]] || grep -q 'host of rank 0: 2 cores, ' "$work/out" || wrong "two cores: $(grep 'of rank 0' "$work/out")"
+
 KOLO_PORTS=41999-41999 bench 3 barrier -n 1 --transport tcp >"$work/out" 2>&1 && wrong "one port for three ranks: it runs"
 grep -q '^\[[012]\] kolobench: .*KOLO_PORTS=41999-41999: every port is taken' "$work/out" || wrong "a rank that cannot start does not say why: $(cat "$work/out")"
 

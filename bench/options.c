@@ -89,7 +89,7 @@ static int take_size(const struct bench_flag *flag, const char *value, int64_t *
 {
     if (kolo_size_parse(value, size_out) && *size_out >= 1)
         return BENCH_GO_ON;
-    return bad(flag, value, "a size in bytes such as 4, 64K or 1M");
+    return bad(flag, value, "a size in bytes, or with K, M or G, such as 4, 64K or 1M");
 }
 
 TAKE(begin)
@@ -117,7 +117,9 @@ TAKE(sizes)
     OPTIONS;
     return bench_parse_sizes(value, o->sizes, &o->nsizes)
                ? BENCH_GO_ON
-               : bad(flag, value, "sizes such as 4,64K,1M or 4:64M:x4 or 1M:4M:+1M, at most 1024");
+               : bad(flag, value,
+                     "up to 1024 sizes, in bytes or with K, M or G, such as 4,64K,1M or 4:64M:x4 "
+                     "or 1M:4M:+1M");
 }
 
 int bench_take_dtype(const char *value, kolo_dtype *dtype_out)
@@ -542,7 +544,7 @@ static int check_stream(struct bench_options *o)
 {
     size_t kept = 0;
     if (!bench_is_device(o->memory))
-        return bench_refuse("--stream", bench_memory_text(o->memory),
+        return bench_refuse("--stream with --memory", bench_memory_text(o->memory),
                             "--memory device, cuda or managed, whose buffers the stream fills",
                             NULL);
     for (size_t i = 0; i < o->noperations; i++) {

@@ -45,8 +45,8 @@ refused() { # PATTERN ARGUMENTS...
     out=$(timeout 20 "$bin/kolobench" "${@:2}" --stream 2>&1)
     [[ $? == 2 && $out =~ $1 ]] || wrong "--stream ${*:2}: $out"
 }
-refused '--stream kolo: expected --memory device' allreduce
-refused '--stream pinned: expected --memory device' allreduce --memory pinned
+refused '--stream with --memory kolo: expected --memory device' allreduce
+refused '--stream with --memory pinned: expected --memory device' allreduce --memory pinned
 refused '--stream pingpong: expected a collective' allreduce pingpong --memory device
 refused '--stream: expected to be left out with --limits' allreduce --limits
 

@@ -55,6 +55,8 @@ refuse() {
 refuse 'collective frobnicate' frobnicate
 refuse 'collective \(none\)'
 refuse '--begin 12q' allreduce -b 12q
+refuse '--sizes 1T: expected up to 1024 sizes, in bytes or with K, M or G, such as' allreduce -s 1T
+refuse '--stream with --memory kolo: expected --memory device' allreduce --stream
 refuse '--begin 8: expected at least 1 and at most --end' allreduce -b 8 -e 4
 refuse '--dtype float31' allreduce -d float31
 refuse '--factor 1' allreduce -f 1

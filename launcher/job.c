@@ -17,8 +17,8 @@
 #include "runtime/timeline.h"
 #include "tools/exit_status.h"
 
-/* The first three end the job. The others mean what the program says: to write a checkpoint before a
- * scheduler ends the job, for example. */
+/* The first three end the job. The others mean what the program says: to write a checkpoint before
+ * a scheduler ends the job, for example. */
 static const int watched_signals[KOLO_JOB_SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 /* ---- output and input ---- */

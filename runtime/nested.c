@@ -135,9 +135,9 @@ static void fail_like(struct kolo_comm *comm, const struct kolo_comm *inner)
     kolo_comm_fail(comm, inner->failure.status, text, true);
 }
 
-/** An inner communicator has failed, and so does this one. If two ranks differ in an inner call, the
- * store knows by which outer calls, once both have told it; what the inner ones know is the reason
- * only if it does not. Held: lock. */
+/** An inner communicator has failed, and so does this one. If two ranks differ in an inner call,
+ * the store knows by which outer calls, once both have told it; what the inner ones know is the
+ * reason only if it does not. Held: lock. */
 static void fail_with(struct kolo_comm *comm, const struct kolo_comm *inner)
 {
     if (inner->failure.status != KOLO_ERR_MISMATCH) {
@@ -417,8 +417,8 @@ static bool is_reached(const struct kolo_request *call)
            (!call->is_apart || call->stage == KOLO_STAGE_LENT || call->stage == KOLO_STAGE_DIRECT);
 }
 
-/** Ends the copies, and lets the stream continue if that is safe: before any route is cancelled, see
- * kolo_requests_calm(). */
+/** Ends the copies, and lets the stream continue if that is safe: before any route is cancelled,
+ * see kolo_requests_calm(). */
 static void calm(struct kolo_request *request)
 {
     const struct kolo_nest *nest = request->comm->nest;

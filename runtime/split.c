@@ -179,7 +179,8 @@ struct making {
     struct kolo_comm *child;
 };
 
-/** This rank cannot take part in the exchange, for which the others wait: loses the communicator. */
+/** This rank cannot take part in the exchange, for which the others wait: it loses the
+ * communicator. */
 static kolo_status cannot_exchange(struct kolo_comm *comm, const struct making *making)
 {
     char who[KOLO_RANK_TEXT_MAX], text[KOLO_DETAIL_MAX];

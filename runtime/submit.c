@@ -36,8 +36,8 @@ void kolo_request_load(const struct kolo_request *request)
         kolo_parts_gather(request);
 }
 
-/** Finds scratch memory, if the request has none of its own yet. Once found, it is there at the next
- * try too: the communicator's scratch may be replaced meanwhile, but by more. Held: lock. */
+/** Finds scratch memory, if the request has none of its own yet. Once found, it is there at the
+ * next try too: the communicator's scratch may be replaced meanwhile, but by more. Held: lock. */
 static kolo_status find_scratch(struct kolo_comm *comm, struct kolo_request *request)
 {
     if (request->own_scratch != NULL || request->plan == NULL || request->plan->on_board)

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks of a host as processes: starts and reaps them. lines.c handles their output.
+//
+// All are forked at once, so that a signal reaches every one of them, and none is waited for: where
+// a file system does not answer, executing a program takes long, and the agent's heartbeat must go
+// on. STARTED is sent before anything else about a rank.
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -22,10 +26,14 @@
 #include "tools/exit_status.h"
 
 struct child {
+    struct kolo_children *children;
     uint32_t rank;
     pid_t pid;
     int64_t started_ns;
     bool is_running;
+    bool is_starting; /* and it has yet to say whether it was executed */
+    uv_poll_t report;
+    int report_fd, ours[3];
     struct kolo_records records; /* the timeline */
     struct kolo_lines streams[2];
 };
@@ -51,6 +59,9 @@ struct kolo_children {
     uint64_t kills_before; /* out-of-memory kills before */
     cpu_set_t *cpus;       /* one set per rank; NULL: the agent's */
     struct kolo_gpu_shares gpus;
+    void (*failed)(void *context);
+    void *context;
+    bool has_failed; /* a rank could not be started */
 };
 
 /* How often the kernel's out-of-memory killer has acted on this machine; 0 if it does not say. */
@@ -237,25 +248,32 @@ static kolo_status make_pipes(bool with_input, int theirs[3], int ours[3])
 
 static void close_all(int fds[3])
 {
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         if (fds[i] >= 0)
             close(fds[i]);
+        fds[i] = -1;
+    }
 }
 
-static kolo_status open_streams(struct kolo_children *children, struct child *child, int ours[3])
+/* Opens the way of standard input, which may come before the rank is executed. */
+static void open_input(struct kolo_children *children, int *fd)
+{
+    if (*fd < 0)
+        return;
+    (void)uv_pipe_init(children->loop, &children->input, 0);
+    children->input.data = children;
+    children->has_input = true;
+    if (uv_pipe_open(&children->input, *fd) == 0)
+        *fd = -1;
+}
+
+static kolo_status open_outputs(struct kolo_children *children, struct child *child)
 {
     kolo_status status = KOLO_OK;
-    if (ours[0] >= 0) {
-        (void)uv_pipe_init(children->loop, &children->input, 0);
-        children->input.data = children;
-        children->has_input = true;
-        if (uv_pipe_open(&children->input, ours[0]) == 0)
-            ours[0] = -1;
-    }
     for (int i = 1; i < 3; i++) {
-        KOLO_TRY(kolo_lines_open(&child->streams[i - 1], &children->lines, children->loop, ours[i],
-                                 child->rank, i));
-        ours[i] = -1;
+        KOLO_TRY(kolo_lines_open(&child->streams[i - 1], &children->lines, children->loop,
+                                 child->ours[i], child->rank, i));
+        child->ours[i] = -1;
     }
 out:
     return status;
@@ -270,16 +288,78 @@ static void report_start(struct kolo_children *children, const struct child *chi
     kolo_channel_send(children->channel, KOLO_FRAME_STARTED, body, sizeof body);
 }
 
+/* Only the first failure is told: the others are of the same cause, or of the end that follows. */
+static void fail(struct kolo_children *children)
+{
+    if (children->has_failed)
+        return;
+    children->has_failed = true;
+    children->failed(children->context);
+}
+
+/* The loop must forget it before it is closed: processes that are not executed yet have copies. */
+static void forget_report(struct child *child)
+{
+    child->is_starting = false;
+    uv_close((uv_handle_t *)&child->report, NULL);
+    close(child->report_fd);
+}
+
+/* Hears from a starting rank whether it was executed, if it has said so. */
+static void settle(struct kolo_children *children, struct child *child)
+{
+    const struct kolo_spawn spawn = {.path = children->program, .cwd = children->spec->cwd};
+    int error = 0;
+    kolo_status status = kolo_spawn_end(&spawn, child->report_fd, &error);
+    if (status == KOLO_AGAIN)
+        return;
+    forget_report(child);
+    if (status == KOLO_OK) {
+        child->started_ns = kolo_now_ns();
+        report_start(children, child);
+        status = open_outputs(children, child);
+    } else {
+        child->is_running = false;
+        children->running--;
+    }
+    close_all(child->ours);
+    if (status != KOLO_OK)
+        fail(children);
+}
+
+static void on_report(uv_poll_t *handle, int error, int events)
+{
+    struct child *child = handle->data;
+    (void)error;
+    (void)events;
+    settle(child->children, child);
+}
+
+static kolo_status watch_report(struct kolo_children *children, struct child *child)
+{
+    int error = uv_poll_init(children->loop, &child->report, child->report_fd);
+    if (error != 0) {
+        close(child->report_fd);
+        return kolo_fail(KOLO_ERR_SYSTEM, "watch the start of rank %u: %s", child->rank,
+                         uv_strerror(error));
+    }
+    child->report.data = child;
+    child->is_starting = true;
+    (void)uv_poll_start(&child->report, UV_READABLE, on_report);
+    return KOLO_OK;
+}
+
 static kolo_status start_child(struct kolo_children *children, uint32_t local)
 {
     const struct kolo_spec *spec = children->spec;
     struct child *child = &children->at[local];
     struct kolo_texts env = {.at = NULL};
-    int theirs[3] = {-1, -1, -1}, ours[3] = {-1, -1, -1}, error = 0;
+    int theirs[3] = {-1, -1, -1}, error = 0;
     kolo_status status = KOLO_OK;
-    child->rank = spec->first_rank + local;
+    *child = (struct child){
+        .children = children, .rank = spec->first_rank + local, .ours = {-1, -1, -1}};
     KOLO_TRY(make_env(children, local, &env));
-    KOLO_TRY(make_pipes(spec->has_input && child->rank == 0, theirs, ours));
+    KOLO_TRY(make_pipes(spec->has_input && child->rank == 0, theirs, child->ours));
     struct kolo_spawn spawn = {.path = children->program,
                                .argv = spec->argv.at,
                                .env = env.at,
@@ -289,26 +369,29 @@ static kolo_status start_child(struct kolo_children *children, uint32_t local)
                                .death_signal = SIGKILL,
                                .cpus = children->cpus ? &children->cpus[local] : NULL,
                                .may_be_unbound = children->spec->bind == KOLO_BIND_AUTO};
-    KOLO_TRY(kolo_spawn(&spawn, &child->pid, &error));
+    KOLO_TRY(kolo_spawn_begin(&spawn, &child->pid, &child->report_fd, &error));
+    children->count = local + 1;
+    open_input(children, &child->ours[0]);
+    KOLO_TRY(watch_report(children, child));
     child->is_running = true;
     child->started_ns = kolo_now_ns();
     children->running++;
-    children->count = local + 1;
-    report_start(children, child);
-    status = open_streams(children, child, ours);
 out:
     close_all(theirs);
-    close_all(ours);
+    if (status != KOLO_OK)
+        close_all(child->ours);
     kolo_texts_fini(&env);
     return status;
 }
 
-kolo_status kolo_children_start(struct kolo_children *children)
+void kolo_children_start(struct kolo_children *children, void (*failed)(void *context),
+                         void *context)
 {
-    kolo_status status = KOLO_OK;
-    for (uint32_t i = 0; i < children->spec->ranks && status == KOLO_OK; i++)
-        status = start_child(children, i);
-    return status;
+    children->failed = failed;
+    children->context = context;
+    for (uint32_t i = 0; i < children->spec->ranks && !children->has_failed; i++)
+        if (start_child(children, i) != KOLO_OK)
+            fail(children);
 }
 
 static double seconds_of(const struct rusage *usage)
@@ -357,6 +440,10 @@ void kolo_children_reaped(struct kolo_children *children, pid_t pid, int wait_st
         struct child *child = &children->at[i];
         if (!child->is_running || child->pid != pid)
             continue;
+        if (child->is_starting)
+            settle(children, child);
+        if (!child->is_running)
+            return; /* it was never executed */
         child->is_running = false;
         children->running--;
         report_end(children, child, wait_status, usage);
@@ -477,9 +564,15 @@ int kolo_children_streams(const struct kolo_children *children, int64_t *idle_ms
 void kolo_children_close(struct kolo_children *children)
 {
     end_input(children);
-    for (uint32_t i = 0; i < children->count; i++)
+    for (uint32_t i = 0; i < children->count; i++) {
+        struct child *child = &children->at[i];
         for (int stream = 0; stream < 2; stream++)
-            kolo_lines_close(&children->at[i].streams[stream]);
+            kolo_lines_close(&child->streams[stream]);
+        if (child->is_starting) {
+            forget_report(child);
+            close_all(child->ours);
+        }
+    }
 }
 
 void kolo_children_destroy(struct kolo_children *children)

@@ -18,8 +18,10 @@ struct kolo_children;
 kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
                                   const struct kolo_spec *spec, struct kolo_children **children_out,
                                   int *exit_status_out) KOLO_NODISCARD;
-/** Starts all ranks, and reports each. If it fails, the caller must end those already started. */
-kolo_status kolo_children_start(struct kolo_children *children) KOLO_NODISCARD;
+/** Starts all ranks, and reports each when its program has been executed. If one cannot be started,
+ * calls @p failed, once, with the reason in the detail; it must end those that are there. */
+void kolo_children_start(struct kolo_children *children, void (*failed)(void *context),
+                         void *context);
 /** Process @p pid has ended with @p wait_status: reports it if it was a rank. */
 void kolo_children_reaped(struct kolo_children *children, pid_t pid, int wait_status,
                           const struct rusage *usage);

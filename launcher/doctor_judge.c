@@ -18,12 +18,13 @@ enum {
     /* A difference of a second is noticed where times of several hosts are compared (logs,
      * make). */
     CLOCK_MAX_S = 1,
-    /* Measured on one host: a rank has 9 descriptors and 2 per peer, an agent 12 and 2 per rank,
-     * kolorun 18, 1 per rank and 3 per host. tests/launcher/doctor.sh compares these numbers with
-     * real ranks. */
+    /* Measured on one host: a rank has 9 descriptors and 2 per peer, an agent 12 and 2 per rank (3
+     * until the rank is executed, and 1 more with --timeline), kolorun 18, 1 per rank and 3 per
+     * host. tests/launcher/doctor.sh compares these numbers with real ranks. */
     FILES_OF_RANK = 32,
     FILES_OF_PEER = 2,
-    FILES_OF_CHILD = 3
+    FILES_OF_CHILD = 4,
+    FILES_OF_HOST = 3
 };
 
 static int64_t number(const struct kolo_checkup *host, enum kolo_fact_number which)
@@ -190,7 +191,7 @@ static void judge_limits(const struct kolo_checkup *host, int self,
     int64_t needed = FILES_OF_RANK + (int64_t)FILES_OF_PEER * job->size;
     int64_t watched = FILES_OF_RANK + (int64_t)FILES_OF_CHILD * host->ranks;
     if (host->is_here || host->is_launcher)
-        watched += (int64_t)job->size + FILES_OF_CHILD * (int64_t)hosts;
+        watched += (int64_t)job->size + FILES_OF_HOST * (int64_t)hosts;
     if (watched > needed)
         needed = watched;
     if (files >= 0 && files < needed)

@@ -115,7 +115,8 @@ static const char *why_not_executed(const struct kolo_spawn *spawn, int error)
     return "";
 }
 
-kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out, int *error_out)
+kolo_status kolo_spawn_begin(const struct kolo_spawn *spawn, pid_t *pid_out, int *report_out,
+                             int *error_out)
 {
     int ends[2];
     *error_out = 0;
@@ -132,18 +133,27 @@ kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out, int *erro
         child_main(spawn, parent, ends[1]);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
-    struct report report = {.stage = STAGE_NONE};
-    ssize_t got = pid < 0 ? 0 : read_report(ends[0], &report);
-    close(ends[0]);
     if (pid < 0) {
+        close(ends[0]);
         *error_out = error;
         return kolo_fail_start(error, "cannot start %s", spawn->path);
     }
-    if (got == 0) {
-        *pid_out = pid;
+    if (!spawn->has_own_session) /* as the child does: a signal may be sent to its group before */
+        (void)setpgid(pid, pid);
+    *pid_out = pid;
+    *report_out = ends[0];
+    return KOLO_OK;
+}
+
+kolo_status kolo_spawn_end(const struct kolo_spawn *spawn, int report_fd, int *error_out)
+{
+    struct report report = {.stage = STAGE_NONE};
+    ssize_t got = read_report(report_fd, &report);
+    *error_out = 0;
+    if (got < 0 && errno == EAGAIN)
+        return KOLO_AGAIN;
+    if (got == 0)
         return KOLO_OK;
-    }
-    (void)waitpid(pid, NULL, 0);
     *error_out = report.error;
     if (got != sizeof report || report.stage >= STAGES)
         report.stage = STAGE_NONE;
@@ -154,6 +164,22 @@ kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out, int *erro
                            : report.stage == STAGE_BIND    ? " (--bind none does without)"
                            : report.stage == STAGE_EXEC    ? why_not_executed(spawn, report.error)
                                                            : "");
+}
+
+kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out, int *error_out)
+{
+    int report = -1;
+    pid_t pid = -1;
+    kolo_status status = kolo_spawn_begin(spawn, &pid, &report, error_out);
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_spawn_end(spawn, report, error_out);
+    close(report);
+    if (status == KOLO_OK)
+        *pid_out = pid;
+    else
+        (void)waitpid(pid, NULL, 0);
+    return status;
 }
 
 /* Returns 0, or why @p file cannot be executed. */

@@ -24,10 +24,20 @@ struct kolo_spawn {
 };
 
 /** Starts @p spawn as the leader of its own process group, with default signal handling and no file
- * descriptors except its standard streams and kept_fd. Returns once it has been executed.
+ * descriptors except its standard streams and kept_fd. Returns once it has been executed, which may
+ * take long where the file system of the program or of `cwd` does not answer.
  *  @return KOLO_OK; ERR_SYSTEM with what failed in the detail and its errno in *error_out. */
 kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out,
                        int *error_out) KOLO_NODISCARD;
+
+/** The same without waiting: the process is there, in its own group, and *report_out, which is the
+ * caller's to close, becomes readable when it has been executed, or could not be. */
+kolo_status kolo_spawn_begin(const struct kolo_spawn *spawn, pid_t *pid_out, int *report_out,
+                             int *error_out) KOLO_NODISCARD;
+/** How that went; @p spawn must have the same path and cwd. After a failure, the process still has
+ * to be waited for. KOLO_AGAIN: @p report does not block, and is not readable yet. */
+kolo_status kolo_spawn_end(const struct kolo_spawn *spawn, int report,
+                           int *error_out) KOLO_NODISCARD;
 
 /** Finds the file that executing @p name in directory @p cwd with search path @p path would run: it
  * is executable and not a directory. ERR_NOT_FOUND (*error_out ENOENT or EACCES) names what was

@@ -325,15 +325,19 @@ static kolo_status examine(struct worker *worker, const struct kolo_piece *order
     return KOLO_OK;
 }
 
+static void start_failed(void *context)
+{
+    struct worker *worker = context;
+    refuse(worker, 126);
+    end(worker, KILLING);
+}
+
 static kolo_status start(struct worker *worker)
 {
     if (worker->state != PREPARED)
         return kolo_fail(KOLO_ERR_PROTOCOL, "a start without a job");
     move(worker, RUNNING, -1);
-    if (kolo_children_start(worker->children) != KOLO_OK) {
-        refuse(worker, 126);
-        end(worker, KILLING);
-    }
+    kolo_children_start(worker->children, start_failed, worker);
     return KOLO_OK;
 }
 

@@ -2,6 +2,7 @@
 // Starting processes, finding programs, and finding the processes that descend from others
 // (tree.c).
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -68,6 +69,54 @@ Test(spawn, says_what_failed, .timeout = 120)
     cr_assert(error == ENOENT && strstr(kolo_error_detail(), "/no/folder"), "%s",
               kolo_error_detail());
     cr_assert(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD, "a child was left");
+}
+
+/** Starts @p spawn without waiting. Returns its report. */
+static int begin(const struct kolo_spawn *spawn, pid_t *pid)
+{
+    int report = -1, error = 0;
+    cr_assert(kolo_spawn_begin(spawn, pid, &report, &error) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kill(-*pid, 0) == 0, "it has no group yet, and would miss a signal");
+    cr_assert(fcntl(report, F_SETFL, O_NONBLOCK) == 0);
+    return report;
+}
+
+Test(spawn, tells_later_how_it_went, .timeout = 120)
+{
+    char sh[] = "sh", dash_c[] = "-c", text[] = "exit 3";
+    char *argv[] = {sh, dash_c, text, NULL};
+    struct kolo_spawn spawn = {
+        .path = "/bin/sh", .argv = argv, .env = environ, .fds = {-1, -1, -1}};
+    kolo_status status = KOLO_OK;
+    pid_t pid = -1;
+    int error = 0, report = begin(&spawn, &pid);
+    cr_assert(AWAIT((status = kolo_spawn_end(&spawn, report, &error)) != KOLO_AGAIN));
+    cr_assert(status == KOLO_OK && error == 0);
+    close(report);
+    int ended = status_of(pid);
+    cr_assert(WIFEXITED(ended) && WEXITSTATUS(ended) == 3);
+
+    spawn.cwd = "/no/folder";
+    report = begin(&spawn, &pid);
+    cr_assert(AWAIT((status = kolo_spawn_end(&spawn, report, &error)) != KOLO_AGAIN));
+    cr_assert(status == KOLO_ERR_SYSTEM && error == ENOENT);
+    cr_assert(strcmp(kolo_error_detail(),
+                     "cannot enter the directory of /bin/sh, /no/folder: No such file or "
+                     "directory") == 0,
+              "%s", kolo_error_detail());
+    close(report);
+    (void)status_of(pid);
+}
+
+Test(spawn, what_is_not_executed_yet_is_not_waited_for)
+{
+    const struct kolo_spawn spawn = {.path = "/bin/sh"};
+    int ends[2], error = 0; /* as of a process whose exec hangs */
+    cr_assert(kolo_pipe(ends) == KOLO_OK && fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0);
+    cr_assert(kolo_spawn_end(&spawn, ends[0], &error) == KOLO_AGAIN);
+    close(ends[1]);
+    cr_assert(kolo_spawn_end(&spawn, ends[0], &error) == KOLO_OK);
+    close(ends[0]);
 }
 
 static void expect_refused(const char *content, int error_wanted, const char *words)

@@ -431,6 +431,62 @@ Test(staging, while_a_message_is_copied_others_come, .timeout = 60)
     cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
 }
 
+/* ---- a sender that finalizes before its message is on the device ---- */
+
+/** Waits for the message of rank 0, which has arrived but cannot be copied to the device, while
+ * rank 0 finalizes the communicator. */
+static kolo_status receive_held_up(struct kolo_comm *comm, struct kolo_comm *copy,
+                                   struct side *side)
+{
+    enum { TESTS = 1000 };
+    struct kolo_request *coming = NULL;
+    mock->hold(1);
+    WORLD_TRY(kolo_recv(copy, side->device_recv, COUNT, KOLO_FLOAT32, 0, NULL, &coming));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* behind the announcement, on the same link */
+    for (int i = 0; i < TESTS; i++)
+        WORLD_EXPECT(kolo_test(&coming) == KOLO_AGAIN, "test %d: %s", i, kolo_error_detail());
+    mock->hold(0);
+    WORLD_TRY(kolo_wait(&coming, -1));
+    mock->read(side->device_recv, side->got, COUNT * 4);
+    WORLD_EXPECT(memcmp(side->got, side->send, COUNT * 4) == 0, "wrong bytes");
+    return KOLO_OK;
+}
+
+static kolo_status receive_from_gone(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    struct kolo_comm *copy = NULL;
+    kolo_status status;
+    (void)argument;
+    fill(side->send, 0, 1);
+    KOLO_TRY(kolo_dup(comm, NULL, &copy));
+    if (kolo_rank(comm) == 1) {
+        KOLO_TRY(receive_held_up(comm, copy, side));
+        KOLO_TRY(kolo_finalize(copy));
+    } else {
+        KOLO_TRY(kolo_send(copy, side->send, COUNT, KOLO_FLOAT32, 1, NULL, NULL));
+        KOLO_TRY(kolo_finalize(copy));
+        KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+    }
+out:
+    free(side);
+    return status;
+}
+
+ParameterizedTestParameters(staging, what_has_arrived_is_received_although_its_sender_is_gone)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, staging,
+                  what_has_arrived_is_received_although_its_sender_is_gone, .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = param->name, .settings = {"KOLO_TIMEOUT=40"}};
+    begin(1);
+    WORLD_MUST_RUN(&world, receive_from_gone, NULL);
+}
+
+/* ---- a copy that does not end ---- */
+
 static kolo_status send_once(struct kolo_comm *comm, void *argument)
 {
     const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 100};

@@ -55,9 +55,10 @@ void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int
 
 /* ---- failures of communicators that do not exist here yet ---- */
 
-/** A failure that a member has reported before this rank had the communicator. */
+/** A failure that was reported before this rank had the communicator, or all of them. */
 struct kolo_early_failure {
-    uint32_t number;
+    uint32_t scope; /* a communicator's number, KOLO_STORE_RANK or KOLO_STORE_JOB */
+    int rank;       /* whose loss it is, for KOLO_STORE_RANK */
     kolo_status status;
     bool is_told;
     char text[KOLO_DETAIL_MAX];
@@ -80,6 +81,24 @@ void kolo_engine_created(struct kolo_engine *engine)
     }
 }
 
+/** Keeps a failure for the communicators that are just being made. */
+static void keep(struct kolo_engine *engine, uint32_t scope, int rank, kolo_status status,
+                 bool is_told, const char *text)
+{
+    if (engine->creating == 0)
+        return;
+    struct kolo_early_failure *early = kolo_calloc(1, sizeof(*early));
+    if (early == NULL)
+        return; /* their first calls will fail by their deadlines */
+    early->scope = scope;
+    early->rank = rank;
+    early->status = status;
+    early->is_told = is_told;
+    snprintf(early->text, sizeof(early->text), "%s", text);
+    early->next = engine->early_failures;
+    engine->early_failures = early;
+}
+
 /** Another rank reports that communicator @p number has failed. */
 static void heard(struct kolo_engine *engine, uint32_t number, kolo_status status, bool is_told,
                   const char *text)
@@ -89,24 +108,22 @@ static void heard(struct kolo_engine *engine, uint32_t number, kolo_status statu
         take_note(comm, -1, status, 0, is_told, text);
         return;
     }
-    if (engine->creating == 0)
-        return; /* this rank has finalized it */
-    struct kolo_early_failure *early = kolo_calloc(1, sizeof(*early));
-    if (early == NULL)
-        return; /* its first call will fail by its deadline */
-    early->number = number;
-    early->status = status;
-    early->is_told = is_told;
-    snprintf(early->text, sizeof(early->text), "%s", text);
-    early->next = engine->early_failures;
-    engine->early_failures = early;
+    keep(engine, number, -1, status, is_told, text); /* or this rank has finalized it */
+}
+
+/** Whether a failure with this scope is one of the communicator @p comm. */
+static bool concerns(const struct kolo_comm *comm, uint32_t scope, int rank)
+{
+    if (scope == KOLO_STORE_RANK)
+        return kolo_comm_member(comm, rank) >= 0;
+    return scope == KOLO_STORE_JOB || scope == comm->number;
 }
 
 void kolo_comm_hear(struct kolo_comm *comm)
 {
     for (const struct kolo_early_failure *at = comm->engine->early_failures; at != NULL;
          at = at->next)
-        if (at->number == comm->number)
+        if (concerns(comm, at->scope, at->rank))
             take_note(comm, -1, at->status, 0, at->is_told, at->text);
 }
 
@@ -250,8 +267,9 @@ static void on_store_failed(void *context, int rank, uint32_t scope, kolo_status
         heard(engine, scope, why, true, text);
         return;
     }
+    keep(engine, scope, rank, why, true, text); /* an answer of the store may still count on it */
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
-        if (scope == KOLO_STORE_JOB || kolo_comm_member(comm, rank) >= 0)
+        if (concerns(comm, scope, rank))
             take_note(comm, -1, why, 0, true, text);
 }
 

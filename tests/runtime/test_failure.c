@@ -127,3 +127,59 @@ ParameterizedTest(struct world_param *param, failure, hands_off, .timeout = 60)
                       kolo_status_name(world.results[rank].status), world.results[rank].text);
     }
 }
+
+/* ---- losses while a communicator is being made ---- */
+
+/** Opens communicator @p number of the first @p size ranks as the store's answer would, and returns
+ * what it has heard. */
+static kolo_status heard_by(struct kolo_engine *engine, uint32_t number, int size)
+{
+    struct kolo_comm *comm = NULL;
+    if (kolo_comm_create(engine, size, &comm) != KOLO_OK)
+        return KOLO_ERR_NO_MEMORY;
+    for (int rank = 0; rank < size; rank++)
+        comm->ranks[rank] = rank;
+    kolo_comm_open(comm, number, 0, size);
+    kolo_comm_hear(comm);
+    const kolo_status status = comm->suspicion.status;
+    kolo_comm_close(comm);
+    kolo_comm_free(comm);
+    return status;
+}
+
+/** The store says that rank 2 is lost right after an answer that still counts on it. @p scope: of
+ * what the store says. */
+static kolo_status is_lost_meanwhile(struct kolo_comm *comm, void *scope)
+{
+    enum { LOST = 2, FIRST = 1000 };
+    struct kolo_endpoint_events unused;
+    struct kolo_store_client_events events;
+    struct kolo_engine *engine = comm->engine;
+    const bool is_job = *(uint32_t *)scope == KOLO_STORE_JOB;
+    if (kolo_rank(comm) != 0)
+        return KOLO_OK;
+    kolo_engine_events(engine, &unused, &events);
+    kolo_engine_enter(engine);
+    kolo_engine_creating(engine);
+    events.failed(events.context, is_job ? -1 : LOST, *(uint32_t *)scope, KOLO_ERR_PEER, "killed");
+    const kolo_status with = heard_by(engine, FIRST, LOST + 1);
+    const kolo_status without = heard_by(engine, FIRST + 1, LOST);
+    kolo_engine_created(engine);
+    const kolo_status later = heard_by(engine, FIRST + 2, LOST + 1);
+    kolo_engine_leave(engine);
+    WORLD_EXPECT(with == KOLO_ERR_PEER, "its communicator: %s", kolo_status_name(with));
+    WORLD_EXPECT(without == (is_job ? KOLO_ERR_PEER : KOLO_OK), "another one: %s",
+                 kolo_status_name(without));
+    WORLD_EXPECT(later == KOLO_OK, "a later one: %s", kolo_status_name(later));
+    return KOLO_OK;
+}
+
+Test(failure, a_communicator_that_is_being_made_hears_of_a_loss, .timeout = 60)
+{
+    uint32_t scopes[] = {KOLO_STORE_RANK, KOLO_STORE_JOB};
+    for (int i = 0; i < 2; i++) {
+        struct world world = {.size = 3, .transport = "inproc", .settings = {"KOLO_TIMEOUT=20"}};
+        (void)world_run(&world, is_lost_meanwhile, &scopes[i]);
+        cr_assert(world.results[0].status == KOLO_OK, "%s", world.results[0].text);
+    }
+}

@@ -287,3 +287,43 @@ ParameterizedTest(struct world_param *param, timers, deadline_while_other_things
     struct world world = {.size = 2, .transport = param->name, .settings = {"KOLO_TIMEOUT=50"}};
     WORLD_MUST_RUN(&world, waits_beside_a_stream, &stream);
 }
+
+/* ---- a last message that is slower than the news of its sender's end ---- */
+
+enum { SLOW_MS = 1500 };
+
+/** Rank 0 hears from the store that rank 1 has left, which the test simulates, long before rank 1's
+ * last message comes. */
+static kolo_status last_message_is_slow(struct kolo_comm *comm, void *argument)
+{
+    const struct timespec pause = {.tv_sec = SLOW_MS / 1000, .tv_nsec = SLOW_MS % 1000 * 1000000};
+    int64_t word = 0;
+    (void)argument;
+    /* the link is up */
+    if (kolo_rank(comm) == 1)
+        WORLD_TRY(kolo_send(comm, &word, 1, KOLO_INT64, 0, NULL, NULL));
+    else
+        WORLD_TRY(kolo_recv(comm, &word, 1, KOLO_INT64, 1, NULL, NULL));
+    if (kolo_rank(comm) == 1) {
+        word = 42;
+        nanosleep(&pause, NULL);
+        return kolo_send(comm, &word, 1, KOLO_INT64, 0, NULL, NULL);
+    }
+    kolo_comm_enter(comm);
+    comm->engine->left_ns[1] = kolo_now_ns();
+    kolo_comm_leave(comm);
+    WORLD_TRY(kolo_recv(comm, &word, 1, KOLO_INT64, 1, NULL, NULL));
+    WORLD_EXPECT(word == 42, "%lld", (long long)word);
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(timers, a_slow_last_message_arrives)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, timers, a_slow_last_message_arrives, .timeout = 60)
+{
+    struct world world = {
+        .size = 2, .transport = param->name, .settings = {"KOLO_TIMEOUT=40", "KOLO_STALL=50ms"}};
+    WORLD_MUST_RUN(&world, last_message_is_slow, NULL);
+}

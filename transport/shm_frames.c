@@ -69,7 +69,8 @@ bool kolo_shm_put(struct kolo_link *base, const uint8_t header[KOLO_HEADER_BYTES
                   const void *payload, size_t bytes)
 {
     struct kolo_shm_link *link = kolo_shm_link_of(base);
-    if (bytes >= kolo_endpoint_config_of(base->endpoint)->settings->shm_direct_bytes ||
+    if (bytes > kolo_shm_record_max(link->writer.capacity) ||
+        bytes >= kolo_endpoint_config_of(base->endpoint)->settings->shm_direct_bytes ||
         kolo_shm_writer_room(&link->writer, bytes) != KOLO_OK)
         return false;
     kolo_shm_writer_put(&link->writer, KOLO_SHM_RECORD_FRAME, header, payload, bytes);

@@ -50,6 +50,44 @@ Test(shm_frames, smallest_ring_and_no_direct_access_work, .timeout = 60)
     free(dst);
 }
 
+/** Sends @p bytes bytes at once if the link can, and otherwise by a work; true: at once. */
+static bool send_and_receive(struct shm_side sides[2], const uint8_t *src, uint8_t *dst,
+                             size_t bytes)
+{
+    const struct kolo_desc desc = {{0}};
+    struct kolo_work send = {.status = KOLO_OK}, recv;
+    const bool is_sent = kolo_link_send_at_once(sides[0].link, 1, &desc, src, bytes);
+    if (!is_sent)
+        kolo_link_send(sides[0].link, 1, &desc, src, bytes, &send);
+    kolo_link_recv(sides[1].link, 1, &desc, dst, bytes, NULL, &recv);
+    cr_assert(shm_drive(sides, 2, &recv.status) && recv.status == KOLO_OK, "%zu bytes: %s", bytes,
+              sides[1].down_text);
+    cr_assert(shm_drive(sides, 2, &send.status) && send.status == KOLO_OK, "%zu bytes", bytes);
+    cr_assert(memcmp(src, dst, bytes) == 0, "%zu bytes have changed", bytes);
+    return is_sent;
+}
+
+Test(shm_frames, what_small_rings_cannot_take_at_once_is_sent_in_pieces, .timeout = 60)
+{
+    enum { STEP = 8, LONGEST = 4096 };
+    static uint8_t src[LONGEST], dst[LONGEST];
+    for (size_t i = 0; i < LONGEST; i++)
+        src[i] = (uint8_t)(i * 7);
+    for (size_t ring = 4096; ring <= 32768; ring *= 2) {
+        struct shm_side sides[2] = {0};
+        int at_once = 0;
+        for (int rank = 0; rank < 2; rank++) {
+            shm_side_init(&sides[rank], rank);
+            sides[rank].settings.shm_ring_bytes = ring;
+        }
+        shm_pair_up(sides, true);
+        for (size_t bytes = 0; bytes <= LONGEST; bytes += STEP)
+            at_once += send_and_receive(sides, src, dst, bytes);
+        cr_assert(at_once > 100, "only %d were sent at once", at_once);
+        shm_pair_close(sides);
+    }
+}
+
 Test(shm_frames, a_goodbye_is_no_failure_and_what_came_before_it_arrives, .timeout = 60)
 {
     struct shm_side sides[2] = {0};

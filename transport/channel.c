@@ -53,19 +53,13 @@ static void disown(struct kolo_channel *channel)
 void kolo_channel_forget(struct kolo_link *link, uint32_t id)
 {
     struct kolo_channel *channel = kolo_map_get(&link->channels, id);
-    if (channel == NULL || channel->send_first != NULL || channel->recv_first != NULL ||
-        (link->rx_channel == channel && link->sink.left > 0))
+    if (channel == NULL || channel->send_first != NULL || channel->recv_first != NULL)
         return;
-    if (channel->prepaid > 0) { /* the peer may still send that much beyond its credit: drop it */
-        channel->rx_fault = KOLO_ERR_ABORTED;
-        return;
-    }
+    kolo_channel_drop_stash(channel); /* the rest of a frame that is arriving is dropped too */
     if (link->rx_channel == channel)
         link->rx_channel = NULL;
-    kolo_channel_drop_stash(channel);
     disown(channel);
     kolo_map_remove(&link->channels, id);
-    link->has_forgotten = true;
     kolo_channel_destroy(channel);
 }
 

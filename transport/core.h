@@ -4,6 +4,7 @@
 #ifndef KOLO_TRANSPORT_CORE_H
 #define KOLO_TRANSPORT_CORE_H
 
+#include "transport/forgotten.h"
 #include "transport/link.h"
 
 /** desc.bytes[0] of the core's control frames. The fields that follow it are little-endian. */
@@ -76,8 +77,9 @@ struct kolo_endpoint {
     const struct kolo_peer *peers;
     struct kolo_map links;
     struct kolo_link *first_link;
-    struct kolo_board *boards;  /* the open ones */
-    struct kolo_parked *parked; /* dials that came before the table of peers was set */
+    struct kolo_forgotten forgotten; /* channels; what arrives late on one of them is dropped */
+    struct kolo_board *boards;       /* the open ones */
+    struct kolo_parked *parked;      /* dials that came before the table of peers was set */
     size_t parked_count, parked_capacity;
     _Atomic int64_t next_timer;
     uint32_t tick;
@@ -106,7 +108,8 @@ void kolo_sink_drop(struct kolo_sink *sink);
 /** Finds or makes the channel. NULL with the detail set: no memory, or too many channels. */
 struct kolo_channel *kolo_channel_of(struct kolo_link *link, uint32_t id);
 void kolo_channel_destroy(struct kolo_channel *channel);
-/** Removes channel @p id from the link, unless it has works or a frame of it is arriving. */
+/** Removes channel @p id, which the endpoint has marked as forgotten, from the link, unless it has
+ *  works. */
 void kolo_channel_forget(struct kolo_link *link, uint32_t id);
 /** Fails every work of the channel. */
 void kolo_channel_fail(struct kolo_channel *channel, kolo_status why);

@@ -393,6 +393,8 @@ void kolo_endpoint_device_gone(struct kolo_endpoint *endpoint, const void *memor
 
 void kolo_endpoint_forget(struct kolo_endpoint *endpoint, uint32_t first, uint32_t count)
 {
+    if (kolo_forgotten_add(&endpoint->forgotten, first, count) != KOLO_OK)
+        return; /* they end with their links */
     for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
         for (uint32_t i = 0; i < count; i++)
             kolo_channel_forget(link, first + i);
@@ -538,6 +540,7 @@ static void free_endpoint(struct kolo_endpoint *endpoint)
         link->transport->free_link(link);
     }
     kolo_map_fini(&endpoint->links);
+    kolo_forgotten_fini(&endpoint->forgotten);
     for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
         if (endpoint->ports[i] != NULL)
             endpoint->ports[i]->transport->close(endpoint->ports[i]);

@@ -113,7 +113,6 @@ struct kolo_link {
     uint64_t rx_prepaid; /* how much of its payload costs no credit */
     uint8_t *rx_control;
     bool owes_goodbye, is_pushing;
-    bool has_forgotten;    /* a channel was forgotten: credit for an unknown one is no offence */
     uint64_t credit_bytes; /* credit that the peer grants each channel */
     uint64_t sends;        /* sends posted and not finished */
     uint64_t receives;     /* receives posted and not finished */

@@ -6,6 +6,10 @@
 // A channel cannot be used any more (rx_fault) once a message met a receive with another
 // description, or a receive was cancelled. What arrives on it is dropped, and its credit is still
 // returned, so that the peer can finish its sends.
+//
+// What arrives on a channel that was forgotten is dropped as well, and nothing is returned for it:
+// a message that the peer sends although this rank has finalized the communicator. Credit for what
+// this rank had sent there may come too.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -258,7 +262,7 @@ static kolo_status heard_credit(struct kolo_link *link, struct kolo_reader *read
     uint32_t id = kolo_read_u32(reader);
     uint64_t bytes = kolo_read_u64(reader);
     struct kolo_channel *channel = kolo_map_get(&link->channels, id);
-    if (channel == NULL && link->has_forgotten)
+    if (channel == NULL && kolo_forgotten_has(&link->endpoint->forgotten, id))
         return KOLO_OK;
     if (channel == NULL)
         return kolo_fail(KOLO_ERR_PROTOCOL,
@@ -373,13 +377,19 @@ static kolo_status open_channel(struct kolo_link *link, const struct kolo_header
     return charge(channel, KOLO_FRAME_COST_BYTES + bytes - link->rx_prepaid);
 }
 
+static bool is_forgotten(const struct kolo_link *link, uint32_t id)
+{
+    return kolo_map_get(&link->channels, id) == NULL &&
+           kolo_forgotten_has(&link->endpoint->forgotten, id);
+}
+
 bool kolo_link_is_early(const struct kolo_link *link, const struct kolo_header *header)
 {
     if (header->channel == KOLO_CHANNEL_CONTROL || link->state != KOLO_LINK_UP ||
         link->heard_goodbye)
         return false;
     const struct kolo_channel *channel = kolo_map_get(&link->channels, header->channel);
-    return channel == NULL || is_early(channel);
+    return channel != NULL ? is_early(channel) : !is_forgotten(link, header->channel);
 }
 
 kolo_status kolo_link_rx_begin(struct kolo_link *link, const struct kolo_header *header)
@@ -393,6 +403,8 @@ kolo_status kolo_link_rx_begin(struct kolo_link *link, const struct kolo_header 
     link->rx_header = *header;
     if (header->channel == KOLO_CHANNEL_CONTROL)
         return begin_control(link, header->bytes);
+    if (is_forgotten(link, header->channel))
+        return KOLO_OK;
     KOLO_TRY(open_channel(link, header, header->bytes, &channel));
     link->rx_channel = channel;
     link->bytes_received += header->bytes;
@@ -422,8 +434,10 @@ kolo_status kolo_link_rx_end(struct kolo_link *link)
     if (sink->left > 0)
         return kolo_fail(KOLO_ERR_INTERNAL, "a frame from rank %d ended %zu bytes early",
                          link->peer, sink->left);
-    if (channel == NULL)
+    if (channel == NULL && link->rx_header.channel == KOLO_CHANNEL_CONTROL)
         return heard_control(link);
+    if (channel == NULL)
+        return KOLO_OK; /* forgotten */
     struct kolo_work *work = sink->work;
     struct kolo_stash *stash = sink->stash;
     kolo_sink_drop(sink);
@@ -448,6 +462,10 @@ kolo_status kolo_link_rx_remote(struct kolo_link *link, const struct kolo_header
     if (status == KOLO_OK && header->channel == KOLO_CHANNEL_CONTROL)
         status = kolo_fail(KOLO_ERR_PROTOCOL,
                            "rank %d sent a control frame as memory to read in place", link->peer);
+    if (status == KOLO_OK && is_forgotten(link, header->channel)) {
+        link->transport->release(link, cookie);
+        return KOLO_OK;
+    }
     if (status == KOLO_OK)
         status = open_channel(link, header, 0, &channel);
     if (status == KOLO_OK && is_early(channel)) {

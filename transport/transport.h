@@ -280,7 +280,8 @@ bool kolo_link_reaches_devices(const struct kolo_link *link);
 void kolo_endpoint_device_gone(struct kolo_endpoint *endpoint, const void *memory);
 
 /** This rank no longer needs the @p count channels from @p first on, on any link: none of their
- *  works is under way, and what arrived early is dropped. Their numbers must not be used again. */
+ *  works is under way, and what has arrived early or arrives late is dropped, without returning
+ *  credit for it. Their numbers must not be used again. */
 void kolo_endpoint_forget(struct kolo_endpoint *endpoint, uint32_t first, uint32_t count);
 /** Repeats the event `early` for each link on which frames wait for a receive on @p channel: for
  *  the first such frame, and for the first one after it whose description differs. */

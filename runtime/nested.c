@@ -68,7 +68,8 @@ bool kolo_nested_takes(const struct kolo_comm *comm, const struct kolo_task *tas
 
 /* ---- preparing ---- */
 
-static size_t piece_count(const struct kolo_task *task, size_t element_bytes)
+/** The length of a piece, in elements; the last one may be shorter. */
+static size_t piece_elements(const struct kolo_task *task, size_t element_bytes)
 {
     size_t bytes = task->send_bytes / PARTS;
     bytes = bytes < PIECE_LEAST_BYTES ? PIECE_LEAST_BYTES : bytes;
@@ -179,7 +180,7 @@ static kolo_status make_pieces(struct kolo_comm *comm, struct kolo_request *requ
                                const struct kolo_task *task, size_t *counts)
 {
     const size_t element_bytes = kolo_dtype_bytes(task->dtype);
-    const size_t step = piece_count(task, element_bytes);
+    const size_t step = piece_elements(task, element_bytes);
     struct kolo_nested *nested = request->nested;
     char words[KOLO_WORDS_MAX];
     kolo_status status = KOLO_OK;
@@ -206,7 +207,7 @@ static kolo_status make_pieces(struct kolo_comm *comm, struct kolo_request *requ
 kolo_status kolo_nested_prepare(struct kolo_comm *comm, struct kolo_request *request,
                                 const struct kolo_task *task)
 {
-    const size_t step = piece_count(task, kolo_dtype_bytes(task->dtype));
+    const size_t step = piece_elements(task, kolo_dtype_bytes(task->dtype));
     const size_t pieces = (task->count + step - 1) / step;
     size_t *counts = kolo_calloc((size_t)comm->local_size, sizeof(*counts));
     kolo_status status = KOLO_ERR_NO_MEMORY;

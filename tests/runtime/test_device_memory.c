@@ -159,18 +159,19 @@ static bool refuse_threads(void)
 /** While a stream is held memory is freed by a thread of the library, which must be there. */
 static kolo_status free_without_threads(struct kolo_comm *comm, void *argument)
 {
-    static const char context;
     void *memory = NULL;
+    struct kolo_pointer pointer;
     const struct signal_masks before = signal_masks_of(SIGUSR1);
     WORLD_TRY(kolo_alloc_device(comm, 64, 0, &memory));
     const struct signal_masks after = signal_masks_of(SIGUSR1);
     WORLD_EXPECT(after.taking <= before.taking, "a thread takes the program's signals");
+    WORLD_TRY(kolo_pointer_look(memory, &pointer));
     *(bool *)argument = refuse_threads();
-    WORLD_TRY(kolo_held_begin(&context, KOLO_NEVER));
+    WORLD_TRY(kolo_held_begin(pointer.context, KOLO_NEVER));
     const kolo_status status = kolo_free(comm, memory);
     const int left = mock->allocated();
     const bool is_known = kolo_free(comm, memory) != KOLO_ERR_INVALID;
-    kolo_held_end(&context);
+    kolo_held_end(pointer.context);
     WORLD_EXPECT(status == KOLO_OK, "%s: %s", kolo_status_name(status), kolo_error_detail());
     WORLD_EXPECT(left == 1 && !is_known, "%d", left);
     WORLD_EXPECT(AWAIT(mock->allocated() == 0), "it is not freed");

@@ -118,6 +118,11 @@ kolo_status kolo_fail_start(int error, const char *format, ...)
     return KOLO_ERR_SYSTEM;
 }
 
+void kolo_detail_keep(char detail_out[KOLO_DETAIL_MAX])
+{
+    memcpy(detail_out, thread_detail, strlen(thread_detail) + 1);
+}
+
 void kolo_detail_set(const char *text)
 {
     size_t bytes = text ? strnlen(text, KOLO_DETAIL_MAX - 1) : 0;

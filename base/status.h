@@ -25,6 +25,9 @@ kolo_status kolo_fail_errno(kolo_status status, int error, const char *format, .
 kolo_status kolo_fail_start(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/** Copies this thread's detail, so that kolo_detail_set() can set it again after calls that may
+ *  write another. */
+void kolo_detail_keep(char detail_out[KOLO_DETAIL_MAX]);
 /** Sets this thread's detail to @p text; NULL or "" clears it. */
 void kolo_detail_set(const char *text);
 

@@ -5,7 +5,6 @@
 // agree.
 #include "evaluate/evaluation.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,7 +185,7 @@ static kolo_status check_mask_size(struct feed *feed, const struct boxes *boxes)
 static kolo_status fail_at(kolo_status status, const char *path, const char *what, int64_t number)
 {
     char detail[KOLO_DETAIL_MAX];
-    (void)snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     return kolo_fail(status == KOLO_ERR_INVALID ? KOLO_ERR_DATA : status, "%s: %s %lld: %s", path,
                      what, (long long)number, detail);
 }

@@ -53,7 +53,7 @@ kolo_status kolo_gather_create(const char *path, int size, uint32_t calls,
         *gather_out = gather;
         return KOLO_OK;
     }
-    snprintf(why, sizeof(why), "%s", kolo_error_detail());
+    kolo_detail_keep(why);
     kolo_gather_destroy(gather);
     if (status == KOLO_ERR_NO_MEMORY)
         return status;

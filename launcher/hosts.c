@@ -288,7 +288,7 @@ static kolo_status read_lines(struct kolo_hosts *hosts, const char *path, char *
         kolo_status status = read_line(hosts, text, (size_t)((next ? next : end) - text));
         if (status != KOLO_OK) {
             char why[KOLO_DETAIL_MAX];
-            snprintf(why, sizeof why, "%s", kolo_error_detail());
+            kolo_detail_keep(why);
             return kolo_fail(status, "host file '%s', line %d: %s", path, number, why);
         }
         text = next ? next + 1 : end;

@@ -147,7 +147,7 @@ static kolo_status set_by(struct kolo_options *options, const char *option, cons
     kolo_status status = set(options, name, value);
     if (status == KOLO_OK)
         return KOLO_OK;
-    snprintf(why, sizeof why, "%s", kolo_error_detail());
+    kolo_detail_keep(why);
     return kolo_fail(status, "%s: %s", option, why);
 }
 

@@ -101,7 +101,7 @@ static kolo_status add_file(struct kolo_trace *trace, const char *path)
     status = kolo_trace_add(trace, -1, data, bytes);
     if (status != KOLO_ERR_DATA)
         return status;
-    snprintf(why, sizeof(why), "%s", kolo_error_detail());
+    kolo_detail_keep(why);
     return kolo_fail(status,
                      "timeline: %s: %s; give the files that KOLO_TIMELINE=FILE has made in one job",
                      path, why);

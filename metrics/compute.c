@@ -175,7 +175,7 @@ kolo_status kolo_metric_agree(struct kolo_comm *comm, kolo_status mine,
 {
     int64_t word = word_of(comm, mine);
     char detail[KOLO_DETAIL_MAX]; /* kept, because the collective may write another */
-    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     kolo_status status = kolo_allreduce(comm, &word, &word, 1, KOLO_INT64, KOLO_MIN, opts, NULL);
     return status == KOLO_OK ? verdict(comm, word, mine, detail, opts) : status;
 }
@@ -202,7 +202,7 @@ static kolo_status agree(struct kolo_comm *comm, const struct work *work, kolo_s
     int64_t cached = mine == KOLO_OK ? cached_of(work, kolo_size(comm)) : 0;
     int64_t facts[FACTS] = {word_of(comm, mine), shape, -shape, cached, -cached};
     char detail[KOLO_DETAIL_MAX]; /* as in kolo_metric_agree() */
-    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     struct kolo_task task = task_of(opts);
     task.send = task.recv = facts;
     task.count = FACTS;

@@ -24,7 +24,6 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "base/condition.h"
@@ -48,7 +47,7 @@ enum {
 static void fail_all(struct kolo_engine *engine, kolo_status status)
 {
     char text[KOLO_DETAIL_MAX];
-    snprintf(text, sizeof(text), "%s", kolo_error_detail());
+    kolo_detail_keep(text);
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
         kolo_comm_fail(comm, status, text, true);
 }

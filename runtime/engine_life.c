@@ -74,7 +74,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     }
     kolo_status status = kolo_endpoint_close(engine->endpoint, handover);
     engine->endpoint = NULL;
-    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     if (engine->own_store != NULL)
         kolo_store_thread_stop(engine->own_store, deadline);
     kolo_rendezvous_host_close(engine->host, deadline);
@@ -104,7 +104,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
 void kolo_engine_give_up(struct kolo_engine *engine)
 {
     char detail[KOLO_DETAIL_MAX];
-    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     (void)kolo_engine_destroy(engine, 0, 0);
     kolo_detail_set(detail);
 }

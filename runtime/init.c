@@ -495,7 +495,7 @@ static kolo_status finalize_world(struct kolo_comm *comm)
     kolo_engine_leave(engine);
     if (is_asked) /* the other half is for delivering what was sent */
         heard = hear_of_last(comm, kolo_deadline_in_ms(engine->settings.exit_timeout_ms / 2));
-    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     /* If members have left before a late rank came, that is not a failure. */
     bool has_failed =
         comm->failure.status != KOLO_OK && !(was_open && comm->failure.status == KOLO_ERR_PEER);

@@ -336,7 +336,7 @@ static void refuse(struct kolo_request *request, const struct kolo_request *call
                    kolo_status status)
 {
     char text[KOLO_DETAIL_MAX];
-    snprintf(text, sizeof(text), "%s", kolo_error_detail());
+    kolo_detail_keep(text);
     if (call->comm->failure.status != KOLO_OK) {
         fail(request, call->comm);
         return;

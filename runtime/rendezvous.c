@@ -125,7 +125,7 @@ static kolo_status start_store(struct kolo_rendezvous_host *host,
         status = kolo_store_thread_start(config, &places[i], 1, port_out, &host->thread);
     if (status == KOLO_OK || host->rendezvous.kind == KOLO_RENDEZVOUS_FILE)
         return status;
-    snprintf(why, sizeof why, "%s", kolo_error_detail());
+    kolo_detail_keep(why);
     return kolo_fail(
         KOLO_ERR_CONNECT,
         "rank 0 cannot listen at tcp://%s: %s; the rendezvous names a free port of the "
@@ -277,7 +277,7 @@ static kolo_status blame_net(const char *net, kolo_status status)
     struct kolo_place place;
     size_t count = 0;
     char why[KOLO_DETAIL_MAX];
-    snprintf(why, sizeof why, "%s", kolo_error_detail());
+    kolo_detail_keep(why);
     if (kolo_places_local(net, 1, &place, 1, &count) == KOLO_ERR_CONFIG)
         return kolo_fail(status, "%s, and %s", kolo_error_detail(), why);
     kolo_detail_set(why);

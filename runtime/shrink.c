@@ -157,7 +157,7 @@ static void leave_half_made(const struct shrinking *shrinking, uint32_t first)
     char detail[KOLO_DETAIL_MAX];
     if (shrinking->number == first) /* the caller's own: it may shrink it again, or finalize it */
         return;
-    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     kolo_engine_enter(shrinking->engine);
     kolo_comm_tell_store(shrinking->engine, shrinking->number, shrinking->ranks, shrinking->size);
     kolo_engine_leave(shrinking->engine);

@@ -118,7 +118,7 @@ static void give_up(struct kolo_comm *child, bool is_of_split, kolo_status statu
 {
     struct kolo_engine *engine = child->engine;
     char detail[KOLO_DETAIL_MAX];
-    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     kolo_engine_enter(engine);
     kolo_comm_fail(child, status, detail, true);
     if (is_of_split)

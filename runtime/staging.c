@@ -507,7 +507,7 @@ static void end_copies(struct kolo_request *request)
     const kolo_deadline deadline = kolo_deadline_in_ms(CANCEL_MS);
     /* the reason of the cancel, which the detail of a lost device would replace */
     char detail[KOLO_DETAIL_MAX];
-    (void)snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next) {
         if (staged->bytes == 0)
             continue;

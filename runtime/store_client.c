@@ -301,7 +301,7 @@ static kolo_status wait_for_world(struct kolo_store_client *client, kolo_deadlin
         return kolo_fail(client->failed, "%s", client->failed_text);
     if (client->is_lost) {
         char why[KOLO_DETAIL_MAX];
-        snprintf(why, sizeof why, "%s", kolo_error_detail());
+        kolo_detail_keep(why);
         return kolo_fail(KOLO_ERR_CONNECT,
                          "lost the connection to the job's store before all ranks were there: %s",
                          why);

@@ -231,7 +231,7 @@ static kolo_status run_team(struct team *team)
                 close(team->members[rank].fd);
     }
     char detail[KOLO_DETAIL_MAX];
-    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     stop_store(team, kolo_deadline_in_ms(team->settings.exit_timeout_ms));
     kolo_detail_set(detail);
     return status == KOLO_OK ? result_of(team) : status;

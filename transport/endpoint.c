@@ -12,7 +12,6 @@
 // Dials that arrive before the runtime has set the table of peers are parked until then.
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -319,10 +318,9 @@ static kolo_status progress(struct kolo_endpoint *endpoint, bool *moved_out)
 kolo_status kolo_endpoint_progress(struct kolo_endpoint *endpoint, bool *moved_out)
 {
     char before[KOLO_DETAIL_MAX];
-    const char *detail = kolo_error_detail(); /* of this thread, so always at this address */
-    memcpy(before, detail, strlen(detail) + 1);
+    kolo_detail_keep(before);
     kolo_status status = progress(endpoint, moved_out);
-    if (status == KOLO_OK && strcmp(detail, before) != 0)
+    if (status == KOLO_OK && strcmp(kolo_error_detail(), before) != 0)
         kolo_detail_set(before);
     return status;
 }
@@ -557,7 +555,7 @@ kolo_status kolo_endpoint_close(struct kolo_endpoint *endpoint, kolo_deadline de
     endpoint->is_closing = true;
     kolo_boards_close(endpoint);
     kolo_status status = drain(endpoint, deadline);
-    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     free_endpoint(endpoint);
     kolo_detail_set(detail); /* its own, or that of what made the caller close */
     return status;

@@ -76,7 +76,7 @@ static bool reaches(const struct kolo_port *base, const struct kolo_peer *peer,
 static void end_links(struct rdma_port *port, kolo_status why)
 {
     char detail[KOLO_DETAIL_MAX];
-    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next) {
         const struct rdma_link *link = (const struct rdma_link *)tcp;
         bool may_go_on = link->stage == RDMA_SETTLED || !kolo_rdma_is_forced(port);

@@ -341,7 +341,7 @@ static bool take_block(struct rdma_link *link, struct kolo_rdma_hello *hello_out
                            hello_out->round);
     if (status == KOLO_OK)
         return true;
-    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     kolo_fail(status, "rank %d on %.63s: %s", link->tcp.base.peer, kolo_rdma_peer_host(link),
               detail);
     kolo_link_set_down(&link->tcp.base, status);

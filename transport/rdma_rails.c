@@ -507,7 +507,7 @@ kolo_status kolo_rdma_rails_heard(struct rdma_link *link, const struct kolo_head
 void kolo_rdma_rails_lost(struct rdma_nic *nic)
 {
     char detail[KOLO_DETAIL_MAX];
-    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     for (struct tcp_link *tcp = nic->port->tcp.first; tcp != NULL; tcp = tcp->next) {
         struct rdma_link *link = (struct rdma_link *)tcp;
         for (int i = 1; link->is_by_rdma && i < KOLO_RDMA_RAILS_MAX; i++) {

@@ -4,7 +4,6 @@
 // for ever.
 #include "transport/rdma_resume.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -86,7 +85,7 @@ static void give_up(struct rdma_link *link, kolo_status why, const char *text)
 static void give_up_by(struct rdma_link *link, kolo_status why)
 {
     char text[KOLO_DETAIL_MAX];
-    snprintf(text, sizeof text, "%s", kolo_error_detail());
+    kolo_detail_keep(text);
     give_up(link, why, text);
 }
 

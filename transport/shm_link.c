@@ -69,7 +69,7 @@ void kolo_shm_end(struct kolo_shm_link *link, kolo_status why)
 {
     char name[128], detail[KOLO_DETAIL_MAX];
     kolo_shm_describe(&link->base, name, sizeof name);
-    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
+    kolo_detail_keep(detail);
     bool is_refused = why == KOLO_ERR_SYSTEM || why == KOLO_ERR_NO_MEMORY;
     kolo_fail(why, "rank %d, %s: %.800s%s", link->base.peer, name, detail,
               is_refused ? " (KOLO_TRANSPORT=tcp does without shared memory)" : "");
@@ -281,7 +281,7 @@ static void hang_up(struct kolo_shm_link *link)
     }
     if (link->state == KOLO_SHM_OPEN) {
         char why[KOLO_DETAIL_MAX];
-        snprintf(why, sizeof why, "%s", kolo_error_detail());
+        kolo_detail_keep(why);
         kolo_shm_drain(link);
         kolo_detail_set(why);
     }

@@ -16,7 +16,6 @@
 #include "runtime/mismatch.h"
 #include "runtime/store_stall.h"
 #include "runtime/stream.h"
-#include "transport/link.h"
 
 /* The most ranks that are asked for of those that a request waits for. */
 enum { WAITS_MAX = 64 };
@@ -211,23 +210,16 @@ static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
         }
 }
 
-/** Whether messages of a rank that has left may still be on their way: it tells the store before it
- * delivers what it has sent, and its goodbye is the last frame of the link. */
-static bool may_deliver(const struct kolo_comm *comm, int peer)
-{
-    const struct kolo_link *link =
-        kolo_endpoint_link_up(comm->engine->endpoint, kolo_comm_world(comm, peer));
-    return link != NULL && !link->heard_goodbye;
-}
-
-/** A rank that left in order some time ago and is still waited for will never come. */
+/** A rank that left in order some time ago and is still waited for will never come. But it tells
+ * the store before it delivers what it has sent: what it says on its link counts, if it has one. */
 static void check_left(struct kolo_comm *comm, const struct kolo_request *request, int64_t now_ns)
 {
     char who[KOLO_RANK_TEXT_MAX];
     int peers[WAITS_MAX];
     int count = request->route->waits_for(request, peers, WAITS_MAX);
     for (int i = 0; i < count; i++)
-        if (kolo_comm_left_ns(comm, peers[i]) != 0 && !may_deliver(comm, peers[i]) &&
+        if (kolo_comm_left_ns(comm, peers[i]) != 0 &&
+            !kolo_endpoint_may_deliver(comm->engine->endpoint, kolo_comm_world(comm, peers[i])) &&
             now_ns - kolo_comm_left_ns(comm, peers[i]) > KOLO_VERDICT_GRACE_MS * KOLO_NS_PER_MS)
             kolo_comm_suspect(comm, peers[i], KOLO_ERR_PEER, 0, "%s has left",
                               kolo_comm_rank_text(comm, peers[i], who));

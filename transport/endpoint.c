@@ -139,6 +139,12 @@ struct kolo_link *kolo_endpoint_link_up(const struct kolo_endpoint *endpoint, in
     return link != NULL && link->state == KOLO_LINK_UP ? link : NULL;
 }
 
+bool kolo_endpoint_may_deliver(const struct kolo_endpoint *endpoint, int peer)
+{
+    const struct kolo_link *link = kolo_endpoint_link_up(endpoint, peer);
+    return link != NULL && !link->heard_goodbye;
+}
+
 void kolo_endpoint_attach(struct kolo_port *port, int peer)
 {
     struct kolo_endpoint *endpoint = port->endpoint;

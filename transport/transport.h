@@ -210,6 +210,9 @@ kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_de
 /** Whether the link to @p peer went down other than by the peer's goodbye. Such a link does not
  *  come up again. */
 bool kolo_endpoint_link_fell(const struct kolo_endpoint *endpoint, int peer);
+/** Whether something may still arrive from @p peer: the link to it is up, and it has not said
+ *  goodbye. */
+bool kolo_endpoint_may_deliver(const struct kolo_endpoint *endpoint, int peer);
 
 /** The link to @p peer if it is up; NULL if it is not, or if there is none. */
 struct kolo_link *kolo_endpoint_link_up(const struct kolo_endpoint *endpoint, int peer);

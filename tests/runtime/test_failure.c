@@ -102,6 +102,7 @@ static kolo_status keeps_hands_off(struct kolo_comm *comm, void *argument)
     float *data = calloc(count, sizeof(*data));
     struct timespec pause = {.tv_nsec = 20000000};
     (void)argument;
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* an abort fails ranks that are in kolo_init */
     if (kolo_rank(comm) == 0) {
         nanosleep(&pause, NULL);
         kolo_abort(comm, "enough");

@@ -18,6 +18,7 @@
 #include "launcher/options.h"
 #include "runtime/timeline.h"
 #include "transport/conn.h"
+#include "transport/places.h"
 #include "transport/transport.h"
 
 typedef kolo_status apply_fn(struct kolo_options *options, const char *value);
@@ -472,9 +473,9 @@ out:
     return status;
 }
 
-/* Checks settings that a program which does not use kolo would never read, so that a mistake
- * would go unnoticed. Those that depend on the host (KOLO_NET, KOLO_RDMA_DEVICE) are left to its
- * ranks. */
+/* Checks settings that a program which does not use kolo, or not that transport, would never read,
+ * so that a mistake would go unnoticed. What depends on the host (whether KOLO_NET names something
+ * there, KOLO_RDMA_DEVICE) is left to its ranks. */
 static kolo_status check_settings(const struct kolo_settings *settings)
 {
     enum kolo_log_level level;
@@ -483,6 +484,7 @@ static kolo_status check_settings(const struct kolo_settings *settings)
     KOLO_TRY(kolo_transport_name_check(settings->transport));
     KOLO_TRY(kolo_log_level_parse(settings->log_level, &level));
     KOLO_TRY(kolo_ports_parse(settings->ports, &ports));
+    KOLO_TRY(kolo_places_check(settings->net));
 out:
     return status;
 }

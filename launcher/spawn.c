@@ -188,9 +188,26 @@ static int executable(const char *file)
     struct stat facts;
     if (stat(file, &facts) != 0)
         return errno;
+    if (S_ISDIR(facts.st_mode))
+        return EISDIR;
     if (!S_ISREG(facts.st_mode))
         return EACCES;
     return access(file, X_OK) == 0 ? 0 : errno;
+}
+
+/* Says where it was looked for, and whether it is what the user may have meant. */
+static kolo_status cannot_find(const char *name, const char *cwd, int error)
+{
+    char here[PATH_MAX];
+    if (name[0] == '/')
+        return kolo_fail_errno(KOLO_ERR_NOT_FOUND, error, "program '%s'", name);
+    if (strchr(name, '/'))
+        return kolo_fail_errno(KOLO_ERR_NOT_FOUND, error, "program '%s' in %s", name, cwd);
+    const int written = snprintf(here, sizeof here, "%s/%s", cwd, name);
+    if (written < (int)sizeof here && executable(here) == 0)
+        return kolo_fail_errno(KOLO_ERR_NOT_FOUND, error,
+                               "program '%s' in PATH (but there is ./%s)", name, name);
+    return kolo_fail_errno(KOLO_ERR_NOT_FOUND, error, "program '%s' in PATH", name);
 }
 
 kolo_status kolo_program_find(const char *name, const char *cwd, const char *path, char *found_out,
@@ -216,6 +233,5 @@ kolo_status kolo_program_find(const char *name, const char *cwd, const char *pat
             *error_out = error;
         folder = *separators && folder[len] ? folder + len + 1 : NULL;
     }
-    return kolo_fail_errno(KOLO_ERR_NOT_FOUND, *error_out, "program '%s'%s%s", name,
-                           *separators ? " in PATH" : " in ", *separators ? "" : cwd);
+    return cannot_find(name, cwd, *error_out);
 }

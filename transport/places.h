@@ -50,6 +50,8 @@ kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out,
 
 /* ---- places_local.c ---- */
 
+/** Whether every entry of `net` (KOLO_NET) is a name or a network, wherever it is. ERR_CONFIG. */
+kolo_status kolo_places_check(const char *net) KOLO_NODISCARD;
 /** The addresses of this machine that others may reach at @p port, best first; `net` is the setting
  *  KOLO_NET. Loopback comes last, and only if nothing else is up or `net` names it. */
 kolo_status kolo_places_local(const char *net, uint16_t port, struct kolo_place *places_out,

@@ -294,6 +294,20 @@ static void note_unnamed(struct locals *locals, const char *entry, size_t length
              (int)length, entry);
 }
 
+kolo_status kolo_places_check(const char *net)
+{
+    kolo_status status = KOLO_OK;
+    for (const char *entry = net; *net != '\0' && status == KOLO_OK; entry++) {
+        const size_t length = strcspn(entry, ",");
+        struct net parsed;
+        status = parse_net(entry, length, &parsed);
+        entry += length;
+        if (*entry == '\0')
+            break;
+    }
+    return status;
+}
+
 /** Marks each address with the first entry that matches it. What an entry with ! or ^ matches is
  *  excluded, whatever the others say. Since hosts differ, some entries may match nothing here, but
  *  not all. */

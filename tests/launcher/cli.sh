@@ -54,6 +54,8 @@ wrong 'KOLO_TRANSPORT=tpc: .*use one of auto, inproc, shm, rdma, tcp' --transpor
 wrong 'KOLO_TRANSPORT=: ' --transport '' rm "$work/witness"
 wrong 'KOLO_LOG=loud: .*none, error, warn, info or debug' --set LOG=loud rm "$work/witness"
 wrong 'KOLO_PORTS=' --set PORTS=9-1 rm "$work/witness"
+wrong 'KOLO_NET: "10.0.0.0/33" is neither an interface name nor a network' --set NET=10.0.0.0/33 rm "$work/witness"
+wrong 'KOLO_NET: "" is neither' --set NET=eth0,,lo rm "$work/witness"
 KOLO_TRANSPORT=TCP wrong 'KOLO_TRANSPORT=TCP: ' -np 1 rm "$work/witness"
 wrong '--set SIZE: kolorun gives every rank its own KOLO_SIZE' --set SIZE=3 rm "$work/witness"
 wrong '--set rank: kolorun gives every rank its own KOLO_RANK' --set rank=3 rm "$work/witness"
@@ -208,6 +210,12 @@ says err 'was killed by signal 9 \(SIGKILL\)'
 run 127 "$KOLORUN" -np 2 ./no-such-program
 lines err 1
 says err "host localhost: program './no-such-program' in .*: No such file or directory; nothing was started"
+run 126 "$KOLORUN" "$work"
+says err "host localhost: program '$work': Is a directory; nothing was started"
+printf '#!/bin/sh\n' >"$work/here-only"
+chmod +x "$work/here-only"
+run 127 "$KOLORUN" --chdir "$work" here-only
+says err "program 'here-only' in PATH \(but there is ./here-only\): No such file or directory; nothing was started"
 run 126 "$KOLORUN" -np 2 /etc/passwd
 says err 'Permission denied'
 run 126 "$KOLORUN" -np 2 --chdir /no/such/directory true

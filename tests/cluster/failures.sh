@@ -175,7 +175,7 @@ says err '^kolorun: host(s)? host3: .*nothing was started$'
 # Hosts that cannot start the job: nothing is started anywhere.
 on host1 sh -c 'printf "#!/bin/sh\necho started\n" >/run/only-here; chmod +x /run/only-here; mkdir /run/folder'
 job program 127 -H host1:1,host2:1 /run/only-here
-says err "^kolorun: host host2: program '/run/only-here' in .*: No such file or directory; nothing was started$"
+says err "^kolorun: host host2: program '/run/only-here': No such file or directory; nothing was started$"
 lines out 0
 job folder 126 -H host1:1,host2:1 --chdir /run/folder pwd
 says err "^kolorun: host host2: directory '/run/folder': No such file or directory; nothing was started$"

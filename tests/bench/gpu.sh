@@ -102,6 +102,15 @@ gpu --no-check --np 1 --out "$work/new.md" && cmp -s "$work/new.md" "$work/print
 gpu --no-check --out "$work/none/new.md" && wrong "into a folder that is not there: succeeded"
 grep -q "^bench/gpu: $work/none/new.md.*: No such file or directory" "$work/errors" || wrong "no folder: $(cat "$work/errors")"
 
+# Half of the ranks as on another host: the check of nested allreduces, and a table.
+gpu --np 4 --sizes 1M,4M --only 'two hosts' --out "$work/results.md" || wrong "as on two hosts: it failed: $(cat "$work/errors")"
+cp "$work/printed" "$work/section"
+must '; nested allreduces are right among 4 ranks'
+for bytes in 1048576 4194304; do
+    must "^\| 4 \| $bytes \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \|\$"
+done
+grep -q 'as on another host' "$work/results.md" && wrong "--only wrote"
+
 # Without a GPU, and with one that fails, nothing is written.
 cp "$work/results.md" "$work/before.md"
 MOCK_CUDA_FAIL=cuInit=100 gpu --out "$work/results.md"

@@ -97,7 +97,7 @@ static enum kolo_order order_of(const struct kolo_comm *comm, const struct kolo_
 static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *request,
                                const struct kolo_task *task)
 {
-    kolo_status status;
+    kolo_status status = KOLO_OK;
     size_t element_bytes = kolo_dtype_bytes(task->dtype);
     size_t segment = comm->engine->settings.segment_bytes / element_bytes;
     request->args.rank = comm->rank;

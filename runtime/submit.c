@@ -258,12 +258,10 @@ out:
     return status;
 }
 
-/** Held: lock. */
-static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain,
-                              bool in_background)
+/** Starts what check_start() has accepted. Held: lock. */
+static kolo_status launch(struct kolo_comm *comm, struct kolo_request *chain, bool in_background)
 {
-    kolo_status status;
-    KOLO_TRY(check_start(comm, chain, in_background));
+    kolo_status status = KOLO_OK;
     for (struct kolo_request *request = chain; request != NULL; request = request->chain)
         KOLO_TRY(begin_staging(request));
     for (struct kolo_request *request = chain; request != NULL; request = request->chain) {
@@ -274,6 +272,14 @@ static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain
         kolo_engine_notify(comm->engine);
 out:
     return status;
+}
+
+/** Held: lock. */
+static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain,
+                              bool in_background)
+{
+    const kolo_status status = check_start(comm, chain, in_background);
+    return status == KOLO_OK ? launch(comm, chain, in_background) : status;
 }
 
 /** Whether a start writes buffers before the calls can begin. */
@@ -302,7 +308,7 @@ kolo_status kolo_chain_begin(struct kolo_request *chain)
     for (const struct kolo_request *request = chain; request != NULL; request = request->chain)
         if (request->staged == NULL)
             kolo_request_load(request);
-    return start_held(chain->comm, chain, false);
+    return launch(chain->comm, chain, false);
 }
 
 /** Starts a request that follows a stream; it is in no group. Held: lock. */

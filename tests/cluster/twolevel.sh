@@ -26,17 +26,19 @@ check blocks host1:2,host2:2 alltoall -s 8M
 says out '/direct$'
 check uneven host1:2,host2:1 alltoall alltoallv -s 64,64K
 ! grep -q '/twolevel$' "$work/out" || fail "bundles among hosts of different size"
-# A rank dies in such a job.
-export KOLOTEST_MARK=dies-$$
-"$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK -H host1:2,host2:2,host3:2 "$KOLOBENCH" alltoall --plan twolevel \
-    -s 64,1M -n 2000 >"$work/out" 2>"$work/err" </dev/null &
-launcher=$!
-await grep -q '/twolevel$' "$work/out"
-kill -KILL "$(pids_of host3 kolobench | head -n 1)"
-got=0
-wait "$launcher" || got=$?
-[[ $got == 137 ]] || { fail "a rank was killed: status $got"; cat "$work/out" "$work/err"; }
-says err '^kolorun: rank [45] \(host3, pid [0-9]+\) .*; the job was ended$'
+# dies PLAN HOST RANKS HOSTS ARGUMENTS...: a rank of HOST, one of RANKS, dies while PLAN is used.
+dies() {
+    export KOLOTEST_MARK=dies-$1-$$
+    "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK -H "$4" "$KOLOBENCH" "${@:5}" >"$work/out" 2>"$work/err" </dev/null &
+    launcher=$!
+    await grep -q "/$1\$" "$work/out"
+    kill -KILL "$(pids_of "$2" kolobench | head -n 1)"
+    got=0
+    wait "$launcher" || got=$?
+    [[ $got == 137 ]] || { fail "a rank was killed, $1: status $got"; cat "$work/out" "$work/err"; }
+    says err "^kolorun: rank [$3] \\($2, pid [0-9]+\\) .*; the job was ended\$"
+}
+dies twolevel host3 45 host1:2,host2:2,host3:2 alltoall --plan twolevel -s 64,1M -n 2000
 for hosts in host1:2,host2:2 host1:3,host2:1 host1:2,host2:3 host1:1,host2:2,host3:3 host1:1,host2:1,host3:1,host1:1,host3:2; do
     check forced "$hosts" "${forced[@]}" -b 4 -e 1M -f 64
     rows=$(grep -cE ' float32 .*/twolevel$' "$work/out")
@@ -92,15 +94,6 @@ KOLO_NESTED_BYTES=1 check nested host1:2,host2:2,host3:2 allreduce -s 4,1K,256K,
 [[ $(grep -cE ' float32 .*/nested$' "$work/out") == 4 ]] || { fail "not nested"; cat "$work/out"; }
 KOLO_NESTED_BYTES=1 check uneven host1:2,host2:1 allreduce -s 1M
 ! grep -q '/nested$' "$work/out" || fail "nested among hosts of different size"
-export KOLOTEST_MARK=nested-dies-$$
-KOLO_NESTED_BYTES=1 "$cluster" exec host1 "$KOLORUN" -x KOLOTEST_MARK -H host1:2,host2:2 "$KOLOBENCH" allreduce \
-    -s 64,4M -n 5000 >"$work/out" 2>"$work/err" </dev/null &
-launcher=$!
-await grep -q '/nested$' "$work/out"
-kill -KILL "$(pids_of host2 kolobench | head -n 1)"
-got=0
-wait "$launcher" || got=$?
-[[ $got == 137 ]] || { fail "a rank was killed in a nested call: status $got"; cat "$work/out" "$work/err"; }
-says err '^kolorun: rank [23] \(host2, pid [0-9]+\) .*; the job was ended$'
+KOLO_NESTED_BYTES=1 dies nested host2 23 host1:2,host2:2 allreduce -s 64,4M -n 5000
 hosts_clean host1 host2 host3
 finish

@@ -99,16 +99,26 @@ static void keep(struct kolo_engine *engine, uint32_t scope, int rank, kolo_stat
     engine->early_failures = early;
 }
 
-/** Another rank reports that communicator @p number has failed. */
-static void heard(struct kolo_engine *engine, uint32_t number, kolo_status status, bool is_told,
+/** Another rank reports that @p comm has failed. If that rank had met all members, they have all
+ * opened it, so its making has succeeded. */
+static void reported(struct kolo_comm *comm, uint32_t scope, kolo_status status, bool is_told,
+                     const char *text)
+{
+    if (scope == comm->number)
+        comm->is_unmet = false;
+    take_note(comm, -1, status, 0, is_told, text);
+}
+
+/** Another rank reports that a communicator has failed; @p scope is its number, maybe with
+ * KOLO_FAILED_UNMET. */
+static void heard(struct kolo_engine *engine, uint32_t scope, kolo_status status, bool is_told,
                   const char *text)
 {
-    struct kolo_comm *comm = kolo_engine_comm(engine, number);
-    if (comm != NULL) {
-        take_note(comm, -1, status, 0, is_told, text);
-        return;
-    }
-    keep(engine, number, -1, status, is_told, text); /* or this rank has finalized it */
+    struct kolo_comm *comm = kolo_engine_comm(engine, scope & ~KOLO_FAILED_UNMET);
+    if (comm != NULL)
+        reported(comm, scope, status, is_told, text);
+    else
+        keep(engine, scope, -1, status, is_told, text); /* or this rank has finalized it */
 }
 
 /** Whether a failure with this scope is one of the communicator @p comm. */
@@ -116,7 +126,7 @@ static bool concerns(const struct kolo_comm *comm, uint32_t scope, int rank)
 {
     if (scope == KOLO_STORE_RANK)
         return kolo_comm_member(comm, rank) >= 0;
-    return scope == KOLO_STORE_JOB || scope == comm->number;
+    return scope == KOLO_STORE_JOB || (scope & ~KOLO_FAILED_UNMET) == comm->number;
 }
 
 void kolo_comm_hear(struct kolo_comm *comm)
@@ -124,7 +134,7 @@ void kolo_comm_hear(struct kolo_comm *comm)
     for (const struct kolo_early_failure *at = comm->engine->early_failures; at != NULL;
          at = at->next)
         if (concerns(comm, at->scope, at->rank))
-            take_note(comm, -1, at->status, 0, at->is_told, at->text);
+            reported(comm, at->scope, at->status, at->is_told, at->text);
 }
 
 /* ---- becoming a failure ---- */
@@ -178,8 +188,9 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
     failure->status = status;
     comm->suspicion.status = KOLO_OK;
     if (tell && !is_quiet) {
-        kolo_store_client_abort(comm->engine->store, comm->number, status, failure->text);
-        kolo_endpoint_abort(comm->engine->endpoint, comm->ranks, comm->size, comm->number, status,
+        const uint32_t scope = comm->number | (comm->is_unmet ? KOLO_FAILED_UNMET : 0);
+        kolo_store_client_abort(comm->engine->store, scope, status, failure->text);
+        kolo_endpoint_abort(comm->engine->endpoint, comm->ranks, comm->size, scope, status,
                             failure->text);
     }
     kolo_requests_calm(comm);
@@ -212,10 +223,10 @@ kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *
 
 /* ---- events ---- */
 
-static void on_aborted(void *context, int world, uint32_t number, kolo_status why, const char *text)
+static void on_aborted(void *context, int world, uint32_t scope, kolo_status why, const char *text)
 {
     (void)world;
-    heard(context, number, why, false, text);
+    heard(context, scope, why, false, text);
 }
 
 static void on_finalized(void *context, int world, uint32_t number, uint32_t sequence)

@@ -10,7 +10,8 @@
 // A number is never used twice in a job, since links and the store identify communicators by it.
 // What step 4 needs is allocated before step 2, so that no member fails between the two. Until step
 // 4 is over, the new communicator fails with its parent, because a member that the parent has lost
-// may never get it.
+// may never get it. A failure that comes from a member which is through step 4 is not one of its
+// making: a member that is still in step 4 gets the communicator too, and its calls say why.
 #include "runtime/split.h"
 
 #include <limits.h>
@@ -129,13 +130,10 @@ static void give_up(struct kolo_comm *child, bool is_of_split, kolo_status statu
     kolo_detail_set(detail);
 }
 
-kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
-                           const struct kolo_seat *seat, const char *function,
-                           const struct kolo_opts *opts)
+/** Opens @p child, unless its parent has failed: then nobody waits for this rank in it. */
+static kolo_status open_child(struct kolo_comm *child, struct kolo_comm *parent,
+                              const struct kolo_seat *seat)
 {
-    struct kolo_task task = {
-        .kind = KOLO_CALL_BARRIER, .function = function, .opts = opts, .is_own = true};
-    const kolo_deadline deadline = kolo_deadline_in_ms(kolo_task_timeout_ms(child, &task));
     struct kolo_engine *engine = child->engine;
     kolo_status status = KOLO_OK;
     kolo_engine_enter(engine);
@@ -146,9 +144,37 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
         kolo_comm_open(child, seat->number, seat->rank, seat->size);
         kolo_comm_count_local(child);
         child->parent = parent;
+        child->is_unmet = true;
         kolo_comm_hear(child);
     }
     kolo_engine_leave(engine);
+    return status;
+}
+
+/** The end of the meeting, which had this @p status: whether @p child is made. It also is if it
+ * failed after some member had met all. */
+static bool is_made(struct kolo_comm *child, kolo_status status)
+{
+    kolo_engine_enter(child->engine);
+    const bool is_parent_fine = child->parent == NULL || child->parent->failure.status == KOLO_OK;
+    const bool is_made = status == KOLO_OK ||
+                         (!child->is_unmet && child->failure.status != KOLO_OK && is_parent_fine);
+    if (is_made) {
+        child->parent = NULL;
+        child->is_unmet = false;
+    }
+    kolo_engine_leave(child->engine);
+    return is_made;
+}
+
+kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
+                           const struct kolo_seat *seat, const char *function,
+                           const struct kolo_opts *opts)
+{
+    struct kolo_task task = {
+        .kind = KOLO_CALL_BARRIER, .function = function, .opts = opts, .is_own = true};
+    const kolo_deadline deadline = kolo_deadline_in_ms(kolo_task_timeout_ms(child, &task));
+    kolo_status status = open_child(child, parent, seat);
     if (status != KOLO_OK) {
         kolo_comm_free(child);
         return status;
@@ -156,14 +182,10 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
     status = kolo_task_run(child, &task);
     if (status == KOLO_OK)
         status = kolo_nest_open(child, deadline);
-    if (status != KOLO_OK) {
-        give_up(child, parent != NULL, status);
-        return status;
-    }
-    kolo_engine_enter(engine);
-    child->parent = NULL;
-    kolo_engine_leave(engine);
-    return KOLO_OK;
+    if (is_made(child, status))
+        return KOLO_OK;
+    give_up(child, parent != NULL, status);
+    return status;
 }
 
 /* ---- the calls ---- */

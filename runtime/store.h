@@ -208,7 +208,8 @@ void kolo_store_client_stalled(struct kolo_store_client *client,
 /** Reports that a call which was reported continues. */
 void kolo_store_client_resumed(struct kolo_store_client *client, uint32_t channel,
                                uint32_t sequence);
-/** Fails @p scope (a communicator's number, or KOLO_STORE_JOB) on every rank, with this text. */
+/** Fails @p scope (a communicator's number, perhaps with KOLO_FAILED_UNMET, or KOLO_STORE_JOB) on
+ * every rank, with this text. */
 void kolo_store_client_abort(struct kolo_store_client *client, uint32_t scope, kolo_status why,
                              const char *text);
 /** Hands the table of peers to the caller (kolo_peers_drop), because an endpoint that drains needs

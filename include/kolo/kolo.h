@@ -199,7 +199,8 @@ kolo_run_threads(int nranks, const struct kolo_config *config,
  *  equal. Collective: every rank of @p comm must call it; one that passes KOLO_NO_COLOUR gets NULL.
  *  A new communicator can be split again. It has its own calls and failures: its collectives run
  *  beside those of other communicators, from any thread, and its failure does not affect others. No
- *  rank gets it before all of its ranks have it.
+ *  rank gets it before all of its ranks have it; if it fails after that, ranks that are still in
+ *  this call get it too, and their first call on it says why.
  *  @return KOLO_OK. ERR_INVALID on every rank if one passed another negative colour or a NULL @p
  *  new_out, and ERR_NO_MEMORY or ERR_SYSTEM on every rank if one of them failed; the detail names
  *  the rank, no communicator was made, and @p comm stays usable, unless the detail of ERR_SYSTEM

@@ -416,56 +416,141 @@ out:
 
 ON_ALL(an_abort_ends_one_communicator, 60, 4, aborted)
 
-/** Waits, until a deadline of its own, in the barrier of a communicator that the others already
- * have, and so gives up in the middle of its creation. */
-static kolo_status leaves_half_made(struct kolo_comm *comm, const struct kolo_seat *seat)
+/** A communicator of the same members that is not opened yet. */
+static kolo_status create_same(struct kolo_comm *comm, struct kolo_comm **child_out)
 {
-    const struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 50};
-    struct kolo_comm *child = NULL;
-    kolo_status status = kolo_comm_create(comm->engine, comm->size, &child);
+    kolo_status status = kolo_comm_create(comm->engine, comm->size, child_out);
+    for (int i = 0; status == KOLO_OK && i < comm->size; i++)
+        (*child_out)->ranks[i] = i;
+    return status;
+}
+
+/** Opens a communicator as if this rank had come through the barrier of its creation. */
+static kolo_status open_made(struct kolo_comm *comm, uint32_t number, struct kolo_comm **part_out)
+{
+    kolo_status status = create_same(comm, part_out);
     if (status != KOLO_OK)
         return status;
-    for (int i = 0; i < comm->size; i++)
-        child->ranks[i] = i;
+    kolo_comm_enter(comm);
+    kolo_comm_open(*part_out, number, comm->rank, comm->size);
+    kolo_comm_count_local(*part_out);
+    kolo_comm_leave(comm);
+    return KOLO_OK;
+}
+
+/** From here to the end of meet(), failures of communicators that are not open yet are kept. */
+static void begin_meeting(struct kolo_comm *comm)
+{
     kolo_comm_enter(comm);
     kolo_engine_creating(comm->engine);
     kolo_comm_leave(comm);
-    status = kolo_comm_meet(child, comm, seat, "kolo_split", &opts);
+}
+
+/** Waits in the barrier of the creation of a communicator, for at most @p timeout_ms. */
+static kolo_status meet(struct kolo_comm *comm, uint32_t number, int timeout_ms,
+                        struct kolo_comm **part_out)
+{
+    const struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = timeout_ms};
+    const struct kolo_seat seat = {.number = number, .rank = comm->rank, .size = comm->size};
+    kolo_status status = create_same(comm, part_out);
+    if (status == KOLO_OK)
+        status = kolo_comm_meet(*part_out, comm, &seat, "kolo_split", &opts);
     kolo_comm_enter(comm);
     kolo_engine_created(comm->engine);
     kolo_comm_leave(comm);
-    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%s: %s", kolo_status_name(status),
-                 kolo_error_detail());
-    return KOLO_OK;
+    return status;
 }
+
+/** All ranks get the same new number, and know that all are here. */
+static kolo_status take_number(struct kolo_comm *comm, uint32_t *number_out)
+{
+    int64_t number = 0;
+    kolo_status status = KOLO_OK;
+    if (comm->rank == 0)
+        KOLO_TRY(kolo_kv_take(comm, "a test", 1, &number));
+    KOLO_TRY(kolo_broadcast(comm, &number, 1, KOLO_INT64, 0, NULL, NULL));
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+    *number_out = (uint32_t)number;
+out:
+    return status;
+}
+
+/** A member aborts a communicator while another one is still in its creation. That member gets it
+ * too, hears the reason, and takes part when all shrink it. */
+static kolo_status aborted_while_met(struct kolo_comm *comm, void *argument)
+{
+    uint32_t number = 0;
+    struct kolo_comm *part = NULL, *again = NULL;
+    kolo_status status;
+    (void)argument;
+    if (comm->rank == 2)
+        begin_meeting(comm);
+    KOLO_TRY(take_number(comm, &number));
+    if (comm->rank == 2) {
+        KOLO_TRY(meet(comm, number, 20000, &part));
+    } else {
+        KOLO_TRY(open_made(comm, number, &part));
+        if (comm->rank == 0)
+            kolo_abort(part, "enough");
+    }
+    status = kolo_barrier(part, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_ABORTED &&
+                     strstr(kolo_error_detail(), "aborted: enough") != NULL,
+                 "%s: %s", kolo_status_name(status), kolo_error_detail());
+    KOLO_TRY(kolo_shrink(part, NULL, &again));
+    WORLD_EXPECT(kolo_size(again) == 3, "%d survivors", kolo_size(again));
+    KOLO_TRY(kolo_barrier(again, NULL, NULL));
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+out:
+    return status;
+}
+
+ON_ALL(who_is_still_in_the_creation_gets_it_too, 60, 3, aborted_while_met)
+
+/** Two members are still in the creation, and one of them gives up: the other gets nothing. */
+static kolo_status two_are_late(struct kolo_comm *comm, void *argument)
+{
+    uint32_t number = 0;
+    struct kolo_comm *part = NULL;
+    kolo_status status;
+    (void)argument;
+    if (comm->rank != 0)
+        begin_meeting(comm);
+    KOLO_TRY(take_number(comm, &number));
+    if (comm->rank != 0) {
+        status = meet(comm, number, comm->rank == 1 ? 50 : 20000, &part);
+        WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%s: %s", kolo_status_name(status),
+                     kolo_error_detail());
+    }
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+out:
+    return status;
+}
+
+ON_ALL(if_one_gives_up_nobody_in_the_creation_gets_it, 60, 3, two_are_late)
 
 /** One of three ranks gives up in a split, as if the others had come through its barrier. When
  * they shrink the communicator they got, they do not wait for that rank, which has none and
  * lives on. */
 static kolo_status one_gives_up(struct kolo_comm *comm, void *argument)
 {
-    struct kolo_seat seat = {.rank = kolo_rank(comm), .size = 3};
     struct kolo_comm *part = NULL, *some = NULL;
     int64_t number = 0, count = 0;
     size_t bytes = sizeof(number);
     kolo_status status;
     (void)argument;
-    if (seat.rank == 2) {
+    if (kolo_rank(comm) == 2) {
         KOLO_TRY(kolo_kv_take(comm, "a test", 1, &number));
-        seat.number = (uint32_t)number;
-        KOLO_TRY(leaves_half_made(comm, &seat));
+        begin_meeting(comm);
+        status = meet(comm, (uint32_t)number, 50, &part);
+        WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%s: %s", kolo_status_name(status),
+                     kolo_error_detail());
         KOLO_TRY(kolo_kv_set(comm, "number", &number, sizeof(number)));
         bytes = 0;
         KOLO_TRY(kolo_kv_get(comm, "shrunk", NULL, &bytes, -1));
     } else {
         KOLO_TRY(kolo_kv_get(comm, "number", &number, &bytes, -1));
-        KOLO_TRY(kolo_comm_create(comm->engine, 3, &part));
-        for (int i = 0; i < 3; i++)
-            part->ranks[i] = i;
-        kolo_comm_enter(comm);
-        kolo_comm_open(part, (uint32_t)number, seat.rank, 3);
-        kolo_comm_count_local(part);
-        kolo_comm_leave(comm);
+        KOLO_TRY(open_made(comm, (uint32_t)number, &part));
         KOLO_TRY(kolo_shrink(part, NULL, &some));
         WORLD_EXPECT(kolo_size(some) == 2, "%d survivors", kolo_size(some));
         KOLO_TRY(kolo_finalize(part));

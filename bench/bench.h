@@ -239,7 +239,7 @@ struct bench_sizes {
     const char *collective;
     int nranks;
     size_t unit;          /**< shared evenly by all ranks */
-    bool speaks;          /**< for each size without a row, print why */
+    bool speaks;          /**< print which sizes have no row of their own, and why */
     int64_t bytes;        /* the last size that was considered */
     size_t at, row_bytes; /* of the last row; 0: none yet */
 };

@@ -110,12 +110,24 @@ static void say_left_out(const struct bench_sizes *sizes, size_t rounded)
     fflush(stdout);
 }
 
+/** Says that a size from the list has a row of another size. Those of a progression need no words:
+ * nobody wrote them. */
+static void say_rounded(const struct bench_sizes *sizes)
+{
+    if (!sizes->speaks || sizes->options->nsizes == 0 || sizes->row_bytes == (size_t)sizes->bytes)
+        return;
+    printf("# %10" PRId64 " measured as the next lower multiple of %zu bytes\n", sizes->bytes,
+           sizes->unit);
+    fflush(stdout);
+}
+
 bool bench_sizes_next(struct bench_sizes *sizes)
 {
     while ((sizes->bytes = bench_next_size(sizes->options, sizes->bytes, &sizes->at)) != 0) {
         const size_t rounded = (size_t)sizes->bytes / sizes->unit * sizes->unit;
         if (rounded != 0 && rounded != sizes->row_bytes) {
             sizes->row_bytes = rounded;
+            say_rounded(sizes);
             return true;
         }
         if (sizes->speaks)

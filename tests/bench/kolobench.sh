@@ -87,6 +87,9 @@ for words in '1 no row of its own: below 4 bytes, the least of allreduce among 2
     grep -qE "^# +$words\$" "$work/out" || wrong "sizes that fall away: not '$words': $(cat "$work/out")"
 done
 [[ $(grep -c 'no row' "$work/out") == 3 ]] || wrong "sizes that do not fall away: $(cat "$work/out")"
+grep -q 'measured as' "$work/out" && wrong "sizes that are a multiple are said to be rounded: $(cat "$work/out")"
+timeout 20 "$bin/kolobench" reduce_scatter --threads 3 -s 12,40 -n 1 >"$work/out" 2>&1 || wrong "a size that is rounded: $(tail -3 "$work/out")"
+grep -qE '^# +40 measured as the next lower multiple of 12 bytes$' "$work/out" || wrong "a size that is rounded says nothing: $(cat "$work/out")"
 for sizes in 8 1,2,4; do
     timeout 20 "$bin/kolobench" reduce_scatter alltoall --threads 3 -s $sizes -d float64 --json "$work/none.json" >"$work/out" 2>&1 && wrong "no rows: success"
     grep -q 'kolobench: .*nothing was measured: every size is below 24 bytes, the least for 3 ranks; give a larger one with -s' "$work/out" || wrong "no rows: no words: $(cat "$work/out")"

@@ -112,6 +112,20 @@ static bool has_family(const struct kolo_place *places, size_t count, sa_family_
     return false;
 }
 
+/* KOLO_NET may leave only addresses that other hosts cannot reach. */
+static kolo_status check_reach(const char *net, const struct kolo_place *places, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!kolo_place_is_loopback(&places[i]))
+            return KOLO_OK;
+    if (net[0] == '\0')
+        return KOLO_OK; /* nothing else is up: the hosts may still be parts of this machine */
+    return kolo_fail(KOLO_ERR_CONFIG,
+                     "KOLO_NET=%s leaves only loopback addresses of this machine, which other "
+                     "hosts cannot reach; name the network between the hosts",
+                     net);
+}
+
 /* Listens at one port in both families, as far as this machine has addresses of them. Without the
  * port in IPv4 no rank could use the IPv4 addresses that are announced, so that is an error; if
  * there are both families, IPv4 alone is enough. */
@@ -121,6 +135,8 @@ static kolo_status listen_to_all(struct kolo_meeting *meeting, const char *net)
     size_t count = 0;
     uint16_t port = 0;
     kolo_status status = kolo_places_local(net, 0, places, PLACES_MAX, &count);
+    if (status == KOLO_OK)
+        status = check_reach(net, places, count);
     if (status != KOLO_OK)
         return status;
     const bool has_six = has_family(places, count, AF_INET6);

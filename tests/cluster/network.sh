@@ -48,6 +48,9 @@ path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:'
 KOLO_NET=nosuch0 job nothing 2 -H "$hosts" "$RANK_PROGRAM" loop 0
 says err 'KOLO_NET: nothing of this machine matches "nosuch0"; up are .*wire 10\.211\.53\.1'
 
+KOLO_NET=lo job loopback 2 -H "$hosts" "$RANK_PROGRAM" loop 0
+says err '^kolorun: .*KOLO_NET=lo leaves only loopback addresses of this machine, .*; name the network between the hosts$'
+
 # Two equal networks: the ranks of a host alternate between them, so that both are used.
 for i in 1 2; do
     "$cluster" wire "host$i" rail0 "10.98.0.$i/24"

@@ -20,8 +20,9 @@
 enum { HOST_MAX = 200, PORT_LEAST = 20000, PORTS = 12000 /* below those that systems give out */ };
 
 struct launcher {
-    const char *name, *command;
-    const char *mark;   /* is set only for its ranks */
+    const char *name, *command; /* the command that needs KOLO_SECRET; NULL: it differs */
+    const char *mark;           /* is set only for its ranks */
+    const char *also;           /* is set for them too; NULL: the mark is enough */
     const char *unless; /* is set if the ranks belong to another launcher, which this one started */
     const char *rank, *size;
     const char *job[2];     /* differ from run to run, and are the same on all ranks of a run */
@@ -68,13 +69,29 @@ static const struct launcher launchers[] = {
      .rank = "PMI_RANK",
      .size = "PMI_SIZE",
      .local_size = "MPI_LOCALNRANKS"},
+    /* Operators of Kubernetes, DeepSpeed and scripts set what torch's env:// reads. RANK differs
+     * between processes, so it is not left over from a batch script, as MASTER_ADDR may be. */
+    {.name = "a launcher that sets RANK and MASTER_ADDR",
+     .mark = "RANK",
+     .also = "MASTER_ADDR",
+     .rank = "RANK",
+     .size = "WORLD_SIZE",
+     .job = {"MASTER_PORT"},
+     .local_size = "LOCAL_WORLD_SIZE",
+     .host = "MASTER_ADDR"},
 };
+
+static bool has_started_this(const struct launcher *launcher)
+{
+    return kolo_environment(launcher->mark) &&
+           !(launcher->also && !kolo_environment(launcher->also)) &&
+           !(launcher->unless && kolo_environment(launcher->unless));
+}
 
 static const struct launcher *find_launcher(void)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
-        if (kolo_environment(launchers[i].mark) &&
-            !(launchers[i].unless && kolo_environment(launchers[i].unless)))
+        if (has_started_this(&launchers[i]))
             return &launchers[i];
     return NULL;
 }
@@ -86,7 +103,8 @@ static const char *withheld_sign(void)
     if (kolo_environment_withholds("KOLO_SIZE"))
         return "KOLO_SIZE";
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
-        if (kolo_environment_withholds(launchers[i].mark))
+        if (kolo_environment_withholds(launchers[i].mark) &&
+            !(launchers[i].also && !kolo_environment_withholds(launchers[i].also)))
             return launchers[i].mark;
     return NULL;
 }
@@ -235,9 +253,10 @@ kolo_status kolo_adopt(struct kolo_settings *settings)
         return kolo_fail(
             KOLO_ERR_CONFIG,
             "this is rank %ld of %ld started by %s: the ranks need a secret, the same on all: "
-            "`export KOLO_SECRET=$(openssl rand -hex 32)` before `%s`; KOLO_RANK=0 KOLO_SIZE=1 "
+            "`export KOLO_SECRET=$(openssl rand -hex 32)`%s%s%s; KOLO_RANK=0 KOLO_SIZE=1 "
             "makes each a world of its own",
-            rank, size, launcher->name, launcher->command);
+            rank, size, launcher->name, launcher->command ? " before `" : "",
+            launcher->command ? launcher->command : "", launcher->command ? "`" : "");
     if (settings->rendezvous[0] == '\0')
         KOLO_TRY(find_rendezvous(launcher, size, settings));
     KOLO_TRY(set_number(settings, "KOLO_SIZE", size));

@@ -312,6 +312,10 @@ static kolo_status check_world(const struct kolo_settings *settings)
                          "of one rank",
                          settings->rank < 0 ? "KOLO_SIZE" : "KOLO_RANK",
                          settings->rank < 0 ? "KOLO_RANK" : "KOLO_SIZE");
+    if (settings->size < 0 && settings->rendezvous[0] != '\0')
+        return kolo_fail(KOLO_ERR_CONFIG,
+                         "KOLO_RENDEZVOUS (or config.rendezvous) is given without KOLO_RANK and "
+                         "KOLO_SIZE: set both, or KOLO_RANK=0 KOLO_SIZE=1 for a world of one rank");
     if (settings->rank >= settings->size && settings->size > 0)
         return kolo_fail(KOLO_ERR_CONFIG, "KOLO_RANK=%lld is not below KOLO_SIZE=%lld",
                          (long long)settings->rank, (long long)settings->size);

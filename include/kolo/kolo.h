@@ -21,8 +21,8 @@
  *      kolo_finalize(comm);
  *
  *  started as `kolorun -np 4 -H host1:2,host2:2 program`. Ranks started by srun, mpirun (Open MPI),
- *  mpiexec (MPICH) or torchrun form one world too; they need KOLO_SECRET (man 7 kolo). Without a
- *  launcher the program is a world of one rank.
+ *  mpiexec (MPICH), torchrun, or what else sets RANK, WORLD_SIZE and MASTER_ADDR, form one world
+ *  too; they need KOLO_SECRET (man 7 kolo). Without a launcher the program is a world of one rank.
  *
  *  Fork: a communicator and its requests belong to the process that made them. In a child made by
  *  fork() every function that takes one returns KOLO_ERR_INVALID, also kolo_finalize() in an exit()

@@ -27,6 +27,7 @@ both pmi PMI_RANK=@ PMI_SIZE=2 MPI_LOCALNRANKS=2
 both ompi OMPI_COMM_WORLD_RANK=@ OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2
 both hosts PMI_RANK=@ PMI_SIZE=2 MPI_LOCALNRANKS=1 "KOLO_RENDEZVOUS=file://$work/meet"
 both torchrun TORCHELASTIC_RUN_ID=x RANK=@ WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=nowhere
+both variables RANK=@ WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500
 
 # Without kolorun, a rank notices rank 0's end by a link, or by the loss of the store that rank 0
 # served. The error has its host and pid.
@@ -41,6 +42,9 @@ says out "^error .*rank 0 \\([^,]+, pid $first\\).* ended, during"
 run 4 env -u KOLO_SECRET PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2 "$RANK_PROGRAM" loop 0
 says out '^init .* this is rank 1 of 2 started by mpiexec \(PMI\): the ranks need a secret, the same on all: `export KOLO_SECRET='
 run 0 env -u KOLO_SECRET PMI_RANK=1 PMI_SIZE=2 KOLO_RANK=0 KOLO_SIZE=1 "$RANK_PROGRAM" loop 0
+# Nor does a rank that knows where to meet, but not who it is.
+run 4 env KOLO_RENDEZVOUS=tcp://127.0.0.1:29999 "$RANK_PROGRAM" loop 0
+says out '^init .* KOLO_RENDEZVOUS .* is given without KOLO_RANK and KOLO_SIZE: set both, or KOLO_RANK=0 KOLO_SIZE=1 '
 # kolorun in a step of another launcher starts ranks of its own.
 run 0 env PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2 "$KOLORUN" -np 3 "$RANK_PROGRAM" loop 0
 [[ $(grep -c '^\[[0-2]\] path ' "$work/out") == 6 ]] || { fail "kolorun under mpiexec"; cat "$work/out"; }

@@ -16,7 +16,7 @@ static kolo_status adopt(struct kolo_settings *settings, const char *const varia
     static const char *const others[] = {
         "TORCHELASTIC_RUN_ID",  "OMPI_COMM_WORLD_RANK", "PMI_RANK",  "MPI_LOCALNRANKS",
         "SLURM_STEP_NUM_TASKS", "SLURM_DISTRIBUTION",   "KOLO_RANK", "KOLO_SIZE",
-        "KOLO_SECRET",          "KOLO_LAUNCHER"};
+        "KOLO_SECRET",          "KOLO_LAUNCHER",        "RANK",      "MASTER_ADDR"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         unsetenv(others[i]);
     for (; *variables != NULL; variables++) {
@@ -64,6 +64,9 @@ Test(adopt, each_launcher_says_who_this_is)
     cr_assert(ADOPT(&settings, "KOLO_SECRET=" SECRET, "SLURM_STEP_NUM_TASKS=8", "SLURM_PROCID=7",
                     "SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NODELIST=gpu[07-08]") == KOLO_OK);
     expect(&settings, 7, 8, "tcp://gpu07:");
+    cr_assert(ADOPT(&settings, "KOLO_SECRET=" SECRET, "RANK=5", "WORLD_SIZE=8",
+                    "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=job-master-0") == KOLO_OK);
+    expect(&settings, 5, 8, "tcp://job-master-0:");
 }
 
 /* srun --mpi=pmi2 also sets PMI_RANK, and the hosts are still known; Hydra's proxies may be a
@@ -171,6 +174,8 @@ Test(adopt, what_is_said_already_stays)
     unsetenv("KOLO_RENDEZVOUS");
     cr_assert(ADOPT(&settings, "RANK=1", "WORLD_SIZE=2") == KOLO_OK, "anybody's variables");
     cr_assert(settings.rank == -1 && settings.size == -1);
+    cr_assert(ADOPT(&settings, "MASTER_ADDR=a", "WORLD_SIZE=2") == KOLO_OK, "a batch script's");
+    cr_assert(settings.rank == -1 && settings.size == -1);
     cr_assert(ADOPT(&settings, "PMI_RANK=0", "PMI_SIZE=1") == KOLO_OK, "a world of one");
     cr_assert(settings.rank == -1 && settings.size == -1);
 }
@@ -195,7 +200,11 @@ Test(adopt, what_is_missing_is_named)
     expect_error(ADOPT(&settings, "KOLO_SECRET=" SECRET, "PMI_RANK=2", "PMI_SIZE=2"),
                  "PMI_RANK=2 is not a number from 0 to 1");
     expect_error(ADOPT(&settings, "PMI_RANK=2", "PMI_SIZE=2x"), "PMI_SIZE=2x is not a number");
+    expect_error(ADOPT(&settings, "RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a"),
+                 "started by a launcher that sets RANK and MASTER_ADDR: the ranks need a secret, "
+                 "the same on all: `export KOLO_SECRET=$(openssl rand -hex 32)`; KOLO_RANK=0");
     unsetenv("WORLD_SIZE");
+    expect_error(ADOPT(&settings, "RANK=1", "MASTER_ADDR=a"), "WORLD_SIZE= is not a number");
     expect_error(ADOPT(&settings, "TORCHELASTIC_RUN_ID=x", "RANK=0"),
                  "WORLD_SIZE= is not a number");
 }

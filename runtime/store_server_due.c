@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "transport/conn.h"
 
 struct words {
     char *at;
@@ -159,6 +160,15 @@ static void warn_stall(void *context, const struct kolo_stall *stall)
     server->config.events.notice(server->config.events.context, text);
 }
 
+/** A missing rank may have come with another secret. */
+static void say_dropped(const struct kolo_store_server *server, struct words *words)
+{
+    char text[256];
+    for (size_t i = 0; i < server->listener_count; i++)
+        if (kolo_listener_explain(server->listeners[i], text, sizeof text))
+            say(words, "; %s", text);
+}
+
 static void expire_start(struct kolo_store_server *server)
 {
     char text[KOLO_STORE_TEXT_MAX], waited[32];
@@ -169,6 +179,7 @@ static void expire_start(struct kolo_store_server *server)
                          sizeof waited);
     say_absent(server, &words);
     say(&words, " of %d did not start within %s", server->config.size, waited);
+    say_dropped(server, &words);
     kolo_server_fail(server, -1, KOLO_STORE_JOB, KOLO_ERR_TIMEOUT, text, true);
 }
 

@@ -136,6 +136,9 @@ void kolo_listener_expect(struct kolo_listener *listener, int peers);
 void kolo_listener_place(const struct kolo_listener *listener, struct kolo_place *place_out);
 /** How many connections were dropped so far without a proof. */
 uint64_t kolo_listener_strangers(const struct kolo_listener *listener);
+/** Writes who tried last to prove itself, and why it was dropped: "a process at 10.0.0.5:4711 does
+ *  not know the secret". False: nobody was. */
+bool kolo_listener_explain(const struct kolo_listener *listener, char *text, size_t capacity);
 
 /** Handles the deadlines and redials that are due, for every connection and listener of the poller,
  *  and returns when it must be called next (KOLO_NEVER: there is none). The poller holds their

@@ -64,6 +64,8 @@ struct kolo_listener {
     size_t pending_count, pending_max;
     int64_t grace_ms; /* for the next connection */
     uint64_t strangers;
+    struct kolo_place failed;  /* the latest stranger that tried to prove itself */
+    enum kolo_verdict verdict; /* on that one; KOLO_VERDICT_PROVED: there was none */
 };
 
 static void reckon(struct kolo_listener *listener)
@@ -160,6 +162,12 @@ static const char *verdict_words(enum kolo_verdict verdict)
     }
 }
 
+/** Whether a stranger with this verdict may be a peer that was started wrongly. */
+static bool has_tried(enum kolo_verdict verdict)
+{
+    return verdict == KOLO_VERDICT_WRONG_PROOF || verdict == KOLO_VERDICT_OTHER_VERSION;
+}
+
 static void over(struct kolo_handshake *handshake, enum kolo_verdict verdict, int error)
 {
     struct pending *pending = (struct pending *)handshake;
@@ -172,6 +180,10 @@ static void over(struct kolo_handshake *handshake, enum kolo_verdict verdict, in
         fd = kolo_handshake_take(handshake);
         remove_pending(pending);
     } else {
+        if (has_tried(verdict)) {
+            listener->failed = pending->place;
+            listener->verdict = verdict;
+        }
         drop_stranger(pending, verdict_words(verdict));
     }
     if (listener->paused_until != KOLO_NEVER)
@@ -451,4 +463,15 @@ void kolo_listener_place(const struct kolo_listener *listener, struct kolo_place
 uint64_t kolo_listener_strangers(const struct kolo_listener *listener)
 {
     return listener->strangers;
+}
+
+bool kolo_listener_explain(const struct kolo_listener *listener, char *text, size_t capacity)
+{
+    char place[128];
+
+    if (!has_tried(listener->verdict))
+        return false;
+    kolo_place_format(&listener->failed, place, sizeof place);
+    snprintf(text, capacity, "a process at %s %s", place, verdict_words(listener->verdict));
+    return true;
 }

@@ -45,6 +45,13 @@ run 0 env -u KOLO_SECRET PMI_RANK=1 PMI_SIZE=2 KOLO_RANK=0 KOLO_SIZE=1 "$RANK_PR
 # Nor does a rank that knows where to meet, but not who it is.
 run 4 env KOLO_RENDEZVOUS=tcp://127.0.0.1:29999 "$RANK_PROGRAM" loop 0
 says out '^init .* KOLO_RENDEZVOUS .* is given without KOLO_RANK and KOLO_SIZE: set both, or KOLO_RANK=0 KOLO_SIZE=1 '
+# Ranks with different secrets: both sides say so.
+env KOLO_RANK=1 KOLO_SIZE=2 KOLO_SECRET="${KOLO_SECRET//[0-9]/0}" "KOLO_RENDEZVOUS=file://$work/secrets" KOLO_START_TIMEOUT=3s "$RANK_PROGRAM" loop 0 >"$work/second" 2>&1 &
+second=$!
+run 4 env KOLO_RANK=0 KOLO_SIZE=2 "KOLO_RENDEZVOUS=file://$work/secrets" KOLO_START_TIMEOUT=3s "$RANK_PROGRAM" loop 0
+says out '^init .* rank 1 of 2 did not start within 3(\.0)? s; a process at [^ ]+ does not know the secret'
+wait "$second"
+grep -q '^init .* rejected our proof' "$work/second" || { fail "a rank with another secret"; cat "$work/second"; }
 # kolorun in a step of another launcher starts ranks of its own.
 run 0 env PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=2 "$KOLORUN" -np 3 "$RANK_PROGRAM" loop 0
 [[ $(grep -c '^\[[0-2]\] path ' "$work/out") == 6 ]] || { fail "kolorun under mpiexec"; cat "$work/out"; }

@@ -529,8 +529,10 @@ Test(conn, another_secret_is_an_authentication_error, .timeout = 60)
     struct world w;
     struct kolo_secret other;
     struct end end = {0};
+    char why[256];
 
     open_world(&w, 5000);
+    cr_assert(!kolo_listener_explain(w.listener, why, sizeof why));
     cr_assert(kolo_secret_make(&other) == KOLO_OK);
     dial(&w, &w.place, 1, &other, 30000, &end);
     run_until(&w, &end.calls, 1, 30000);
@@ -538,6 +540,10 @@ Test(conn, another_secret_is_an_authentication_error, .timeout = 60)
     cr_assert(strstr(end.detail, "secret"), "%s", end.detail);
     cr_assert(w.accepted_count == 0);
     cr_assert(kolo_listener_strangers(w.listener) >= 1);
+    cr_assert(kolo_listener_explain(w.listener, why, sizeof why));
+    cr_assert(strncmp(why, "a process at 127.0.0.1:", 23) == 0 &&
+                  strstr(why, " does not know the secret"),
+              "%s", why);
     close_world(&w);
 }
 

@@ -24,6 +24,8 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "runtime/board_hub.h"
+#include "runtime/device_memory.h"
+#include "runtime/loans.h"
 #include "runtime/staging_private.h"
 
 enum { PAGE_BYTES = 4096 };

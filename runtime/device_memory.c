@@ -13,11 +13,14 @@
 // the rank ends, because lanes have streams in the context and pages of the host are locked in it,
 // which would go with it. If the device is still busy then, the hold remains until the process
 // ends.
+#include "runtime/device_memory.h"
+
 #include "base/alloc.h"
 #include "base/log.h"
 #include "memory/held.h"
 #include "memory/memory.h"
 #include "runtime/comm.h"
+#include "runtime/loans.h"
 
 struct kolo_device_memory {
     struct kolo_device_memory *next;

@@ -9,6 +9,7 @@
 #include "base/condition.h"
 #include "base/forks.h"
 #include "runtime/board_hub.h"
+#include "runtime/device_memory.h"
 #include "runtime/own_ops.h"
 #include "runtime/peers.h"
 #include "runtime/staging.h"

@@ -19,6 +19,7 @@
 #include "base/alloc.h"
 #include "runtime/comm.h"
 #include "runtime/finalized.h"
+#include "runtime/loans.h"
 #include "runtime/mismatch.h"
 #include "runtime/timers.h"
 

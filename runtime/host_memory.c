@@ -7,9 +7,13 @@
 // So while any stream is held, memory that may be locked for devices is only put aside. The tidying
 // thread (runtime/loans.c) frees it once none is held. If there is no such thread because it could
 // not be started, the next kolo_free that meets no held stream does, or the end of the rank.
+#include "runtime/host_memory.h"
+
 #include "memory/held.h"
 #include "memory/memory.h"
 #include "runtime/comm.h"
+#include "runtime/device_memory.h"
+#include "runtime/loans.h"
 
 kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes, void **memory_out)
 {

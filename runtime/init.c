@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "runtime/adopt.h"
 #include "runtime/finalized.h"
+#include "runtime/loans.h"
 #include "runtime/local.h"
 #include "runtime/mismatch.h"
 #include "runtime/nest.h"

@@ -13,11 +13,15 @@
 // mapped in between has another number. A rank whose link is gone is dead, or has unmapped
 // everything before its goodbye. The exception is memory that its driver would not unmap: the rank
 // has reported that to the owner (KEPT), which then never frees it.
+#include "runtime/loans.h"
+
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "memory/lane.h"
 #include "runtime/comm.h"
+#include "runtime/device_memory.h"
+#include "runtime/host_memory.h"
 
 /** A bit in the number of an allocation that is returned. Drivers count these numbers up from 0. */
 #define KEPT (UINT64_C(1) << 63)

@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "memory/held.h"
 #include "runtime/comm.h"
+#include "runtime/host_memory.h"
 
 enum { SLABS_KEPT_BYTES = 128 << 20, FORGOTTEN = 64 /* the part that each lull forgets */ };
 

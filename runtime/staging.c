@@ -20,6 +20,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "runtime/device_memory.h"
 #include "runtime/staging_private.h"
 #include "runtime/stream.h"
 

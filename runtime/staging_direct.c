@@ -16,6 +16,7 @@
 //
 // Why no other memory: the library is not told when the program frees it, and a registration that
 // is kept would prevent the device from using it again.
+#include "runtime/device_memory.h"
 #include "runtime/staging_private.h"
 
 /* ---- which calls ---- */

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
+#include "runtime/device_memory.h"
 #include "runtime/scale.h"
 #include "runtime/staging_private.h"
 #include "runtime/submit.h"

@@ -136,7 +136,7 @@ void kolo_comm_free(struct kolo_comm *comm)
     kolo_group_free(atomic_load(&comm->group));
     if (comm->is_listed)
         unlist(comm);
-    kolo_comm_is_idle(comm);
+    kolo_comm_set_idle(comm);
     free_scratch(comm);
     for (int rank = 0; comm->whys != NULL && rank < comm->size; rank++)
         kolo_free_memory(comm->whys[rank]);
@@ -153,7 +153,7 @@ void kolo_comm_free(struct kolo_comm *comm)
     kolo_free_memory(comm);
 }
 
-void kolo_comm_is_busy(struct kolo_comm *comm)
+void kolo_comm_set_busy(struct kolo_comm *comm)
 {
     struct kolo_engine *engine = comm->engine;
     if (comm->is_busy)
@@ -166,7 +166,7 @@ void kolo_comm_is_busy(struct kolo_comm *comm)
     engine->busy = comm;
 }
 
-void kolo_comm_is_idle(struct kolo_comm *comm)
+void kolo_comm_set_idle(struct kolo_comm *comm)
 {
     if (!comm->is_busy)
         return;

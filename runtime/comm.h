@@ -132,8 +132,8 @@ const struct kolo_peer *kolo_comm_peer(const struct kolo_comm *comm, int rank);
 /** " in communicator 3 (split colour 1)", "" for the world. */
 const char *kolo_comm_words(const struct kolo_comm *comm, char text[KOLO_COMM_WORDS_MAX]);
 /** Marks it as having work, so that the progressor looks at it. Held: lock. */
-void kolo_comm_is_busy(struct kolo_comm *comm);
-void kolo_comm_is_idle(struct kolo_comm *comm);
+void kolo_comm_set_busy(struct kolo_comm *comm);
+void kolo_comm_set_idle(struct kolo_comm *comm);
 /** "rank 5 (host7, pid 812)", or "rank 5 (1 of communicator 3, host7, pid 812)". */
 const char *kolo_comm_rank_text(const struct kolo_comm *comm, int rank,
                                 char text[KOLO_RANK_TEXT_MAX]);

@@ -65,7 +65,7 @@ bool kolo_engine_is_busy(struct kolo_engine *engine)
         next = comm->next_busy;
         if (!is_idle(comm))
             return true;
-        kolo_comm_is_idle(comm);
+        kolo_comm_set_idle(comm);
     }
     return false;
 }
@@ -81,7 +81,7 @@ static bool turn(struct kolo_engine *engine)
     for (struct kolo_comm *comm = engine->busy, *next; comm != NULL; comm = next) {
         next = comm->next_busy;
         if (is_idle(comm))
-            kolo_comm_is_idle(comm);
+            kolo_comm_set_idle(comm);
         kolo_requests_advance(comm);
         if (comm->finalized != NULL)
             kolo_comm_check_finalized(comm);

@@ -40,7 +40,7 @@ static void take_note(struct kolo_comm *comm, int peer, kolo_status status, int6
     suspicion->is_told = is_told;
     snprintf(suspicion->text, sizeof(suspicion->text), "%s", text);
     comm->engine->next_timer = kolo_deadline_min(comm->engine->next_timer, deadline);
-    kolo_comm_is_busy(comm);
+    kolo_comm_set_busy(comm);
 }
 
 void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int64_t grace_ms,

@@ -284,7 +284,7 @@ static void enlist(struct kolo_comm *comm, struct kolo_request *request)
     request->moves = request->moves_seen = 0;
     request->quiet_ticks = 0;
     append(list_of(request), request);
-    kolo_comm_is_busy(comm);
+    kolo_comm_set_busy(comm);
     if (request->is_counted)
         count(request, 1);
     request->deadline = KOLO_NEVER;

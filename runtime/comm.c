@@ -133,7 +133,7 @@ void kolo_comm_free(struct kolo_comm *comm)
 {
     if (comm == NULL)
         return;
-    kolo_group_free(atomic_load(&comm->group));
+    kolo_group_drop(comm);
     if (comm->is_listed)
         unlist(comm);
     kolo_comm_set_idle(comm);

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "memory/reduce.h"
 #include "runtime/accesses.h"
 #include "runtime/staging.h"
@@ -29,15 +30,29 @@ struct kolo_group {
     kolo_status status; /* of the first call that failed */
     char text[KOLO_DETAIL_MAX];
     struct kolo_request *first, *last;
+    unsigned calls;
     struct kolo_accesses accesses; /* of their buffers */
 };
 
-void kolo_group_free(struct kolo_group *group)
+/** Its calls are kept. */
+static void free_group(struct kolo_group *group)
 {
-    if (group == NULL)
-        return;
     kolo_accesses_free(&group->accesses);
     kolo_free_memory(group);
+}
+
+void kolo_group_drop(struct kolo_comm *comm)
+{
+    struct kolo_group *group = atomic_exchange(&comm->group, NULL);
+    char who[KOLO_RANK_TEXT_MAX], where[KOLO_COMM_WORDS_MAX];
+    if (group == NULL)
+        return;
+    if (group->calls > 0 && group->status == KOLO_OK && comm->failure.status == KOLO_OK)
+        KOLO_WARN("%s finalized its communicator%s with an open group: %u call%s never started, "
+                  "because kolo_group_end was not called",
+                  kolo_comm_rank_text(comm, comm->rank, who), kolo_comm_words(comm, where),
+                  group->calls, group->calls == 1 ? " was" : "s were");
+    free_group(group);
 }
 
 kolo_status kolo_group_begin(struct kolo_comm *comm)
@@ -101,6 +116,7 @@ static kolo_status take_up(const struct kolo_comm *comm, struct kolo_group *grou
     else
         group->first = request;
     group->last = request;
+    group->calls++;
     return KOLO_OK;
 }
 
@@ -356,7 +372,7 @@ kolo_status kolo_group_end(struct kolo_comm *comm, const struct kolo_opts *opts,
         return kolo_fail(KOLO_ERR_INVALID, "kolo_group_end: no group is open");
     status = start(comm, group, &task);
     struct kolo_request *chain = group->first;
-    kolo_group_free(group);
+    free_group(group);
     if (status == KOLO_OK && request_out != NULL) {
         *request_out = chain;
         return KOLO_OK;

@@ -12,9 +12,9 @@ struct kolo_group_part {
     size_t count;
     double prescale; /* of the input; 0: none */
 };
-/** Frees a group that was closed, or whose communicator ends; its calls are kept. NULL is
- * allowed. */
-void kolo_group_free(struct kolo_group *group);
+/** Frees the open group of a communicator that ends, if there is one, and warns that its calls were
+ * never started. */
+void kolo_group_drop(struct kolo_comm *comm);
 /** Adds a call to the open group: prepared, not started. Takes the lock. ERR_INVALID: the call has
  * a stream or its own request, or the group has ended meanwhile. */
 kolo_status kolo_group_add(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;

@@ -623,7 +623,8 @@ KOLO_API kolo_status kolo_request_free(struct kolo_request **request);
  *          status = kolo_group_end(comm, NULL, NULL); // also says which call was refused, and why
  *      }
  *
- *  kolo_split(), kolo_dup() and kolo_metrics_compute() are refused while a group is open.
+ *  kolo_split(), kolo_dup() and kolo_metrics_compute() are refused while a group is open;
+ *  kolo_finalize() drops its calls, with a warning.
  *  @return KOLO_OK; ERR_INVALID (a group is already open); ERR_NO_MEMORY. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_group_begin(struct kolo_comm *comm);
 /** Closes the group, whatever is returned, and starts all of its calls or none.

@@ -7,8 +7,10 @@
 #include <kolo/metrics.h>
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "runtime/comm.h"
 #include "tests/support/world.h"
 
@@ -329,6 +331,47 @@ Test(group, refusals, .timeout = 60)
         WORLD_MUST_RUN(&world, refused_inside, NULL);
         WORLD_MUST_RUN(&world, refused_around, NULL);
     }
+}
+
+static char logged[1024];
+
+static void keep_line(void *context, enum kolo_log_level level, const char *line)
+{
+    (void)context;
+    (void)level;
+    snprintf(logged, sizeof logged, "%s", line);
+}
+
+/** Leaves the group open that it has begun, with two calls in it. */
+static kolo_status leave_open(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_comm *copy;
+    float a = 1, b = 1;
+    (void)argument;
+    WORLD_TRY(kolo_dup(comm, NULL, &copy));
+    WORLD_TRY(kolo_group_begin(copy));
+    WORLD_TRY(kolo_allreduce(copy, &a, &a, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    WORLD_TRY(kolo_allreduce(copy, &b, &b, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    if (kolo_rank(comm) == 0)
+        WORLD_TRY(kolo_finalize(copy));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 0)
+        WORLD_EXPECT(strstr(logged, "rank 0 ") != NULL &&
+                         strstr(logged, " (dup) with an open group: 2 calls were never started"),
+                     "%s", logged);
+    if (kolo_rank(comm) == 1) {
+        WORLD_EXPECT(kolo_group_end(copy, NULL, NULL) == KOLO_ERR_PEER, "%s", kolo_error_detail());
+        WORLD_TRY(kolo_finalize(copy));
+    }
+    return KOLO_OK;
+}
+
+Test(group, who_leaves_one_open_is_told, .timeout = 60)
+{
+    struct world world = {.size = 2};
+    kolo_log_set_sink(keep_line, NULL);
+    WORLD_MUST_RUN(&world, leave_open, NULL);
+    kolo_log_set_sink(NULL, NULL);
 }
 
 static kolo_status too_late(struct kolo_comm *comm, void *argument)

@@ -505,39 +505,39 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
     switch (hub->phase) {
     case KOLO_BOARD_OPENING:
         if (hub->missing < 0 || hub->missing == kolo_comm_world(hub->comm, member))
-            return "has not opened its board";
+            return "has not come to its first call";
         return NULL;
     case KOLO_BOARD_HOLDING:
         return is_behind(hub, member) ? "is some calls behind this rank, which waits for it" : NULL;
     case KOLO_BOARD_ENTERING:
         if ((hub->giver < 0 || hub->giver == member) &&
             kolo_entry_number(kolo_hub_entry(hub, member)) != hub->number)
-            return "has not entered";
+            return "has not come to this call";
         return NULL;
     case KOLO_BOARD_BRINGING:
         if (kolo_board_lent_by(hub, member) &&
             kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, brought)) != hub->number)
-            return "has entered, but its device memory is not on the host yet";
+            return "has come, but its device memory is not on the host yet";
         return NULL;
     case KOLO_BOARD_MAPPING:
         return NULL;
     case KOLO_BOARD_AGREEING:
         if (kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, mapped)) < 2 * hub->number)
-            return "has entered, but has not mapped the others' memory yet";
+            return "has come, but has not mapped the others' memory yet";
         return NULL;
     case KOLO_BOARD_BORROWING:
-        return "has entered, but its memory has not been passed yet";
+        return "has come, but its memory has not been passed yet";
     case KOLO_BOARD_MOVING:
         return kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, revoked)) != 0
-                   ? "has entered, but has taken its memory back"
+                   ? "has come, but has taken its memory back"
                    : NULL;
     case KOLO_BOARD_CLOSING:
         if (kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, done)) < hub->number)
-            return "has entered, but its share is not done";
+            return "has come, but its share is not done";
         return NULL;
     case KOLO_BOARD_STAGING:
         return kolo_staged_waits_for(hub, member)
-                   ? "has entered, but its part of a round is not done"
+                   ? "has come, but its part of a round is not done"
                    : NULL;
     case KOLO_BOARD_OVER:
         break;
@@ -569,7 +569,7 @@ static void board_describe(const struct kolo_request *request, char *text, size_
     }
     if (first < 0)
         return;
-    snprintf(text, capacity, "%s: board, it %s", kolo_comm_rank_text(request->comm, first, who),
+    snprintf(text, capacity, "%s: shared memory, it %s", kolo_comm_rank_text(request->comm, first, who),
              wait_of(hub, first));
     size_t used = strlen(text);
     if (others > 0)

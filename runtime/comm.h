@@ -92,6 +92,12 @@ static inline int64_t kolo_comm_left_ns(const struct kolo_comm *comm, int rank)
     return comm->engine->left_ns[kolo_comm_world(comm, rank)];
 }
 
+/** The number by which its failure is reported. */
+static inline uint32_t kolo_comm_scope(const struct kolo_comm *comm)
+{
+    return comm->number | (comm->is_unmet ? KOLO_STORE_UNMET : 0);
+}
+
 /** The channel of the links that carries this communicator's @p kind (KOLO_CHANNEL_...). */
 static inline uint32_t kolo_comm_channel(const struct kolo_comm *comm, uint32_t kind)
 {

@@ -111,11 +111,11 @@ static void reported(struct kolo_comm *comm, uint32_t scope, kolo_status status,
 }
 
 /** Another rank reports that a communicator has failed; @p scope is its number, maybe with
- * KOLO_FAILED_UNMET. */
+ * KOLO_STORE_UNMET. */
 static void heard(struct kolo_engine *engine, uint32_t scope, kolo_status status, bool is_told,
                   const char *text)
 {
-    struct kolo_comm *comm = kolo_engine_comm(engine, scope & ~KOLO_FAILED_UNMET);
+    struct kolo_comm *comm = kolo_engine_comm(engine, scope & ~KOLO_STORE_UNMET);
     if (comm != NULL)
         reported(comm, scope, status, is_told, text);
     else
@@ -127,7 +127,7 @@ static bool concerns(const struct kolo_comm *comm, uint32_t scope, int rank)
 {
     if (scope == KOLO_STORE_RANK)
         return kolo_comm_member(comm, rank) >= 0;
-    return scope == KOLO_STORE_JOB || (scope & ~KOLO_FAILED_UNMET) == comm->number;
+    return scope == KOLO_STORE_JOB || (scope & ~KOLO_STORE_UNMET) == comm->number;
 }
 
 void kolo_comm_hear(struct kolo_comm *comm)
@@ -189,7 +189,7 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
     failure->status = status;
     comm->suspicion.status = KOLO_OK;
     if (tell && !is_quiet) {
-        const uint32_t scope = comm->number | (comm->is_unmet ? KOLO_FAILED_UNMET : 0);
+        const uint32_t scope = kolo_comm_scope(comm);
         kolo_store_client_abort(comm->engine->store, scope, status, failure->text);
         kolo_endpoint_abort(comm->engine->endpoint, comm->ranks, comm->size, scope, status,
                             failure->text);

@@ -13,10 +13,6 @@
 struct kolo_comm;
 struct kolo_request;
 
-/** A bit that no communicator's number has. In a reported number: whoever reports the failure did
- * not know yet that all members have opened the communicator. */
-#define KOLO_FAILED_UNMET (1u << 30)
-
 enum {
     KOLO_VERDICT_GRACE_MS = 300 /* how long a broken link may wait for the store to say why */
 };

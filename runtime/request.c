@@ -280,6 +280,7 @@ static void enlist(struct kolo_comm *comm, struct kolo_request *request)
     request->comm = comm;
     request->status = KOLO_AGAIN;
     request->fell_with_comm = request->is_reported = request->has_entered = false;
+    request->has_asked = false;
     request->is_awaited = false;
     request->moves = request->moves_seen = 0;
     request->quiet_ticks = 0;

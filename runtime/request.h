@@ -148,6 +148,7 @@ struct kolo_request {
     uint64_t moves, moves_seen;
     int quiet_ticks;
     bool is_reported;
+    bool has_asked;           /* its deadline has passed, and the store was asked who is absent */
     bool is_awaited;          /* a thread is waiting for it, though it is asynchronous */
     uint64_t needed_reported; /* hash of the ranks that the store was told it waits for */
     uint32_t report;          /* the number under which a message was reported to the store */

@@ -536,9 +536,8 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
             return "has come, but its share is not done";
         return NULL;
     case KOLO_BOARD_STAGING:
-        return kolo_staged_waits_for(hub, member)
-                   ? "has come, but its part of a round is not done"
-                   : NULL;
+        return kolo_staged_waits_for(hub, member) ? "has come, but its part of a round is not done"
+                                                  : NULL;
     case KOLO_BOARD_OVER:
         break;
     }
@@ -569,8 +568,8 @@ static void board_describe(const struct kolo_request *request, char *text, size_
     }
     if (first < 0)
         return;
-    snprintf(text, capacity, "%s: shared memory, it %s", kolo_comm_rank_text(request->comm, first, who),
-             wait_of(hub, first));
+    snprintf(text, capacity, "%s: shared memory, it %s",
+             kolo_comm_rank_text(request->comm, first, who), wait_of(hub, first));
     size_t used = strlen(text);
     if (others > 0)
         snprintf(text + used, capacity - used, "; and %d more", others);

@@ -29,6 +29,9 @@ enum {
 /** What a failure ends: the communicator with that number, or one of these. */
 #define KOLO_STORE_RANK UINT32_MAX       /* every communicator that contains the rank */
 #define KOLO_STORE_JOB (UINT32_MAX - 1u) /* every communicator of the job */
+/** With a communicator's number, which never has this bit: whoever reports the failure does not
+ * know whether all members have opened the communicator. */
+#define KOLO_STORE_UNMET (1u << 30)
 /** The number of channels of each communicator on each link. A channel's number divided by this is
  * the communicator's number. */
 enum { KOLO_CHANNELS_PER_COMM = 4 };
@@ -208,8 +211,9 @@ void kolo_store_client_stalled(struct kolo_store_client *client,
 /** Reports that a call which was reported continues. */
 void kolo_store_client_resumed(struct kolo_store_client *client, uint32_t channel,
                                uint32_t sequence);
-/** Fails @p scope (a communicator's number, perhaps with KOLO_FAILED_UNMET, or KOLO_STORE_JOB) on
- * every rank, with this text. */
+/** Fails @p scope (a communicator's number, perhaps with KOLO_STORE_UNMET, or KOLO_STORE_JOB) on
+ * every rank, with this text. The server adds to a TIMEOUT which ranks are not in the call that
+ * this rank has reported as stalled. */
 void kolo_store_client_abort(struct kolo_store_client *client, uint32_t scope, kolo_status why,
                              const char *text);
 /** Hands the table of peers to the caller (kolo_peers_drop), because an endpoint that drains needs

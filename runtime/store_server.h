@@ -120,6 +120,11 @@ void kolo_server_shrink_forget(struct kolo_store_server *server, int rank, uint3
 void kolo_server_shrink_expire(struct kolo_store_server *server);
 void kolo_server_shrink_end(struct kolo_store_server *server);
 
+/** Adds to the text of a call's timeout, which @p rank reports, who is not in that call. In
+ * store_server_due.c. */
+void kolo_server_say_absent(const struct kolo_store_server *server, int rank, uint32_t scope,
+                            char text[KOLO_STORE_TEXT_MAX]);
+
 /** Handles every complete message that has arrived. ERR_LINK: the connection has ended in order;
  * any other failure: why it must be dropped. */
 kolo_status kolo_server_handle_all(struct kolo_store_connection *connection);

@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "transport/conn.h"
@@ -130,6 +131,19 @@ static void say_not_there(const struct kolo_store_server *server, struct words *
             "the %d ranks in it wait only for each other: what they send is slow or does not "
             "arrive",
             stall->count);
+}
+
+void kolo_server_say_absent(const struct kolo_store_server *server, int rank, uint32_t scope,
+                            char text[KOLO_STORE_TEXT_MAX])
+{
+    const size_t used = strlen(text);
+    struct words words = {text + used, KOLO_STORE_TEXT_MAX - used};
+    const struct kolo_stall *stall =
+        rank >= 0 ? kolo_stalls_in(server->stalls, rank, scope & ~KOLO_STORE_UNMET) : NULL;
+    if (!stall)
+        return;
+    say(&words, "; ");
+    say_not_there(server, &words, stall);
 }
 
 /** Writes how many more ranks wait for the same peer. */

@@ -335,6 +335,8 @@ static kolo_status on_abort(struct kolo_store_connection *connection, struct kol
     kolo_status status = kolo_reader_finish(body, "ABORT");
     if (status == KOLO_OK && scope == KOLO_STORE_RANK)
         status = kolo_fail(KOLO_ERR_PROTOCOL, "ABORT of a rank");
+    if (status == KOLO_OK && why == KOLO_ERR_TIMEOUT)
+        kolo_server_say_absent(connection->server, connection->rank, scope, text);
     if (status == KOLO_OK)
         kolo_server_fail(connection->server, connection->rank, scope, why, text, true);
     return status;

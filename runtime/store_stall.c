@@ -93,17 +93,32 @@ bool kolo_stall_is_message(const struct kolo_stall *stall)
     return stall->channel % KOLO_CHANNELS_PER_COMM == KOLO_CHANNEL_MESSAGE;
 }
 
-const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int rank)
+/** Of communicator @p number; NULL: of any. */
+static const struct kolo_stall *find_longest(const struct kolo_stalls *stalls, int rank,
+                                             const uint32_t *number)
 {
     const struct kolo_stall *longest = NULL;
     int64_t since_ns = INT64_MAX;
-    for (const struct kolo_stall *stall = stalls->first; stall; stall = stall->next)
+    for (const struct kolo_stall *stall = stalls->first; stall; stall = stall->next) {
+        if (number && stall->channel / KOLO_CHANNELS_PER_COMM != *number)
+            continue;
         for (const struct kolo_stall_wait *wait = stall->waits; wait; wait = wait->next)
             if (wait->rank == rank && wait->since_ns < since_ns) {
                 longest = stall;
                 since_ns = wait->since_ns;
             }
+    }
     return longest;
+}
+
+const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int rank)
+{
+    return find_longest(stalls, rank, NULL);
+}
+
+const struct kolo_stall *kolo_stalls_in(const struct kolo_stalls *stalls, int rank, uint32_t number)
+{
+    return find_longest(stalls, rank, &number);
 }
 
 bool kolo_stalls_is_past(const struct kolo_stalls *stalls, const struct kolo_stall *stall, int rank)

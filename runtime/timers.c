@@ -167,7 +167,9 @@ static const char in_driver[] =
     "waits for this collective (cudaFree, the first launch of a kernel: man kolo_allreduce, "
     "Streams)";
 
-static void expire(struct kolo_comm *comm, const struct kolo_request *request)
+/** Writes what a call waits for whose deadline has passed. */
+static void say_late(const struct kolo_comm *comm, const struct kolo_request *request,
+                     char text[KOLO_DETAIL_MAX])
 {
     char words[KOLO_WORDS_MAX], me[KOLO_RANK_TEXT_MAX], waits[512];
     char stopped[KOLO_RANK_TEXT_MAX + 64];
@@ -181,32 +183,59 @@ static void expire(struct kolo_comm *comm, const struct kolo_request *request)
     say_stopped(comm, request, stopped, sizeof(stopped));
     /* if a dial had the same deadline its link has just failed, and therefore nothing is waited
      * for */
-    const char *otherwise =
-        comm->suspicion.status != KOLO_OK ? comm->suspicion.text : "earlier calls";
-    kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT, 0,
-                      "%s sequence %u on %s: %.1f s passed, waiting for %s%s", words,
-                      request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),
-                      request->timeout_ms / 1000.0, waits[0] != '\0' ? waits : otherwise, stopped);
+    const bool has_cause = waits[0] == '\0' && comm->suspicion.status != KOLO_OK;
+    if (waits[0] == '\0')
+        snprintf(waits, sizeof(waits), "%.500s",
+                 has_cause ? comm->suspicion.text : "earlier calls");
+    snprintf(text, KOLO_DETAIL_MAX, "%s sequence %u on %s: %.1f s passed, %s%s%s", words,
+             request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),
+             request->timeout_ms / 1000.0, has_cause ? "and " : "waiting for ", waits, stopped);
 }
 
 void kolo_request_expire(struct kolo_comm *comm, const struct kolo_request *request)
 {
-    expire(comm, request);
+    char text[KOLO_DETAIL_MAX];
+    say_late(comm, request, text);
+    kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT, 0, "%s", text);
     kolo_comm_settle(comm);
+}
+
+/** Whether a rank is suspected to be lost, of which the store will tell unasked. */
+static bool is_loss_suspected(const struct kolo_comm *comm)
+{
+    const kolo_status suspected = comm->suspicion.status;
+    return suspected != KOLO_OK && suspected != KOLO_ERR_TIMEOUT && suspected != KOLO_ERR_CONNECT;
+}
+
+/** The deadline of a call has passed. This rank knows only the ranks that it needs a message from,
+ * which may wait themselves. If the store has been told of the call, it knows who is not in it: it
+ * fails the communicator on all ranks with these words and their names. It has
+ * KOLO_VERDICT_GRACE_MS for that. */
+static void end_late(struct kolo_comm *comm, struct kolo_request *request)
+{
+    char text[KOLO_DETAIL_MAX];
+    if (request->has_asked)
+        return;
+    say_late(comm, request, text);
+    request->has_asked = request->is_reported;
+    if (request->has_asked && !is_loss_suspected(comm))
+        kolo_store_client_abort(comm->engine->store, kolo_comm_scope(comm), KOLO_ERR_TIMEOUT, text);
+    kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT, request->has_asked ? KOLO_VERDICT_GRACE_MS : 0,
+                      "%s", text);
 }
 
 static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
 {
-    const struct kolo_request *firsts[] = {comm->collectives.first, comm->messages.first};
+    struct kolo_request *const firsts[] = {comm->collectives.first, comm->messages.first};
     if (kolo_comm_is_part(comm))
         return;
     for (int i = 0; i < 2; i++)
-        for (const struct kolo_request *request = firsts[i]; request != NULL;
-             request = request->next) {
+        for (struct kolo_request *request = firsts[i]; request != NULL; request = request->next) {
             if (now_ns >= request->deadline)
-                expire(comm, request);
-            comm->engine->next_timer =
-                kolo_deadline_min(comm->engine->next_timer, request->deadline);
+                end_late(comm, request);
+            if (!request->has_asked)
+                comm->engine->next_timer =
+                    kolo_deadline_min(comm->engine->next_timer, request->deadline);
         }
 }
 

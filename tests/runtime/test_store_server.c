@@ -742,6 +742,30 @@ Test(store_server, resumed_stall_is_forgotten)
     close_all(&raw, ranks, 2);
 }
 
+Test(store_server, a_timeout_says_who_is_absent)
+{
+    enum { NUMBER = 5, CHANNEL = NUMBER * KOLO_CHANNELS_PER_COMM + KOLO_CHANNEL_COLLECTIVE };
+    struct raw_server raw;
+    struct raw_rank ranks[4];
+    open_all(&raw, ranks, 4, 4);
+    raw_stalled(&ranks[0], CHANNEL, 12, 1, "a()");
+    raw_stalled(&ranks[2], CHANNEL, 12, 1, "a()");
+    raw_stalled(&ranks[3], 0, 7, 2, "b()");
+    raw_server_pump(&raw);
+    raw_abort(&ranks[1], 9, KOLO_ERR_TIMEOUT, "of a call that was not reported");
+    raw_abort(&ranks[0], 8, KOLO_ERR_TIMEOUT, "of another communicator");
+    raw_abort(&ranks[2], NUMBER, KOLO_ERR_TIMEOUT, "too late");
+    raw_server_pump(&raw);
+    raw_abort(&ranks[0], NUMBER, KOLO_ERR_TIMEOUT, "the second counts no more");
+    raw_server_pump(&raw);
+    expect_failed(&ranks[3], KOLO_ERR_TIMEOUT, "of a call that was not reported");
+    expect_failed(&ranks[3], KOLO_ERR_TIMEOUT, "of another communicator");
+    expect_failed(&ranks[3], KOLO_ERR_TIMEOUT,
+                  "too late; not there yet: rank 1 (host1), rank 3 (host3, in b() sequence 7)");
+    cr_assert(!raw_rank_next(&ranks[3]));
+    close_all(&raw, ranks, 4);
+}
+
 Test(store_server, long_stall_draws_warnings)
 {
     struct raw_server raw;

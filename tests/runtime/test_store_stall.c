@@ -107,6 +107,8 @@ Test(store_stall, messages_are_each_ranks_own)
     cr_assert(kolo_stalls_of(stalls, 1) == NULL && kolo_stalls_of(stalls, 0) == mine);
     kolo_stalls_resume(stalls, 1, CHANNEL, 7);
     cr_assert(kolo_stalls_of(stalls, 0) == mine, "another's number");
+    cr_assert(kolo_stalls_in(stalls, 0, 3) == mine && kolo_stalls_in(stalls, 1, 3) == NULL);
+    cr_assert(kolo_stalls_in(stalls, 0, 2) == NULL, "another communicator");
     kolo_stalls_destroy(stalls);
 }
 

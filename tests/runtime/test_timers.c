@@ -50,7 +50,39 @@ ParameterizedTest(struct world_param *param, timers, deadline, .timeout = 60)
         cr_assert(result->status == KOLO_ERR_TIMEOUT, "rank %d: %s: %s", rank,
                   kolo_status_name(result->status), result->text);
         cr_assert(strstr(result->text, "allreduce(count 64, float32, sum) 'x' sequence 0") &&
-                      strstr(result->text, "0.7 s passed, waiting for rank"),
+                      strstr(result->text, "0.7 s passed, waiting for rank") &&
+                      strstr(result->text, "; not there yet: rank 2 ("),
+                  "rank %d: %s", rank, result->text);
+        cr_assert(strcmp(result->text, world.results[0].text) == 0, "rank %d: %s", rank,
+                  result->text);
+    }
+}
+
+/** Rank 3 waits in another call. In a ring the others wait for their neighbours, not for rank 3. */
+static kolo_status one_is_elsewhere(struct kolo_comm *comm, void *argument)
+{
+    float data[64] = {0};
+    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 700};
+    (void)argument;
+    if (kolo_rank(comm) == 3)
+        return kolo_recv(comm, data, 64, KOLO_FLOAT32, 0, NULL, NULL);
+    return kolo_allreduce(comm, data, data, 64, KOLO_FLOAT32, KOLO_SUM, &opts, NULL);
+}
+
+ParameterizedTestParameters(timers, another_call)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, timers, another_call, .timeout = 60)
+{
+    struct world world = {
+        .size = 6, .transport = param->name, .settings = {"KOLO_PLAN=ring", "KOLO_STALL=50ms"}};
+    (void)world_run(&world, one_is_elsewhere, NULL);
+    for (int rank = 0; rank < 6; rank++) {
+        const struct world_result *result = &world.results[rank];
+        cr_assert(result->status == KOLO_ERR_TIMEOUT &&
+                      strstr(result->text, "; not there yet: rank 3 (") &&
+                      strstr(result->text, ", in recv(count 64, float32, from rank 0) sequence "),
                   "rank %d: %s", rank, result->text);
     }
 }

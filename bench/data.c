@@ -50,6 +50,12 @@ static bool is_of_bits(kolo_redop op)
            op == KOLO_LOR || op == KOLO_LXOR;
 }
 
+static bool is_unsigned(kolo_dtype dtype)
+{
+    return dtype == KOLO_UINT8 || dtype == KOLO_UINT16 || dtype == KOLO_UINT32 ||
+           dtype == KOLO_UINT64;
+}
+
 static int64_t value_of(const struct bench_call *call, int rank, size_t i)
 {
     const struct bench_options *o = call->options;
@@ -57,7 +63,7 @@ static int64_t value_of(const struct bench_call *call, int rank, size_t i)
     if (call->operation->reduces && is_of_bits(o->op))
         return bits_of(o->op, hash, call->nranks);
     if (!call->operation->reduces || o->op == KOLO_MIN || o->op == KOLO_MAX)
-        return (int64_t)(hash % MINMAX_SPAN) - (o->dtype == KOLO_UINT8 ? 0 : 100);
+        return (int64_t)(hash % MINMAX_SPAN) - (is_unsigned(o->dtype) ? 0 : 100);
     if (o->op == KOLO_PROD) { /* all but one rank hold 1 */
         uint32_t shared = mix(call->round, -1 & 0xfffff, i);
         return shared % (uint32_t)call->nranks == (uint32_t)rank ? 2 + shared / 65536 % 6 : 1;
@@ -86,6 +92,11 @@ static int64_t wrapped(kolo_dtype dtype, int64_t value)
         return (int32_t)value;
     case KOLO_UINT8:
         return (uint8_t)value;
+    case KOLO_UINT16:
+        return (uint16_t)value;
+    case KOLO_UINT32:
+        return (uint32_t)value;
+    case KOLO_UINT64: /* no value here is that large */
     case KOLO_INT64:
     case KOLO_FLOAT16:
     case KOLO_BFLOAT16:
@@ -158,6 +169,9 @@ static void store(void *at, kolo_dtype dtype, double value)
     case KOLO_INT32:
     case KOLO_INT64:
     case KOLO_UINT8:
+    case KOLO_UINT16:
+    case KOLO_UINT32:
+    case KOLO_UINT64:
     case KOLO_DTYPES:
     case KOLO_DTYPE_LAST:
         break;

@@ -63,13 +63,26 @@ static kolo_status find(struct kolo_cuda_kernels *kernels, const char *name, voi
     return kolo_cuda_fail(driver, call, kernels->ordinal, result);
 }
 
+/** The type whose kernel does @p op: products and logical results of unsigned integers are those of
+ * the signed type of the same size. */
+static kolo_dtype type_of_kernel(kolo_dtype dtype, kolo_redop op)
+{
+    const bool is_signed_too =
+        op == KOLO_PROD || op == KOLO_LAND || op == KOLO_LOR || op == KOLO_LXOR;
+    if (is_signed_too && dtype == KOLO_UINT16)
+        return KOLO_INT16;
+    if (is_signed_too && dtype == KOLO_UINT32)
+        return KOLO_INT32;
+    return is_signed_too && dtype == KOLO_UINT64 ? KOLO_INT64 : dtype;
+}
+
 /** The name of a kernel. Bitwise operators have the same kernel for all types. */
 static void name_of(char name[NAME_MAX_BYTES], kolo_dtype dtype, kolo_redop op)
 {
     const bool is_of_bits = op == KOLO_BAND || op == KOLO_BOR || op == KOLO_BXOR;
     (void)snprintf(name, NAME_MAX_BYTES, "kolo_fold_%s%s%s",
                    kolo_redop_text(op == KOLO_AVERAGE ? KOLO_SUM : op), is_of_bits ? "" : "_",
-                   is_of_bits ? "" : kolo_dtype_text(dtype));
+                   is_of_bits ? "" : kolo_dtype_text(type_of_kernel(dtype, op)));
 }
 
 static kolo_status find_all(struct kolo_cuda_kernels *kernels)

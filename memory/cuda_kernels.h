@@ -156,9 +156,9 @@ KOLO_DEVICE uint32_t quotient32(uint32_t x, int is_signed, uint64_t divisor)
     return (magnitude ^ (0 - negative)) + negative;
 }
 
-KOLO_DEVICE uint64_t quotient64(uint64_t x, uint64_t divisor)
+KOLO_DEVICE uint64_t quotient64(uint64_t x, int is_signed, uint64_t divisor)
 {
-    uint64_t negative = x >> 63, magnitude = (x ^ (0 - negative)) + negative;
+    uint64_t negative = is_signed ? x >> 63 : 0, magnitude = (x ^ (0 - negative)) + negative;
     magnitude /= divisor;
     return (magnitude ^ (0 - negative)) + negative;
 }
@@ -178,15 +178,10 @@ KOLO_DEVICE uint64_t quotient64(uint64_t x, uint64_t divisor)
         return a;                                                                                  \
     }
 
-/** @p wide: the unsigned type in which sums and products wrap without a signed overflow. */
-#define KOLO_INTEGER_LANES(name, type, wide, divided)                                              \
-    KOLO_LANES(sum_##name, type, (wide)x[i] + (wide)y[i])                                          \
-    KOLO_LANES(prod_##name, type, (wide)x[i] * (wide)y[i])                                         \
+#define KOLO_ORDER_OF_LANES(name, type)                                                            \
     KOLO_LANES(min_##name, type, x[i] < y[i] ? x[i] : y[i])                                        \
-    KOLO_LANES(max_##name, type, x[i] > y[i] ? x[i] : y[i])                                        \
-    KOLO_LANES(land_##name, type, x[i] != 0 && y[i] != 0)                                          \
-    KOLO_LANES(lor_##name, type, x[i] != 0 || y[i] != 0)                                           \
-    KOLO_LANES(lxor_##name, type, (x[i] != 0) != (y[i] != 0))                                      \
+    KOLO_LANES(max_##name, type, x[i] > y[i] ? x[i] : y[i])
+#define KOLO_AVERAGE_LANES(name, type, divided)                                                    \
     KOLO_DEVICE struct packet average_##name(struct packet a, uint64_t divisor)                    \
     {                                                                                              \
         type x[PACKET / sizeof(type)];                                                             \
@@ -197,11 +192,30 @@ KOLO_DEVICE uint64_t quotient64(uint64_t x, uint64_t divisor)
         memcpy(&a, x, PACKET);                                                                     \
         return a;                                                                                  \
     }
+/** @p wide: the unsigned type in which sums and products wrap without a signed overflow. */
+#define KOLO_INTEGER_LANES(name, type, wide, divided)                                              \
+    KOLO_LANES(sum_##name, type, (wide)x[i] + (wide)y[i])                                          \
+    KOLO_LANES(prod_##name, type, (wide)x[i] * (wide)y[i])                                         \
+    KOLO_ORDER_OF_LANES(name, type)                                                                \
+    KOLO_LANES(land_##name, type, x[i] != 0 && y[i] != 0)                                          \
+    KOLO_LANES(lor_##name, type, x[i] != 0 || y[i] != 0)                                           \
+    KOLO_LANES(lxor_##name, type, (x[i] != 0) != (y[i] != 0))                                      \
+    KOLO_AVERAGE_LANES(name, type, divided)
 KOLO_INTEGER_LANES(int8, int8_t, uint32_t, quotient32((uint32_t)x[i], 1, divisor))
 KOLO_INTEGER_LANES(uint8, uint8_t, uint32_t, quotient32((uint32_t)x[i], 0, divisor))
 KOLO_INTEGER_LANES(int16, int16_t, uint32_t, quotient32((uint32_t)x[i], 1, divisor))
 KOLO_INTEGER_LANES(int32, int32_t, uint32_t, quotient32((uint32_t)x[i], 1, divisor))
-KOLO_INTEGER_LANES(int64, int64_t, uint64_t, quotient64((uint64_t)x[i], divisor))
+KOLO_INTEGER_LANES(int64, int64_t, uint64_t, quotient64((uint64_t)x[i], 1, divisor))
+
+/* Only sums, which may be divided, and the order of two numbers need kernels of their own: other
+ * results are those of the signed type of the same size. */
+#define KOLO_UNSIGNED_LANES(name, type, wide, divided)                                             \
+    KOLO_LANES(sum_##name, type, (wide)x[i] + (wide)y[i])                                          \
+    KOLO_ORDER_OF_LANES(name, type)                                                                \
+    KOLO_AVERAGE_LANES(name, type, divided)
+KOLO_UNSIGNED_LANES(uint16, uint16_t, uint32_t, quotient32((uint32_t)x[i], 0, divisor))
+KOLO_UNSIGNED_LANES(uint32, uint32_t, uint32_t, quotient32((uint32_t)x[i], 0, divisor))
+KOLO_UNSIGNED_LANES(uint64, uint64_t, uint64_t, quotient64((uint64_t)x[i], 0, divisor))
 
 KOLO_LANES(band, uint32_t, x[i] & y[i])
 KOLO_LANES(bor, uint32_t, x[i] | y[i])
@@ -246,20 +260,25 @@ KOLO_DEVICE struct packet packet_end(struct packet x, const struct kolo_cuda_job
     return x;
 }
 
+#define KOLO_AVERAGE_END(name)                                                                     \
+    KOLO_DEVICE struct packet end_##name(struct packet x, const struct kolo_cuda_job *how)         \
+    {                                                                                              \
+        return how->divisor > 1 ? average_##name(x, how->divisor) : x;                             \
+    }
 #define KOLO_INTEGER_ENDS(name)                                                                    \
     KOLO_DEVICE struct packet begin_truth_##name(struct packet x)                                  \
     {                                                                                              \
         return lor_##name(x, x);                                                                   \
     }                                                                                              \
-    KOLO_DEVICE struct packet end_##name(struct packet x, const struct kolo_cuda_job *how)         \
-    {                                                                                              \
-        return how->divisor > 1 ? average_##name(x, how->divisor) : x;                             \
-    }
+    KOLO_AVERAGE_END(name)
 KOLO_INTEGER_ENDS(int8)
 KOLO_INTEGER_ENDS(uint8)
 KOLO_INTEGER_ENDS(int16)
 KOLO_INTEGER_ENDS(int32)
 KOLO_INTEGER_ENDS(int64)
+KOLO_AVERAGE_END(uint16)
+KOLO_AVERAGE_END(uint32)
+KOLO_AVERAGE_END(uint64)
 
 /** Sums and products of floats; they are computed in @p real. */
 #define KOLO_FLOAT_FOLD(name, type, real, decode, encode, canonical)                               \
@@ -399,11 +418,13 @@ KOLO_FLOAT_FOLD(bfloat16, uint16_t, float, bfloat16_decode, bfloat16_encode, flo
         KOLO_FOLD_EACH(acc, begin, step, end)                                                      \
     }
 
-#define KOLO_INTEGER_FOLDS(name, most)                                                             \
+#define KOLO_UNSIGNED_FOLDS(name, most)                                                            \
     KOLO_FOLD_KERNEL(sum_##name, most, struct packet, packet_begin, sum_##name, end_##name)        \
-    KOLO_RARE_KERNEL(prod_##name, struct packet, packet_begin, prod_##name, packet_end)            \
     KOLO_FOLD_KERNEL(min_##name, most, struct packet, packet_begin, min_##name, packet_end)        \
-    KOLO_FOLD_KERNEL(max_##name, most, struct packet, packet_begin, max_##name, packet_end)        \
+    KOLO_FOLD_KERNEL(max_##name, most, struct packet, packet_begin, max_##name, packet_end)
+#define KOLO_INTEGER_FOLDS(name, most)                                                             \
+    KOLO_UNSIGNED_FOLDS(name, most)                                                                \
+    KOLO_RARE_KERNEL(prod_##name, struct packet, packet_begin, prod_##name, packet_end)            \
     KOLO_RARE_KERNEL(land_##name, struct packet, begin_truth_##name, land_##name, packet_end)      \
     KOLO_RARE_KERNEL(lor_##name, struct packet, begin_truth_##name, lor_##name, packet_end)        \
     KOLO_RARE_KERNEL(lxor_##name, struct packet, begin_truth_##name, lxor_##name, packet_end)
@@ -412,6 +433,9 @@ KOLO_INTEGER_FOLDS(uint8, AT_ONCE)
 KOLO_INTEGER_FOLDS(int16, AT_ONCE - 1)
 KOLO_INTEGER_FOLDS(int32, AT_ONCE)
 KOLO_INTEGER_FOLDS(int64, AT_ONCE)
+KOLO_UNSIGNED_FOLDS(uint16, AT_ONCE - 1)
+KOLO_UNSIGNED_FOLDS(uint32, AT_ONCE)
+KOLO_UNSIGNED_FOLDS(uint64, AT_ONCE)
 
 /* the same for all types; band of one input is a copy */
 KOLO_FOLD_KERNEL(band, AT_ONCE, struct packet, packet_begin, band, packet_end)

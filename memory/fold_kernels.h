@@ -67,6 +67,12 @@ KOLO_FOLD_INTEGER_STEPS(uint8)
 KOLO_FOLD_INTEGER_STEPS(int16)
 KOLO_FOLD_INTEGER_STEPS(int32)
 KOLO_FOLD_INTEGER_STEPS(int64)
+KOLO_FOLD_STEP(min, uint16)
+KOLO_FOLD_STEP(max, uint16)
+KOLO_FOLD_STEP(min, uint32)
+KOLO_FOLD_STEP(max, uint32)
+KOLO_FOLD_STEP(min, uint64)
+KOLO_FOLD_STEP(max, uint64)
 KOLO_FOLD_STEP(min, float16)
 KOLO_FOLD_STEP(max, float16)
 KOLO_FOLD_STEP(min, bfloat16)
@@ -239,10 +245,12 @@ static KOLO_ALWAYS_INLINE void fold_blocks(const struct kolo_fold_job *job, size
         const struct fold_finish finish = {job->divisor > 1, (bits_vector)by};                     \
         fold_blocks(job, size, begin, step_sum_##name, end_##name, &finish);                       \
     }
-#define KOLO_FOLD_INTEGER_KERNELS(name, size)                                                      \
-    KOLO_FOLD_KERNEL(sum, name, size, begin_plain, end_plain)                                      \
+#define KOLO_FOLD_ORDER_KERNELS(name, size)                                                        \
     KOLO_FOLD_KERNEL(min, name, size, begin_plain, end_plain)                                      \
-    KOLO_FOLD_KERNEL(max, name, size, begin_plain, end_plain)                                      \
+    KOLO_FOLD_KERNEL(max, name, size, begin_plain, end_plain)
+#define KOLO_FOLD_INTEGER_KERNELS(name, size)                                                      \
+    KOLO_FOLD_ORDER_KERNELS(name, size)                                                            \
+    KOLO_FOLD_KERNEL(sum, name, size, begin_plain, end_plain)                                      \
     KOLO_FOLD_KERNEL(prod, name, size, begin_plain, end_plain)                                     \
     KOLO_FOLD_KERNEL(band, name, size, begin_plain, end_plain)                                     \
     KOLO_FOLD_KERNEL(bor, name, size, begin_plain, end_plain)                                      \
@@ -252,8 +260,7 @@ static KOLO_ALWAYS_INLINE void fold_blocks(const struct kolo_fold_job *job, size
     KOLO_FOLD_KERNEL(lxor, name, size, begin_truth_##name, end_plain)
 #define KOLO_FOLD_FLOAT_KERNELS(name, size, begin, vector, real)                                   \
     KOLO_FOLD_AVERAGE_KERNEL(name, size, begin, vector, real)                                      \
-    KOLO_FOLD_KERNEL(min, name, size, begin_plain, end_plain)                                      \
-    KOLO_FOLD_KERNEL(max, name, size, begin_plain, end_plain)                                      \
+    KOLO_FOLD_ORDER_KERNELS(name, size)                                                            \
     KOLO_FOLD_KERNEL(prod, name, size, begin, end_##name)
 
 KOLO_FOLD_INTEGER_KERNELS(int8, 1)
@@ -261,6 +268,7 @@ KOLO_FOLD_INTEGER_KERNELS(uint8, 1)
 KOLO_FOLD_INTEGER_KERNELS(int16, 2)
 KOLO_FOLD_INTEGER_KERNELS(int32, 4)
 KOLO_FOLD_INTEGER_KERNELS(int64, 8)
+KOLO_UNSIGNED_TYPES(KOLO_FOLD_ORDER_KERNELS)
 KOLO_FOLD_FLOAT_KERNELS(float16, 2, begin_float16, f32_vector, float)
 KOLO_FOLD_FLOAT_KERNELS(bfloat16, 2, begin_bfloat16, f32_vector, float)
 KOLO_FOLD_FLOAT_KERNELS(float32, 4, begin_plain, f32_vector, float)

@@ -133,11 +133,8 @@ static KOLO_ALWAYS_INLINE bits_vector prod_bytes(bits_vector x, bits_vector y)
     {                                                                                              \
         return result;                                                                             \
     }
-#define KOLO_INTEGER_VECTORS(name, compared, wrapping)                                             \
-    static KOLO_ALWAYS_INLINE bits_vector sum_##name(bits_vector x, bits_vector y)                 \
-    {                                                                                              \
-        return (bits_vector)((wrapping)x + (wrapping)y);                                           \
-    }                                                                                              \
+/** Minima and maxima, in which signed and unsigned integers of a size differ. */
+#define KOLO_ORDER_VECTORS(name, compared)                                                         \
     static KOLO_ALWAYS_INLINE bits_vector min_##name(bits_vector x, bits_vector y)                 \
     {                                                                                              \
         return bits_select((bits_vector)((compared)x < (compared)y), x, y);                        \
@@ -145,6 +142,12 @@ static KOLO_ALWAYS_INLINE bits_vector prod_bytes(bits_vector x, bits_vector y)
     static KOLO_ALWAYS_INLINE bits_vector max_##name(bits_vector x, bits_vector y)                 \
     {                                                                                              \
         return bits_select((bits_vector)((compared)x > (compared)y), x, y);                        \
+    }
+#define KOLO_INTEGER_VECTORS(name, compared, wrapping)                                             \
+    KOLO_ORDER_VECTORS(name, compared)                                                             \
+    static KOLO_ALWAYS_INLINE bits_vector sum_##name(bits_vector x, bits_vector y)                 \
+    {                                                                                              \
+        return (bits_vector)((wrapping)x + (wrapping)y);                                           \
     }                                                                                              \
     static KOLO_ALWAYS_INLINE bits_vector truth_##name(bits_vector x)                              \
     {                                                                                              \
@@ -167,6 +170,9 @@ KOLO_INTEGER_VECTORS(uint8, u8_vector, u8_vector)
 KOLO_INTEGER_VECTORS(int16, i16_vector, u16_vector)
 KOLO_INTEGER_VECTORS(int32, i32_vector, u32_vector)
 KOLO_INTEGER_VECTORS(int64, i64_vector, u64_vector)
+KOLO_ORDER_VECTORS(uint16, u16_vector)
+KOLO_ORDER_VECTORS(uint32, u32_vector)
+KOLO_ORDER_VECTORS(uint64, u64_vector)
 KOLO_INTEGER_PRODUCT(int16, u16_vector)
 KOLO_INTEGER_PRODUCT(int32, u32_vector)
 KOLO_INTEGER_PRODUCT(int64, u64_vector)
@@ -307,6 +313,11 @@ KOLO_SHORT_FLOAT_COMBINES(bfloat16, 0x7f80, 0x7fc0)
     X(int32, 4)                                                                                    \
     X(int64, 8)                                                                                    \
     X(uint8, 1)
+/** The other operators of these have the kernels of the signed type of their size. */
+#define KOLO_UNSIGNED_TYPES(X)                                                                     \
+    X(uint16, 2)                                                                                   \
+    X(uint32, 4)                                                                                   \
+    X(uint64, 8)
 #define KOLO_KERNEL_TYPES(X)                                                                       \
     KOLO_INTEGER_TYPES(X)                                                                          \
     X(float16, 2)                                                                                  \
@@ -319,10 +330,12 @@ KOLO_SHORT_FLOAT_COMBINES(bfloat16, 0x7f80, 0x7fc0)
     {                                                                                              \
         combine_bytes(out, a, b, count *(size), op##_##name);                                      \
     }
-#define KOLO_KERNELS(name, size)                                                                   \
-    KOLO_KERNEL(sum, name, size)                                                                   \
+#define KOLO_ORDER_KERNELS(name, size)                                                             \
     KOLO_KERNEL(min, name, size)                                                                   \
-    KOLO_KERNEL(max, name, size)                                                                   \
+    KOLO_KERNEL(max, name, size)
+#define KOLO_KERNELS(name, size)                                                                   \
+    KOLO_ORDER_KERNELS(name, size)                                                                 \
+    KOLO_KERNEL(sum, name, size)                                                                   \
     KOLO_KERNEL(prod, name, size)
 #define KOLO_BIT_KERNELS(name, size)                                                               \
     KOLO_KERNEL(band, name, size)                                                                  \
@@ -333,6 +346,7 @@ KOLO_SHORT_FLOAT_COMBINES(bfloat16, 0x7f80, 0x7fc0)
     KOLO_KERNEL(lxor, name, size)
 KOLO_KERNEL_TYPES(KOLO_KERNELS)
 KOLO_INTEGER_TYPES(KOLO_BIT_KERNELS)
+KOLO_UNSIGNED_TYPES(KOLO_ORDER_KERNELS)
 
 // ---- division of an average
 
@@ -354,7 +368,9 @@ KOLO_INTEGER_TYPES(KOLO_BIT_KERNELS)
 KOLO_INTEGER_DIVIDE(int8, int8_t, float, 0x100u)
 KOLO_INTEGER_DIVIDE(uint8, uint8_t, float, 0x100u)
 KOLO_INTEGER_DIVIDE(int16, int16_t, float, 0x10000u)
+KOLO_INTEGER_DIVIDE(uint16, uint16_t, float, 0x10000u)
 KOLO_INTEGER_DIVIDE(int32, int32_t, double, 0x100000000u)
+KOLO_INTEGER_DIVIDE(uint32, uint32_t, double, 0x100000000u)
 
 /** No float holds every int64, so magnitudes are divided; this also works for INT64_MIN. */
 static void divide_int64(void *data, size_t count, size_t divisor)
@@ -366,6 +382,17 @@ static void divide_int64(void *data, size_t count, size_t divisor)
         uint64_t negative = x >> 63, magnitude = (x ^ (0 - negative)) + negative;
         magnitude /= divisor;
         x = (magnitude ^ (0 - negative)) + negative;
+        memcpy(at + i * sizeof(x), &x, sizeof(x));
+    }
+}
+
+static void divide_uint64(void *data, size_t count, size_t divisor)
+{
+    uint8_t *at = data;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t x;
+        memcpy(&x, at + i * sizeof(x), sizeof(x));
+        x /= divisor;
         memcpy(at + i * sizeof(x), &x, sizeof(x));
     }
 }

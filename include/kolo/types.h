@@ -20,7 +20,10 @@ KOLO_BEGIN_DECLS
     X(FLOAT16, 2, "float16")                                                                       \
     X(BFLOAT16, 2, "bfloat16")                                                                     \
     X(FLOAT32, 4, "float32")                                                                       \
-    X(FLOAT64, 8, "float64")
+    X(FLOAT64, 8, "float64")                                                                       \
+    X(UINT16, 2, "uint16")                                                                         \
+    X(UINT32, 4, "uint32")                                                                         \
+    X(UINT64, 8, "uint64")
 
 typedef enum kolo_dtype {
 #define KOLO_DTYPE_ENUM(name, bytes, text) KOLO_##name,
@@ -38,14 +41,13 @@ enum { KOLO_OPAQUE_BYTES_MAX = 4096, KOLO_DTYPE_OPAQUE = KOLO_DTYPE_LAST - KOLO_
 
 /** Reduction operators: X(name, text).
  *
- *  sum and prod of integers wrap around (two's complement). For min and max of floats, NaN wins
- *  over every number, and -0 is less than +0. A float operation whose result is NaN gives the
- *  positive quiet NaN without payload (0x7fc00000 in float32), whatever NaNs went in, so that
- *  results do not depend on the processor or on the order of two operands. (A single rank has no
- *  operation: its data stays as it is, also for average.) float16 and bfloat16 are accumulated in
- *  float32, in the order of ranks, and rounded to nearest even once, at the end. (They are rounded
- *  at every step only if KOLO_PLAN forces a plan that combines pairs, or if there are more than
- *  4096 ranks on several hosts.)
+ *  sum and prod of integers wrap around. For min and max of floats, NaN wins over every number, and
+ *  -0 is less than +0. A float operation whose result is NaN gives the positive quiet NaN without
+ *  payload (0x7fc00000 in float32), whatever NaNs went in, so that results do not depend on the
+ *  processor or on the order of two operands. (A single rank has no operation: its data stays as it
+ *  is, also for average.) float16 and bfloat16 are accumulated in float32, in the order of ranks,
+ *  and rounded to nearest even once, at the end. (They are rounded at every step only if KOLO_PLAN
+ *  forces a plan that combines pairs, or if there are more than 4096 ranks on several hosts.)
  *
  *  average is the sum divided by the number of ranks, once, at the end: integers are truncated
  *  toward zero; floats are divided in float64 for float64 and in float32 for all others, then

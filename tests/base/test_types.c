@@ -15,7 +15,8 @@ static const struct {
     {KOLO_INT32, 2, 4, "int32"},       {KOLO_INT64, 3, 8, "int64"},
     {KOLO_UINT8, 4, 1, "uint8"},       {KOLO_FLOAT16, 5, 2, "float16"},
     {KOLO_BFLOAT16, 6, 2, "bfloat16"}, {KOLO_FLOAT32, 7, 4, "float32"},
-    {KOLO_FLOAT64, 8, 8, "float64"},
+    {KOLO_FLOAT64, 8, 8, "float64"},   {KOLO_UINT16, 9, 2, "uint16"},
+    {KOLO_UINT32, 10, 4, "uint32"},    {KOLO_UINT64, 11, 8, "uint64"},
 };
 
 static const struct {

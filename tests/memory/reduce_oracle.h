@@ -27,6 +27,9 @@ union oracle_element {
     int32_t i32;
     int64_t i64;
     uint8_t u8;
+    uint16_t u16;
+    uint32_t u32;
+    uint64_t u64;
     uint16_t half;
     uint32_t bits32;
     uint64_t bits64;
@@ -178,6 +181,15 @@ static inline union oracle_element oracle_combine(kolo_dtype dtype, kolo_redop o
     case KOLO_UINT8:
         ORACLE_INTEGER(u8, uint8_t);
         break;
+    case KOLO_UINT16:
+        ORACLE_INTEGER(u16, uint16_t);
+        break;
+    case KOLO_UINT32:
+        ORACLE_INTEGER(u32, uint32_t);
+        break;
+    case KOLO_UINT64:
+        ORACLE_INTEGER(u64, uint64_t);
+        break;
     case KOLO_FLOAT16:
         return oracle_combine_short(a, b, op, ORACLE_HALF_MANTISSA);
     case KOLO_BFLOAT16:
@@ -218,6 +230,15 @@ static inline union oracle_element oracle_divide(kolo_dtype dtype, union oracle_
         break;
     case KOLO_UINT8:
         r.u8 = (uint8_t)((wide)x.u8 / (wide)divisor);
+        break;
+    case KOLO_UINT16:
+        r.u16 = (uint16_t)((wide)x.u16 / (wide)divisor);
+        break;
+    case KOLO_UINT32:
+        r.u32 = (uint32_t)((wide)x.u32 / (wide)divisor);
+        break;
+    case KOLO_UINT64:
+        r.u64 = (uint64_t)((wide)x.u64 / (wide)divisor);
         break;
     case KOLO_FLOAT16:
         q = (float)oracle_short_value(x.half, ORACLE_HALF_MANTISSA) / by;

@@ -206,6 +206,9 @@ Test(fold, has_the_same_bits_on_every_processor, .timeout = 200)
         [KOLO_BFLOAT16] = UINT64_C(0x3e62d2602aee2fe7),
         [KOLO_FLOAT32] = UINT64_C(0x5f4a2a8da4465ddc),
         [KOLO_FLOAT64] = UINT64_C(0xcd5a9138bfbfb66d),
+        [KOLO_UINT16] = UINT64_C(0x7be744de0bd49e1b),
+        [KOLO_UINT32] = UINT64_C(0x8a62168335730c52),
+        [KOLO_UINT64] = UINT64_C(0x6c4cb8832ea53fc8),
     };
     for (int dtype = 0; dtype < KOLO_DTYPES; dtype++) {
         uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */

@@ -78,15 +78,17 @@ static void packet_whole(uint64_t address, struct packet x)
     ENTRY(kolo_fold_sum_##type), ENTRY(kolo_fold_prod_##type), ENTRY(kolo_fold_min_##type),        \
         ENTRY(kolo_fold_max_##type), ENTRY(kolo_fold_land_##type), ENTRY(kolo_fold_lor_##type),    \
         ENTRY(kolo_fold_lxor_##type)
+#define UNSIGNED(type)                                                                             \
+    ENTRY(kolo_fold_sum_##type), ENTRY(kolo_fold_min_##type), ENTRY(kolo_fold_max_##type)
 #define FLOATS(type)                                                                               \
     ENTRY(kolo_fold_sum_##type), ENTRY(kolo_fold_prod_##type), ENTRY(kolo_fold_min_##type),        \
         ENTRY(kolo_fold_max_##type), ENTRY(kolo_scale_##type)
 
 static struct mock_kernel kernels[] = {
-    INTEGERS(int8),  INTEGERS(uint8),       INTEGERS(int16),      INTEGERS(int32),
-    INTEGERS(int64), FLOATS(float16),       FLOATS(bfloat16),     FLOATS(float32),
-    FLOATS(float64), ENTRY(kolo_fold_band), ENTRY(kolo_fold_bor), ENTRY(kolo_fold_bxor),
-    {.name = NULL}};
+    INTEGERS(int8),   INTEGERS(uint8),       INTEGERS(int16),      INTEGERS(int32),
+    INTEGERS(int64),  FLOATS(float16),       FLOATS(bfloat16),     FLOATS(float32),
+    FLOATS(float64),  ENTRY(kolo_fold_band), ENTRY(kolo_fold_bor), ENTRY(kolo_fold_bxor),
+    UNSIGNED(uint16), UNSIGNED(uint32),      UNSIGNED(uint64),     {.name = NULL}};
 
 struct mock_kernel *mock_kernels(void)
 {

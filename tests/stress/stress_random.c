@@ -104,6 +104,11 @@ static bool is_float(kolo_dtype dtype)
     return dtype >= KOLO_FLOAT16 && dtype <= KOLO_FLOAT64;
 }
 
+static bool is_unsigned(kolo_dtype dtype)
+{
+    return dtype == KOLO_UINT8 || (dtype >= KOLO_UINT16 && dtype <= KOLO_UINT64);
+}
+
 static void draw_type(struct call *call, uint64_t *state)
 {
     uint64_t way = draw(state, 10);
@@ -168,7 +173,7 @@ static void compose(void *into, const void *from, size_t count, kolo_dtype dtype
 static int64_t small_number(const struct call *call, uint64_t chance, int ranks)
 {
     bool is_byte = call->dtype == KOLO_INT8 || call->dtype == KOLO_UINT8;
-    int64_t number = (int64_t)(chance % 7) - 3;
+    int64_t number = (int64_t)(chance % 7) - (is_unsigned(call->dtype) ? 0 : 3);
     if (combines(call->kind) && call->op == KOLO_PROD)
         number = (int64_t)(chance % 2) + 1;
     else if (is_byte)

@@ -17,6 +17,12 @@ static bool is_float(kolo_dtype dtype)
            dtype == KOLO_FLOAT64;
 }
 
+static bool is_unsigned(kolo_dtype dtype)
+{
+    return dtype == KOLO_UINT8 || dtype == KOLO_UINT16 || dtype == KOLO_UINT32 ||
+           dtype == KOLO_UINT64;
+}
+
 /** Small enough for all sums and products over 64 ranks to be exact in every float type. */
 static int64_t number(const struct oracle *oracle, int rank, size_t index)
 {
@@ -26,7 +32,7 @@ static int64_t number(const struct oracle *oracle, int rank, size_t index)
     x ^= x >> 13;
     if (oracle->op == KOLO_PROD)
         return is_float(oracle->dtype) ? (x % 16 == 0 ? 2 : 1) : (int64_t)(x % 7) + 1;
-    int64_t low = oracle->dtype == KOLO_UINT8 ? 0 : -3;
+    int64_t low = is_unsigned(oracle->dtype) ? 0 : -3;
     return low + (int64_t)(x % 8);
 }
 
@@ -54,6 +60,9 @@ static void store(kolo_dtype dtype, int64_t whole, double real, void *at)
     case KOLO_INT32:
     case KOLO_INT64:
     case KOLO_UINT8:
+    case KOLO_UINT16:
+    case KOLO_UINT32:
+    case KOLO_UINT64:
     case KOLO_DTYPES:
     case KOLO_DTYPE_LAST:
         /* little-endian: the low bytes, so the value wraps */
@@ -68,7 +77,7 @@ static int64_t wrapped(kolo_dtype dtype, int64_t value)
     int64_t out = 0;
     int bits = 8 * (int)kolo_dtype_bytes(dtype);
     memcpy(&out, &value, kolo_dtype_bytes(dtype));
-    if (dtype != KOLO_UINT8 && bits < 64 && (out >> (bits - 1) & 1))
+    if (!is_unsigned(dtype) && bits < 64 && (out >> (bits - 1) & 1))
         out -= INT64_C(1) << bits;
     return out;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strict parser of one setting's value. A number is decimal digits and a unit, with nothing
-// before, between or after them; a value beyond 64 bits or the bounds is refused. A refused value
+// before, between or after them; a value beyond 64 bits or the bounds is refused. Only a time may
+// have a decimal point. A refused value
 // leaves the field unchanged. The value of a secret never appears in an error's text.
 #include <inttypes.h>
 #include <string.h>
@@ -20,27 +21,62 @@ static const struct unit size_units[] = {
     {"KiB", 1u << 10}, {"MiB", 1u << 20}, {"GiB", 1u << 30}, {NULL, 0},
 };
 static const struct unit time_units[] = {
-    {"", 1000}, {"ms", 1}, {"s", 1000}, {"min", 60000}, {NULL, 0},
+    {"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"min", 60000}, {"h", 3600000}, {NULL, 0},
 };
+
+/* Appends the digits at @p at to the number; returns what follows them, NULL if it overflows. */
+static const char *read_digits(const char *at, uint64_t *number)
+{
+    for (; *at >= '0' && *at <= '9'; at++)
+        if (__builtin_mul_overflow(*number, 10u, number) ||
+            __builtin_add_overflow(*number, (uint64_t)(*at - '0'), number))
+            return NULL;
+    return at;
+}
+
+/* Multiplies @p number by the factor of the unit @p text; false if it is none of @p units. */
+static bool apply_unit(const char *text, const struct unit *units, uint64_t *number)
+{
+    while (units->text && strcmp(units->text, text) != 0)
+        units++;
+    return units->text && !__builtin_mul_overflow(*number, units->factor, number);
+}
 
 /* Parses digits and one of @p units, with the product in *value_out; false if the text is anything
  * else, or the product exceeds int64_t. */
 static bool parse_amount(const char *text, const struct unit *units, int64_t *value_out)
 {
     uint64_t number = 0;
-    const char *at = text;
-    for (; *at >= '0' && *at <= '9'; at++)
-        if (__builtin_mul_overflow(number, 10u, &number) ||
-            __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number))
-            return false;
-    if (at == text)
-        return false;
-    while (units->text && strcmp(units->text, at) != 0)
-        units++;
-    if (!units->text || __builtin_mul_overflow(number, units->factor, &number) ||
-        number > INT64_MAX)
+    const char *end = read_digits(text, &number);
+    if (!end || end == text || !apply_unit(end, units, &number) || number > INT64_MAX)
         return false;
     *value_out = (int64_t)number;
+    return true;
+}
+
+/* The same for a time, which may have digits after a decimal point. It is rounded up to whole
+ * milliseconds: a short time must not become 0, which may mean no limit. */
+static bool parse_ms(const char *text, int64_t *ms_out)
+{
+    uint64_t number = 0, parts = 1;
+    const char *end = read_digits(text, &number);
+    if (!end || end == text)
+        return false;
+    if (*end == '.') {
+        const char *decimals = end + 1;
+        end = read_digits(decimals, &number);
+        if (!end || end == decimals)
+            return false;
+        for (const char *at = decimals; at < end; at++)
+            if (__builtin_mul_overflow(parts, 10u, &parts))
+                return false;
+    }
+    if (!apply_unit(end, time_units, &number))
+        return false;
+    number = number / parts + (number % parts != 0);
+    if (number > INT64_MAX)
+        return false;
+    *ms_out = (int64_t)number;
     return true;
 }
 
@@ -93,7 +129,7 @@ static bool parse_size(const struct kolo_setting_row *row, const char *text, voi
 static bool parse_time(const struct kolo_setting_row *row, const char *text, void *field)
 {
     int64_t value;
-    if (!parse_amount(text, time_units, &value) || !in_bounds(row, value))
+    if (!parse_ms(text, &value) || !in_bounds(row, value))
         return false;
     *(int64_t *)field = value;
     return true;
@@ -119,7 +155,7 @@ static const struct {
     [KOLO_TYPE_BOOL] = {parse_bool, "0, 1, false, true, no, yes, off or on"},
     [KOLO_TYPE_INT] = {parse_int, "a decimal integer"},
     [KOLO_TYPE_SIZE] = {parse_size, "bytes: N, NKiB, NMiB or NGiB"},
-    [KOLO_TYPE_TIME] = {parse_time, "time: Nms, Ns, Nmin, or N in seconds"},
+    [KOLO_TYPE_TIME] = {parse_time, "time such as 500ms, 90s, 5m, 1.5h or 90 (seconds)"},
     [KOLO_TYPE_TEXT] = {parse_text, "text without control characters"},
 };
 

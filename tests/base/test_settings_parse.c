@@ -60,6 +60,14 @@ static const struct {
     {KOLO_TYPE_TIME, "1", 1000},
     {KOLO_TYPE_TIME, "1s", 1000},
     {KOLO_TYPE_TIME, "2min", 120000},
+    {KOLO_TYPE_TIME, "2m", 120000},
+    {KOLO_TYPE_TIME, "168h", 604800000},
+    {KOLO_TYPE_TIME, "1.5", 1500},
+    {KOLO_TYPE_TIME, "1.50s", 1500},
+    {KOLO_TYPE_TIME, "0.25h", 900000},
+    {KOLO_TYPE_TIME, "0.1s", 100},
+    {KOLO_TYPE_TIME, "99.1ms", 100}, /* rounded up */
+    {KOLO_TYPE_TIME, "1.000000000000", 1000},
     {KOLO_TYPE_TIME, "604800s", 604800000},
     {KOLO_TYPE_TIME, "604800000ms", 604800000},
 };
@@ -131,9 +139,16 @@ static const struct {
     {KOLO_TYPE_TIME, "0"},
     {KOLO_TYPE_TIME, "-1s"},
     {KOLO_TYPE_TIME, "604801s"},
-    {KOLO_TYPE_TIME, "1h"},
+    {KOLO_TYPE_TIME, "169h"},
     {KOLO_TYPE_TIME, "1 s"},
-    {KOLO_TYPE_TIME, "1.5s"},
+    {KOLO_TYPE_TIME, "1d"},
+    {KOLO_TYPE_TIME, ".5s"},
+    {KOLO_TYPE_TIME, "1.s"},
+    {KOLO_TYPE_TIME, "1.5.0s"},
+    {KOLO_TYPE_TIME, "1,5s"},
+    {KOLO_TYPE_TIME, "1m30s"},
+    {KOLO_TYPE_TIME, "1e1s"},
+    {KOLO_TYPE_TIME, "1.00000000000000000000s"}, /* beyond 64 bits */
     {KOLO_TYPE_TIME, "1S"},
     {KOLO_TYPE_TIME, "1sec"},
     {KOLO_TYPE_TIME, "18446744073709552s"}, /* 384 ms, if it wrapped around */
@@ -204,9 +219,9 @@ Test(settings_parse, the_whole_line)
     assert_detail(&rows[KOLO_TYPE_BOOL], "maybe",
                   "KOLO_B=maybe: expected 0, 1, false, true, no, yes, off or on");
     assert_detail(&rows[KOLO_TYPE_INT], "", "KOLO_I=: expected a decimal integer, from -5 to 1000");
-    assert_detail(
-        &rows[KOLO_TYPE_TIME], "5h",
-        "KOLO_T=5h: expected time: Nms, Ns, Nmin, or N in seconds, from 100ms to 604800s");
+    assert_detail(&rows[KOLO_TYPE_TIME], "5d",
+                  "KOLO_T=5d: expected time such as 500ms, 90s, 5m, 1.5h or 90 (seconds), from "
+                  "100ms to 604800s");
     assert_detail(&rows[KOLO_TYPE_TEXT], "a\nb",
                   "KOLO_X=a?b: expected text without control characters, of 1 to 255 bytes");
 }

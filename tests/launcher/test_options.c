@@ -124,11 +124,11 @@ Test(options, sets_settings)
 {
     struct kolo_options options;
     kolo_status status =
-        PARSE(&options, "--timeout", "2min", "--start-timeout=3s", "--transport", "tcp", "--bind",
+        PARSE(&options, "--timeout", "2m", "--start-timeout=2.5", "--transport", "tcp", "--bind",
               "none", "--ssh", "ssh -p 22", "--set", "peer_timeout=700ms", "prog");
     cr_assert(status == KOLO_OK, "%s", kolo_error_detail());
     cr_assert(options.settings.job_timeout_ms == 120000);
-    cr_assert(options.settings.start_timeout_ms == 3000);
+    cr_assert(options.settings.start_timeout_ms == 2500);
     cr_assert(options.settings.peer_timeout_ms == 700);
     cr_assert(strcmp(options.settings.transport, "tcp") == 0);
     cr_assert(strcmp(options.settings.ssh, "ssh -p 22") == 0);
@@ -140,13 +140,14 @@ Test(options, sets_settings)
 Test(options, an_error_names_the_option_that_was_typed)
 {
     struct kolo_options options;
-    cr_assert_eq(PARSE(&options, "--timeout", "5m", "prog"), KOLO_ERR_CONFIG);
-    cr_assert(strstr(kolo_error_detail(), "--timeout: KOLO_JOB_TIMEOUT=5m: expected time") ==
-                  kolo_error_detail(),
+    cr_assert_eq(PARSE(&options, "--timeout", "5d", "prog"), KOLO_ERR_CONFIG);
+    cr_assert(strstr(kolo_error_detail(),
+                     "--timeout: KOLO_JOB_TIMEOUT=5d: expected time such as "
+                     "500ms, 90s, 5m, 1.5h or 90 (seconds)") == kolo_error_detail(),
               "%s", kolo_error_detail());
     kolo_options_fini(&options);
-    cr_assert_eq(PARSE(&options, "--set", "JOB_TIMEOUT=5m", "prog"), KOLO_ERR_CONFIG);
-    cr_assert(strstr(kolo_error_detail(), "KOLO_JOB_TIMEOUT=5m: ") == kolo_error_detail(), "%s",
+    cr_assert_eq(PARSE(&options, "--set", "JOB_TIMEOUT=5d", "prog"), KOLO_ERR_CONFIG);
+    cr_assert(strstr(kolo_error_detail(), "KOLO_JOB_TIMEOUT=5d: ") == kolo_error_detail(), "%s",
               kolo_error_detail());
     kolo_options_fini(&options);
 }

@@ -81,13 +81,32 @@ bool kolo_options_is_own(enum kolo_setting_index index)
     }
 }
 
-/* Refuses settings that kolorun sets itself: otherwise they would be accepted without effect. */
-static kolo_status refuse_own(const char *option, const char *value, enum kolo_setting_index index)
+/* Refuses what kolorun sets itself: otherwise it would be accepted without effect. */
+static kolo_status refuse_own(const char *option, const char *value, const char *name)
 {
     return kolo_fail(KOLO_ERR_INVALID,
                      "%s %s: kolorun gives every rank its own %s; leave it out (-np says how many "
                      "ranks there are)",
-                     option, value, kolo_settings_name(index));
+                     option, value, name);
+}
+
+static bool is_name(const char *name, const char *text, size_t length)
+{
+    return strlen(name) == length && strncmp(name, text, length) == 0;
+}
+
+/* Of the variables that kolorun sets for each rank, the one whose name is the first @p length bytes
+ * of @p text; NULL: none is. MASTER_ADDR and MASTER_PORT are not among them: -x may change them. */
+static const char *find_own(const char *text, size_t length)
+{
+    static const char *const of_others[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+    for (size_t i = 0; i < sizeof of_others / sizeof of_others[0]; i++)
+        if (is_name(of_others[i], text, length))
+            return of_others[i];
+    for (enum kolo_setting_index i = 0; i < KOLO_SETTINGS_COUNT; i++)
+        if (kolo_options_is_own(i) && is_name(kolo_settings_name(i), text, length))
+            return kolo_settings_name(i);
+    return NULL;
 }
 
 static kolo_status apply_env(struct kolo_options *options, const char *value)
@@ -100,12 +119,9 @@ static kolo_status apply_env(struct kolo_options *options, const char *value)
         return kolo_fail(KOLO_ERR_INVALID,
                          "-x '%s': the name '%.*s' has a blank; give -x once for each variable",
                          value, (int)length, value);
-    for (int i = 0; i < KOLO_SETTINGS_COUNT; i++) {
-        const char *name = kolo_settings_name((enum kolo_setting_index)i);
-        if (kolo_options_is_own((enum kolo_setting_index)i) && strlen(name) == length &&
-            strncmp(name, value, length) == 0)
-            return refuse_own("-x", name, (enum kolo_setting_index)i);
-    }
+    const char *taken = find_own(value, length);
+    if (taken)
+        return refuse_own("-x", taken, taken);
     if (equals)
         return kolo_texts_add(&options->forward, value);
     const char *own = kolo_environment(value);
@@ -136,7 +152,7 @@ static kolo_status apply_set(struct kolo_options *options, const char *value)
     for (int i = 0; i < KOLO_SETTINGS_COUNT && status == KOLO_OK; i++)
         if (kolo_options_is_own((enum kolo_setting_index)i) &&
             options->settings.source[i] == KOLO_FROM_OPTION)
-            status = refuse_own("--set", name, (enum kolo_setting_index)i);
+            status = refuse_own("--set", name, kolo_settings_name((enum kolo_setting_index)i));
     return status;
 }
 
@@ -503,8 +519,21 @@ static kolo_status check_program(char *const *program)
     return KOLO_OK;
 }
 
+/* --timeline sets KOLO_TIMELINE for each rank. */
+static bool forwards_timeline(const struct kolo_options *options)
+{
+    static const char start[] = "KOLO_TIMELINE=";
+    for (size_t i = 0; i < options->forward.count; i++)
+        if (strncmp(options->forward.at[i], start, sizeof start - 1) == 0)
+            return true;
+    return false;
+}
+
 static kolo_status check_words(const struct kolo_options *options)
 {
+    if (options->timeline && forwards_timeline(options))
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "-x KOLO_TIMELINE and --timeline exclude each other; give one");
     if (options->hosts && options->hostfile)
         return kolo_fail(KOLO_ERR_INVALID, "-H and --hostfile exclude each other; give one");
     if (options->task == KOLO_TASK_RUN && !*options->program)

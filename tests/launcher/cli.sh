@@ -60,6 +60,11 @@ KOLO_TRANSPORT=TCP wrong 'KOLO_TRANSPORT=TCP: ' -np 1 rm "$work/witness"
 wrong '--set SIZE: kolorun gives every rank its own KOLO_SIZE' --set SIZE=3 rm "$work/witness"
 wrong '--set rank: kolorun gives every rank its own KOLO_RANK' --set rank=3 rm "$work/witness"
 wrong '-x KOLO_SECRET: kolorun gives' -x KOLO_SECRET=hush rm "$work/witness"
+for name in RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE KOLO_RANK KOLO_LOCAL_SIZE; do
+    wrong "-x $name: kolorun gives every rank its own $name; leave it out" -x "$name=7" rm "$work/witness"
+    wrong "-x $name: kolorun gives every rank its own $name; leave it out" --env "$name" rm "$work/witness"
+done
+wrong '-x KOLO_TIMELINE and --timeline exclude each other' -x KOLO_TIMELINE=t --timeline "$work/t" rm "$work/witness"
 wrong 'NAME=VALUE' --set TIMEOUT rm "$work/witness"
 wrong 'not a binding' --bind here rm "$work/witness"
 wrong '--gpus 0: give a number of devices' --gpus 0 rm "$work/witness"
@@ -172,6 +177,9 @@ says out '^\[2\] 2/3 2/3 2/3 kolorun$'
 says err '^\[1\] oops$'
 run 0 "$KOLORUN" -np 2 --no-prefix -x COLOUR=green sh -c 'echo $COLOUR'
 says out '^green$'
+# -x may change what programs of other frameworks find, but not a rank's number.
+run 0 "$KOLORUN" -np 2 --no-prefix -x MASTER_PORT=1234 -x RANKS=7 sh -c 'echo $MASTER_PORT $RANKS'
+[[ $(grep -cx '1234 7' "$work/out") == 2 ]] || fail "-x MASTER_PORT: $(<"$work/out")"
 run 0 "$KOLORUN" -np 1 --chdir / pwd
 says out '^\[0\] /$'
 run 0 "$KOLORUN" -np 2 printf 'no newline at the end'

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // getopt_long_only parses the words, driven by one table that also prints the help. "-name VALUE",
 // "--name VALUE" and "--name=VALUE" mean the same, and a name may be abbreviated as long as it is
-// unique. Options end at the first word that is not one, or after --. What tunes the library is a
+// unique and has two letters or more: a single letter is more likely another launcher's option.
+// Options end at the first word that is not one, or after --. What tunes the library is a
 // setting, and goes through the registry.
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -13,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "launcher/bind.h"
+#include "launcher/foreign.h"
 #include "launcher/gpus.h"
 #include "launcher/hosts.h"
 #include "launcher/options.h"
@@ -405,8 +408,27 @@ static const struct entry *nearest(const char *word)
     return best;
 }
 
+/* Writes the names that begin like @p word, up to its end or '=', and returns their number. */
+static size_t list_beginning(const char *word, char *list, size_t capacity)
+{
+    size_t len = strcspn(bare(word), "="), used = 0, count = 0;
+    list[0] = '\0';
+    for (size_t i = 0; i < OPTIONS && len > 0; i++) {
+        if (strncmp(bare(table[i].name), bare(word), len) != 0)
+            continue;
+        int put =
+            snprintf(list + used, capacity - used, "%s%s", count++ ? ", " : "", table[i].name);
+        if (put > 0 && used + (size_t)put < capacity)
+            used += (size_t)put;
+    }
+    return count;
+}
+
 static kolo_status unknown_option(const char *word)
 {
+    const char *advice = kolo_foreign_advice(word);
+    if (advice)
+        return kolo_fail(KOLO_ERR_INVALID, "unknown option '%s'; %s", word, advice);
     const struct entry *entry = nearest(word);
     return kolo_fail(KOLO_ERR_INVALID, "unknown option '%s'%s%s%s; try 'kolorun --help'", word,
                      entry ? ", did you mean " : "", entry ? entry->name : "", entry ? "?" : "");
@@ -415,21 +437,36 @@ static kolo_status unknown_option(const char *word)
 /* @p word is the beginning of no option, or of several; the error says which. */
 static kolo_status unclear_option(const char *word)
 {
-    char list[256] = "";
-    size_t len = strcspn(bare(word), "="), used = 0, count = 0;
-    for (size_t i = 0; i < OPTIONS && len > 0 && word[2] != '-'; i++) {
-        if (strncmp(bare(table[i].name), bare(word), len) != 0)
-            continue;
-        int put =
-            snprintf(list + used, sizeof list - used, "%s%s", count++ ? ", " : "", table[i].name);
-        if (put > 0 && used + (size_t)put < sizeof list)
-            used += (size_t)put;
-    }
-    if (count < 2)
+    char list[256];
+    if (word[2] == '-' || list_beginning(word, list, sizeof list) < 2)
         return unknown_option(word);
     return kolo_fail(KOLO_ERR_INVALID,
                      "option '%s' is ambiguous: it may be any of %s; write one in full", word,
                      list);
+}
+
+/* "-c", "--c" or "-c=2", if -c is no option. getopt would take it as the beginning of --chdir, and
+ * "-c 2" of mpirun would start the next word in the directory 2. */
+static bool is_letter_of_others(const char *word)
+{
+    if (word[0] != '-' || !isalpha((unsigned char)bare(word)[0]) ||
+        (bare(word)[1] != '\0' && bare(word)[1] != '='))
+        return false;
+    for (size_t i = 0; i < OPTIONS; i++)
+        if (table[i].alias && bare(table[i].alias)[0] == bare(word)[0])
+            return false;
+    return true;
+}
+
+static kolo_status unknown_letter(const char *word)
+{
+    char list[256];
+    if (kolo_foreign_advice(word) || list_beginning(word, list, sizeof list) == 0)
+        return unknown_option(word);
+    return kolo_fail(KOLO_ERR_INVALID,
+                     "unknown option '%s'; a name may be shortened, but not to one letter: write "
+                     "%s",
+                     word, list);
 }
 
 /* For -np2 and -n2: the digits attached to the name, if the word is no other option; else NULL. */
@@ -482,8 +519,15 @@ static kolo_status take_options(struct kolo_options *options, char *const *argv,
     list_names(names);
     optind = 0; /* glibc: start again, even if it was used before */
     opterr = 0;
-    while ((got = getopt_long_only((int)count + 1, words, "+:", names, NULL)) != -1)
+    for (;;) {
+        const char *next = words[optind > 0 ? optind : 1];
+        if (next && is_letter_of_others(next))
+            KOLO_TRY(unknown_letter(next));
+        got = getopt_long_only((int)count + 1, words, "+:", names, NULL);
+        if (got == -1)
+            break;
         KOLO_TRY(take_option(options, got, words[optind - 1]));
+    }
     *program_out = argv + optind - 1;
 out:
     kolo_free_memory(words);

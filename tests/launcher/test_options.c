@@ -89,6 +89,28 @@ Test(options, says_which_options_a_beginning_may_mean)
     }
 }
 
+/** mpirun's "-c 2" was taken as --chdir 2. */
+Test(options, a_letter_is_no_abbreviation)
+{
+    static const char *const letters[][2] = {{"-c", "-np N, and the directory is --chdir DIR"},
+                                             {"--c=2", "'--c=2'; the number of ranks is -np N"},
+                                             {"-N", "-H HOST:SLOTS"},
+                                             {"-g", "write --gpus"},
+                                             {"-s", "write --start-timeout, --set, --ssh"},
+                                             {"-z", "try 'kolorun --help'"}};
+    for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++) {
+        struct kolo_options options;
+        cr_assert_eq(PARSE(&options, "-v", letters[i][0], "2", "p"), KOLO_ERR_INVALID);
+        cr_assert(strstr(kolo_error_detail(), letters[i][1]), "%s", kolo_error_detail());
+        kolo_options_fini(&options);
+    }
+    struct kolo_options options; /* a value, and what belongs to the program, may look like one */
+    cr_assert(PARSE(&options, "--chdir", "-c", "p", "-c") == KOLO_OK, "%s", kolo_error_detail());
+    kolo_options_fini(&options);
+    cr_assert(PARSE(&options, "-v", "--", "-c") == KOLO_OK, "%s", kolo_error_detail());
+    kolo_options_fini(&options);
+}
+
 Test(options, a_number_of_ranks_may_stand_at_its_option)
 {
     struct kolo_options options;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The beginning and the end of a job, its streams, its timers and the user's signals. Must not
-// handle the events of hosts and ranks (job_hosts.c, job_ranks.c). Every host is called (a bounded
-// number at a time), told the job, and checks whether it can start it; nothing is started until all
-// of them can.
+// The beginning and the end of a job, its timers and the user's signals. Must not handle its
+// streams (job_streams.c) and the events of hosts and ranks (job_hosts.c, job_ranks.c). Every host
+// is called (a bounded number at a time), told the job, and checks whether it can start it; nothing
+// is started until all of them can.
 #include "launcher/job.h"
 
 #include <signal.h>
@@ -20,67 +20,6 @@
 /* The first three end the job. The others mean what the program says: to write a checkpoint before
  * a scheduler ends the job, for example. */
 static const int watched_signals[KOLO_JOB_SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
-
-/* ---- output and input ---- */
-
-static void on_written(void *context, int owner, size_t bytes)
-{
-    struct kolo_job *job = context;
-    job->remotes[owner].owed += bytes;
-}
-
-static void pay_credit(struct kolo_job *job)
-{
-    for (size_t i = 0; i < job->hosts->count; i++) {
-        struct kolo_remote *remote = &job->remotes[i];
-        if (remote->owed == 0)
-            continue;
-        if (remote->state == KOLO_REMOTE_RUNNING)
-            kolo_channel_send_u32(&remote->channel, KOLO_FRAME_CREDIT, (uint32_t)remote->owed);
-        remote->owed = 0;
-    }
-}
-
-static void on_batch(void *context)
-{
-    pay_credit(context);
-}
-
-static void on_drained(void *context)
-{
-    kolo_job_leave(context);
-}
-
-static void on_stdout_broken(void *context, int error)
-{
-    struct kolo_job *job = context;
-    char words[96];
-    if (error == EPIPE) {
-        job->is_quiet = true; /* as if SIGPIPE had ended it: `kolorun ... | head` */
-        kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_SIGNAL + SIGPIPE,
-                             "nobody reads the output");
-    } else {
-        kolo_verdict_trouble(job->verdict, kolo_now_ns(), EXIT_FAILURE,
-                             "the output cannot be written: %s",
-                             strerror_r(error, words, sizeof words));
-    }
-    kolo_job_kill(job);
-}
-
-static void on_stderr_broken(void *context, int error)
-{
-    (void)context; /* nobody to tell; the job continues */
-    (void)error;
-}
-
-void kolo_job_input(void *context, const void *data, size_t bytes)
-{
-    struct kolo_job *job = context;
-    if (job->remotes[0].state == KOLO_REMOTE_RUNNING)
-        kolo_channel_send(&job->remotes[0].channel, KOLO_FRAME_INPUT, data, bytes);
-    else if (bytes > 0)
-        kolo_input_taken(job->input, bytes);
-}
 
 /* ---- time and signals ---- */
 
@@ -189,21 +128,6 @@ static void init_handles(struct kolo_job *job)
     (void)uv_signal_start(&job->child, on_child, SIGCHLD);
 }
 
-static kolo_status open_streams(struct kolo_job *job)
-{
-    struct kolo_output_events events = {.context = job,
-                                        .written = on_written,
-                                        .batch = on_batch,
-                                        .drained = on_drained,
-                                        .broken = on_stdout_broken};
-    kolo_status status =
-        kolo_output_create(&job->loop, STDOUT_FILENO, &events, &job->streams[JOB_OUT]);
-    events.broken = on_stderr_broken;
-    if (status == KOLO_OK)
-        status = kolo_output_create(&job->loop, STDERR_FILENO, &events, &job->streams[JOB_ERR]);
-    return status;
-}
-
 static kolo_status open_meeting(struct kolo_job *job)
 {
     bool is_local = true;
@@ -234,7 +158,7 @@ static kolo_status open_job(struct kolo_job *job)
 {
     kolo_status status = KOLO_OK;
     KOLO_TRY(kolo_verdict_create(job->size, &job->verdict));
-    KOLO_TRY(open_streams(job));
+    KOLO_TRY(kolo_job_open_streams(job));
     KOLO_TRY(open_meeting(job));
     KOLO_TRY(open_remotes(job));
 out:
@@ -252,8 +176,7 @@ static void close_job(struct kolo_job *job)
 {
     kolo_meeting_close(job->meeting);
     kolo_input_close(job->input);
-    kolo_output_close(job->streams[JOB_OUT]);
-    kolo_output_close(job->streams[JOB_ERR]);
+    kolo_job_close_streams(job);
     uv_walk(&job->loop, close_left, NULL);
     (void)uv_run(&job->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&job->loop);
@@ -262,8 +185,7 @@ static void close_job(struct kolo_job *job)
     kolo_free_memory(job->remotes);
     kolo_meeting_destroy(job->meeting);
     kolo_input_destroy(job->input);
-    kolo_output_destroy(job->streams[JOB_OUT]);
-    kolo_output_destroy(job->streams[JOB_ERR]);
+    kolo_job_destroy_streams(job);
     kolo_verdict_destroy(job->verdict);
 }
 

@@ -131,16 +131,10 @@ void kolo_job_phase_ended(uv_timer_t *timer)
     }
 }
 
-static bool is_drained(struct kolo_job *job)
-{
-    return kolo_output_is_drained(job->streams[JOB_OUT]) &&
-           kolo_output_is_drained(job->streams[JOB_ERR]);
-}
-
 /* All hosts are gone. Once their output is written, prints the verdict and ends the loop. */
 void kolo_job_leave(struct kolo_job *job)
 {
-    if (job->phase < JOB_COLLECTING || !is_drained(job))
+    if (job->phase < JOB_COLLECTING || !kolo_job_is_drained(job))
         return;
     if (!job->said_verdict) {
         job->said_verdict = true;

@@ -80,14 +80,6 @@ static void on_stray(struct kolo_job *job, struct kolo_remote *remote,
     }
 }
 
-static void on_output(struct kolo_job *job, struct kolo_remote *remote,
-                      const struct kolo_message *message)
-{
-    kolo_output_lines(job->streams[message->output.is_error ? JOB_ERR : JOB_OUT], remote->index,
-                      job->options->no_prefix ? -1 : (int)message->rank, message->output.text.at,
-                      message->output.text.bytes);
-}
-
 static void on_note(struct kolo_job *job, struct kolo_remote *remote, const struct kolo_piece *note)
 {
     kolo_output_print(job->streams[JOB_ERR], "kolorun: host %s: %.*s", remote->host->name,
@@ -130,7 +122,7 @@ static kolo_status on_rank(struct kolo_job *job, struct kolo_remote *remote,
     else if (message->type == KOLO_FRAME_STRAY)
         on_stray(job, remote, &message->stray);
     else
-        on_output(job, remote, message);
+        kolo_job_output(job, remote, message);
     return KOLO_OK;
 }
 

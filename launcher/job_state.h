@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The internal state of a job, shared by job.c (its beginning and end, streams, timers and
-// signals), job_phases.c (the state machine), job_hosts.c (what happens to hosts) and job_ranks.c
-// (what agents and the store report about ranks).
+// The internal state of a job, shared by job.c (its beginning and end, timers and signals),
+// job_streams.c (output and input), job_phases.c (the state machine), job_hosts.c (what happens to
+// hosts) and job_ranks.c (what agents and the store report about ranks).
 #ifndef KOLO_LAUNCHER_JOB_STATE_H
 #define KOLO_LAUNCHER_JOB_STATE_H
 
@@ -94,8 +94,17 @@ struct kolo_remote_events kolo_job_host_events(struct kolo_job *job);
 kolo_status kolo_job_message(struct kolo_remote *remote, const struct kolo_message *message);
 struct kolo_store_server_events kolo_job_store_events(struct kolo_job *job);
 
-/* job.c */
+/* job_streams.c */
+kolo_status kolo_job_open_streams(struct kolo_job *job) KOLO_NODISCARD;
+/** Passes on what a rank has written. */
+void kolo_job_output(struct kolo_job *job, const struct kolo_remote *remote,
+                     const struct kolo_message *message);
 /** Passes standard input on to rank 0; @p context is the job. */
 void kolo_job_input(void *context, const void *data, size_t bytes);
+/** Whether all output is written. */
+bool kolo_job_is_drained(const struct kolo_job *job);
+/** As kolo_output_close and kolo_output_destroy. */
+void kolo_job_close_streams(struct kolo_job *job);
+void kolo_job_destroy_streams(struct kolo_job *job);
 
 #endif

@@ -12,6 +12,7 @@
 #define HOSTS "the hosts are -H HOST:SLOTS,... or --hostfile FILE"
 #define VARIABLE "a variable is passed by -x NAME or -x NAME=VALUE"
 #define MEET "the ranks of all hosts are started here and meet by themselves: leave it out"
+#define FILES "files with each rank's output are made by --output-dir DIR"
 #define PREFIX "every line begins with its rank already, unless --no-prefix is given"
 
 /* torchrun's options are written with - or _, which count as the same. */
@@ -35,6 +36,10 @@ static const char *const advice[][2] = {
     {"wd", DIRECTORY},
     {"wdir", DIRECTORY},
     {"t", "the time limit is --timeout TIME"},
+    {"o", FILES},
+    {"output-filename", FILES},
+    {"log-dir", FILES},
+    {"redirects", "only the files are written with --output-dir DIR --no-copy"},
     {"l", PREFIX},
     {"label", PREFIX},
     {"tag-output", PREFIX},

@@ -207,15 +207,43 @@ static int end_timeline(struct kolo_job *job)
     return exit_status;
 }
 
+/* The exit status after closing the files of --output-dir. A rank's failure counts first. */
+static int end_files(const struct kolo_job *job, int exit_status)
+{
+    bool is_whole = !job->files_are_broken;
+    if (kolo_rank_files_close(job->files, job->has_started) != KOLO_OK) {
+        fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
+        is_whole = false;
+    }
+    if (exit_status != 0 || is_whole)
+        return exit_status;
+    fprintf(stderr, "kolorun: the files in %s are not complete\n", job->options->output_dir);
+    return EXIT_STATUS_FAILED;
+}
+
+/* Opens what the job will write, so that a place that cannot be written is refused now. */
+static kolo_status open_places(struct kolo_job *job)
+{
+    const struct kolo_options *options = job->options;
+    kolo_status status = KOLO_OK;
+    if (options->timeline)
+        KOLO_TRY(kolo_gather_create(options->timeline, job->size,
+                                    kolo_options_timeline_calls(options, job->size), &job->gather));
+    if (options->output_dir)
+        status = kolo_rank_files_create(options->output_dir, job->size, &job->files);
+out:
+    if (status != KOLO_OK) {
+        fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
+        kolo_gather_destroy(job->gather);
+    }
+    return status;
+}
+
 int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *hosts, int size)
 {
     struct kolo_job job = {.options = options, .hosts = hosts, .size = size, .phase = JOB_STARTING};
-    if (options->timeline &&
-        kolo_gather_create(options->timeline, size, kolo_options_timeline_calls(options, size),
-                           &job.gather) != KOLO_OK) {
-        fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
+    if (open_places(&job) != KOLO_OK)
         return KOLO_EXIT_USAGE;
-    }
     if (options->timeline && options->settings.timeline[0] != '\0' &&
         !kolo_timeline_is_lent(&options->settings))
         fprintf(
@@ -223,11 +251,13 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
             "kolorun: warning: KOLO_TIMELINE=%s has no effect with --timeline; use one of them\n",
             options->settings.timeline);
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* the write fails, which is told */
     (void)signal(SIGTTIN, SIG_IGN);
     job.began_ns = kolo_now_ns();
     if (kolo_loop_open(&job.loop) != KOLO_OK) {
         fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
         kolo_gather_destroy(job.gather);
+        (void)kolo_rank_files_close(job.files, false);
         return 1;
     }
     init_handles(&job);
@@ -240,8 +270,12 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
                 kolo_error_detail());
         job.exit_status = exit_status_of(status);
     }
+    /* if not, a thread may be in a write to them, which is left behind */
+    const bool are_written =
+        !job.streams[JOB_FILES] || kolo_output_is_drained(job.streams[JOB_FILES]);
     close_job(&job);
-    return end_timeline(&job);
+    const int exit_status = end_timeline(&job);
+    return are_written ? end_files(&job, exit_status) : exit_status;
 }
 
 void kolo_job_print(const struct kolo_options *options, const struct kolo_hosts *hosts, int size)

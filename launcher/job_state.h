@@ -14,6 +14,7 @@
 #include "launcher/meeting.h"
 #include "launcher/output.h"
 #include "launcher/pause.h"
+#include "launcher/rank_files.h"
 #include "launcher/remote.h"
 #include "launcher/verdict.h"
 
@@ -30,7 +31,8 @@ enum kolo_job_phase {
     JOB_PHASES
 };
 enum { KOLO_JOB_SIGNALS = 5 /* that kolorun handles */ };
-enum { JOB_OUT, JOB_ERR, JOB_COLLECT_MS = 2000 /* longest time between two pieces of timelines */ };
+enum { JOB_OUT, JOB_ERR, JOB_FILES, JOB_STREAMS };
+enum { JOB_COLLECT_MS = 2000 /* longest time between two pieces of timelines */ };
 
 struct kolo_job {
     uv_loop_t loop;
@@ -46,13 +48,15 @@ struct kolo_job {
     size_t called, calling, prepared, gone;
     struct kolo_meeting *meeting;
     struct kolo_verdict *verdict;
-    struct kolo_output *streams[2]; /* indexed by JOB_OUT, JOB_ERR */
+    struct kolo_output *streams[JOB_STREAMS];
+    struct kolo_rank_files *files; /* NULL: without --output-dir, and no stream JOB_FILES */
     struct kolo_input *input;
     struct kolo_gather *gather; /* NULL: no timeline */
     char verdict_line[2 * KOLO_DETAIL_MAX];
     int64_t began_ns;
     int exit_status;
     bool has_started, is_joined, is_quiet, said_verdict, said_stray;
+    bool files_are_broken; /* nothing can be written to them any more */
 };
 
 /** Prints a line if --verbose is given. */

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The streams of a job: its output, for which the agents get credit back, and its input. A reader
-// that goes away ends the job.
+// that goes away ends the job; files that cannot be written any more do not, since what a rank
+// computes is worth more than what it says.
+//
+// With --output-dir each byte goes to a file and, without --no-copy, also to kolorun's own streams.
+// Its credit is returned once it is in both, so that neither queue grows beyond the credit.
 #include "launcher/job_state.h"
 
 #include <signal.h>
@@ -8,21 +12,44 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { TO_SELF, TO_FILES }; /* where bytes were written: index of kolo_remote.written */
+
+static bool copies(const struct kolo_job *job)
+{
+    return !job->files || !job->options->no_copy;
+}
+
 static void on_written(void *context, int owner, size_t bytes)
 {
     struct kolo_job *job = context;
-    job->remotes[owner].owed += bytes;
+    job->remotes[owner].written[TO_SELF] += bytes;
+}
+
+static void on_filed(void *context, int owner, size_t bytes)
+{
+    struct kolo_job *job = context;
+    job->remotes[owner].written[TO_FILES] += bytes;
+}
+
+/* The bytes of a host that have come to where they belong. */
+static uint64_t arrived(const struct kolo_job *job, const struct kolo_remote *remote)
+{
+    const uint64_t self = remote->written[TO_SELF], filed = remote->written[TO_FILES];
+    if (!job->files || !copies(job))
+        return self + filed;
+    return self < filed ? self : filed;
 }
 
 static void pay_credit(struct kolo_job *job)
 {
     for (size_t i = 0; i < job->hosts->count; i++) {
         struct kolo_remote *remote = &job->remotes[i];
-        if (remote->owed == 0)
+        const uint64_t due = arrived(job, remote) - remote->paid;
+        if (due == 0)
             continue;
         if (remote->state == KOLO_REMOTE_RUNNING)
-            kolo_channel_send_u32(&remote->channel, KOLO_FRAME_CREDIT, (uint32_t)remote->owed);
-        remote->owed = 0;
+            kolo_channel_send_u32(&remote->channel, KOLO_FRAME_CREDIT, (uint32_t)due);
+        remote->paid += due;
     }
 }
 
@@ -58,6 +85,17 @@ static void on_stderr_broken(void *context, int error)
     (void)error;
 }
 
+static void on_files_broken(void *context, int error)
+{
+    struct kolo_job *job = context;
+    char words[96];
+    job->files_are_broken = true;
+    kolo_output_print(job->streams[JOB_ERR],
+                      "kolorun: --output-dir %s: %s: its files end here, and the job goes on%s",
+                      job->options->output_dir, strerror_r(error, words, sizeof words),
+                      copies(job) ? "" : "; what the ranks write from now on follows here");
+}
+
 void kolo_job_input(void *context, const void *data, size_t bytes)
 {
     struct kolo_job *job = context;
@@ -79,31 +117,44 @@ kolo_status kolo_job_open_streams(struct kolo_job *job)
     events.broken = on_stderr_broken;
     if (status == KOLO_OK)
         status = kolo_output_create(&job->loop, STDERR_FILENO, &events, &job->streams[JOB_ERR]);
+    events.written = on_filed;
+    events.broken = on_files_broken;
+    if (status == KOLO_OK && job->files)
+        status = kolo_output_create(&job->loop, -1, &events, &job->streams[JOB_FILES]);
     return status;
 }
 
 void kolo_job_output(struct kolo_job *job, const struct kolo_remote *remote,
                      const struct kolo_message *message)
 {
-    kolo_output_lines(job->streams[message->output.is_error ? JOB_ERR : JOB_OUT], remote->index,
-                      job->options->no_prefix ? -1 : (int)message->rank, message->output.text.at,
-                      message->output.text.bytes);
+    const struct kolo_piece *text = &message->output.text;
+    const int rank = (int)message->rank;
+    const bool is_error = message->output.is_error;
+    const bool is_lost = job->files_are_broken && !copies(job);
+    if (job->files && !is_lost)
+        kolo_output_bytes(job->streams[JOB_FILES], kolo_rank_files_fd(job->files, rank, is_error),
+                          remote->index, text->at, text->bytes);
+    if (copies(job) || is_lost)
+        kolo_output_lines(job->streams[is_error ? JOB_ERR : JOB_OUT], remote->index,
+                          job->options->no_prefix ? -1 : rank, text->at, text->bytes);
 }
 
 bool kolo_job_is_drained(const struct kolo_job *job)
 {
-    return kolo_output_is_drained(job->streams[JOB_OUT]) &&
-           kolo_output_is_drained(job->streams[JOB_ERR]);
+    for (int i = 0; i < JOB_STREAMS; i++)
+        if (job->streams[i] && !kolo_output_is_drained(job->streams[i]))
+            return false;
+    return true;
 }
 
 void kolo_job_close_streams(struct kolo_job *job)
 {
-    kolo_output_close(job->streams[JOB_OUT]);
-    kolo_output_close(job->streams[JOB_ERR]);
+    for (int i = 0; i < JOB_STREAMS; i++)
+        kolo_output_close(job->streams[i]);
 }
 
 void kolo_job_destroy_streams(struct kolo_job *job)
 {
-    kolo_output_destroy(job->streams[JOB_OUT]);
-    kolo_output_destroy(job->streams[JOB_ERR]);
+    for (int i = 0; i < JOB_STREAMS; i++)
+        kolo_output_destroy(job->streams[i]);
 }

@@ -234,6 +234,21 @@ static kolo_status apply_no_stdin(struct kolo_options *options, const char *valu
     return KOLO_OK;
 }
 
+static kolo_status apply_output_dir(struct kolo_options *options, const char *value)
+{
+    if (value[0] == '\0')
+        return kolo_fail(KOLO_ERR_INVALID, "--output-dir '': give the name of a directory");
+    options->output_dir = value;
+    return KOLO_OK;
+}
+
+static kolo_status apply_no_copy(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->no_copy = true;
+    return KOLO_OK;
+}
+
 static kolo_status apply_timeline(struct kolo_options *options, const char *value)
 {
     if (value[0] == '\0')
@@ -337,6 +352,9 @@ static const struct entry {
     {"--no-prefix", NULL, NULL, "pass output on as it is, byte for byte", apply_no_prefix},
     {"--no-stdin", NULL, NULL, "do not read standard input (otherwise rank 0 gets it)",
      apply_no_stdin},
+    {"--output-dir", NULL, "DIR",
+     "also write each rank's output to DIR/rank.N.out and DIR/rank.N.err", apply_output_dir},
+    {"--no-copy", NULL, NULL, "with --output-dir: to these files only", apply_no_copy},
     {"--keep-going", NULL, NULL,
      "when a rank dies, let the others continue (they may call kolo_shrink)", apply_keep_going},
     {"--timeline", NULL, "FILE", "write every call of every rank as a trace for Perfetto",
@@ -578,6 +596,9 @@ static kolo_status check_words(const struct kolo_options *options)
     if (options->timeline && forwards_timeline(options))
         return kolo_fail(KOLO_ERR_INVALID,
                          "-x KOLO_TIMELINE and --timeline exclude each other; give one");
+    if (options->no_copy && !options->output_dir)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "--no-copy: the output of ranks would go nowhere; give --output-dir DIR");
     if (options->hosts && options->hostfile)
         return kolo_fail(KOLO_ERR_INVALID, "-H and --hostfile exclude each other; give one");
     if (options->task == KOLO_TASK_RUN && !*options->program)

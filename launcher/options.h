@@ -28,10 +28,11 @@ struct kolo_options {
     const char *chdir;
     const char *json;          /* file of the doctor's report */
     const char *timeline;      /* file of the trace */
+    const char *output_dir;    /* of the files with the output of ranks */
     struct kolo_texts forward; /* -x: NAME=VALUE */
     enum kolo_bind bind;
     int gpus; /* devices that each rank sees; 0: not given */
-    bool oversubscribe, no_prefix, no_input, keep_going, verbose, dry_run;
+    bool oversubscribe, no_prefix, no_input, no_copy, keep_going, verbose, dry_run;
     char *const *program; /* argv of the program, NULL-terminated */
     struct kolo_settings settings;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One queue, and a thread beside the loop that writes it and returns what was written. The queue is
-// bounded by the credit that the agents hold, which is returned by `written`.
+// bounded by the credit that the agents hold, which is returned by `written`. It may be for several
+// files; an error of one ends them all, because they are in one place, which is full or gone.
 //
 // Threads: the thread's lock guards queue, done and error. Only the thread uses batch, parts, count
 // and failed; only the loop uses told_broken and events.
@@ -21,6 +22,7 @@ enum { BATCH = 64, PREFIX_MAX = 16, NOBODY = -1 };
 
 struct chunk {
     struct chunk *next;
+    int fd;
     int owner;
     size_t owed;  /* bytes of credit that the owner gets back */
     size_t bytes; /* bytes to write */
@@ -36,6 +38,7 @@ struct kolo_output {
     bool told_broken;
     struct chunk *batch; /* what is being written, */
     struct iovec parts[BATCH];
+    int fds[BATCH];
     int count, failed; /* and its error */
 };
 
@@ -81,6 +84,7 @@ static void take_batch(void *owner)
     output->count = 0;
     do {
         last = next;
+        output->fds[output->count] = last->fd;
         output->parts[output->count++] =
             (struct iovec){.iov_base = last->data, .iov_len = last->bytes};
         next = last->next;
@@ -94,8 +98,12 @@ static void take_batch(void *owner)
 static void write_batch(void *owner)
 {
     struct kolo_output *output = owner;
-    if (output->failed == 0)
-        output->failed = write_all(output->fd, output->parts, output->count);
+    for (int begin = 0, end; begin < output->count && output->failed == 0; begin = end) {
+        const int fd = output->fds[begin];
+        for (end = begin + 1; end < output->count && output->fds[end] == fd;)
+            end++;
+        output->failed = write_all(fd, output->parts + begin, end - begin);
+    }
 }
 
 static void give_back(void *owner)
@@ -207,26 +215,47 @@ static size_t prefix_lines(uint8_t *out, const char *prefix, const uint8_t *data
     return (size_t)(to - out);
 }
 
+/* A chunk with room for @p room bytes that returns @p bytes bytes of credit. Without memory the
+ * bytes are lost, but the credit is returned. */
+static struct chunk *make_chunk(struct kolo_output *output, int fd, int owner, size_t bytes,
+                                size_t room)
+{
+    struct chunk *chunk = kolo_calloc(1, sizeof *chunk + room);
+    if (!chunk) {
+        output->events.written(output->events.context, owner, bytes);
+        return NULL;
+    }
+    chunk->fd = fd;
+    chunk->owner = owner;
+    chunk->owed = bytes;
+    return chunk;
+}
+
+void kolo_output_bytes(struct kolo_output *output, int fd, int owner, const void *data,
+                       size_t bytes)
+{
+    struct chunk *chunk = make_chunk(output, fd, owner, bytes, bytes);
+    if (!chunk)
+        return;
+    memcpy(chunk->data, data, bytes);
+    chunk->bytes = bytes;
+    put(output, chunk);
+}
+
 void kolo_output_lines(struct kolo_output *output, int owner, int rank, const void *data,
                        size_t bytes)
 {
-    char prefix[PREFIX_MAX] = "";
-    if (rank >= 0)
-        snprintf(prefix, sizeof prefix, "[%d] ", rank);
-    const size_t room = bytes + count_lines(data, bytes) * strlen(prefix) + 1;
-    struct chunk *chunk = kolo_calloc(1, sizeof *chunk + room);
-    if (!chunk) { /* lost, but the credit must be returned */
-        output->events.written(output->events.context, owner, bytes);
+    char prefix[PREFIX_MAX];
+    if (rank < 0) { /* a line without an end (yet) does not get one: it may be binary */
+        kolo_output_bytes(output, output->fd, owner, data, bytes);
         return;
     }
-    chunk->owner = owner;
-    chunk->owed = bytes;
-    if (rank >= 0) {
-        chunk->bytes = prefix_lines(chunk->data, prefix, data, bytes);
-    } else { /* a line without an end (yet) does not get one: a rank's output may be binary */
-        memcpy(chunk->data, data, bytes);
-        chunk->bytes = bytes;
-    }
+    snprintf(prefix, sizeof prefix, "[%d] ", rank);
+    const size_t room = bytes + count_lines(data, bytes) * strlen(prefix) + 1;
+    struct chunk *chunk = make_chunk(output, output->fd, owner, bytes, room);
+    if (!chunk)
+        return;
+    chunk->bytes = prefix_lines(chunk->data, prefix, data, bytes);
     put(output, chunk);
 }
 
@@ -245,6 +274,7 @@ void kolo_output_print(struct kolo_output *output, const char *format, ...)
     struct chunk *chunk = kolo_calloc(1, sizeof *chunk + bytes);
     if (!chunk)
         return;
+    chunk->fd = output->fd;
     chunk->owner = NOBODY;
     chunk->bytes = bytes;
     memcpy(chunk->data, line, bytes);

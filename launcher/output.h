@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolorun's standard output and error. Each has a thread that writes, so that a slow reader never
+// kolorun's standard output and error, and the files of ranks. Each of the three has a thread that
+// writes, so that a slow reader never
 // blocks the loop, and so that the mode of the file descriptor, which others may share, need not be
 // changed.
 #ifndef KOLO_LAUNCHER_OUTPUT_H
@@ -24,11 +25,15 @@ struct kolo_output_events {
     void (*broken)(void *context, int error);
 };
 
+/** @p fd -1: only for kolo_output_bytes. */
 kolo_status kolo_output_create(uv_loop_t *loop, int fd, const struct kolo_output_events *events,
                                struct kolo_output **output_out) KOLO_NODISCARD;
 /** Copies the lines of @p data, each with the prefix "[rank] ", and adds a newline to the last one
  * if it has none. If @p rank is negative, copies everything as it is. */
 void kolo_output_lines(struct kolo_output *output, int owner, int rank, const void *data,
+                       size_t bytes);
+/** Copies everything as it is, to @p fd, which must stay open until it is written. */
+void kolo_output_bytes(struct kolo_output *output, int fd, int owner, const void *data,
                        size_t bytes);
 /** Prints a line of kolorun's own, without control characters. */
 void kolo_output_print(struct kolo_output *output, const char *format, ...)

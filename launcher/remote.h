@@ -74,8 +74,9 @@ struct kolo_remote {
     int64_t lost_ns;   /* when it failed: now, or when a silent one was last heard */
     int64_t broken_ns; /* when the channel ended */
     char agent_host[KOLO_HOST_MAX];
-    char broken[256]; /* why the channel ended */
-    size_t owed;      /* bytes of output written for which credit has not been sent yet */
+    char broken[256];    /* why the channel ended */
+    uint64_t written[2]; /* bytes of output written: to kolorun's own streams, to files */
+    uint64_t paid;       /* bytes of output for which credit was returned */
 };
 
 /** Fills in how a job's settings say that hosts are reached. @p agent NULL: by this program's own

@@ -5,8 +5,8 @@
 _kolorun() {
     local word=${COMP_WORDS[COMP_CWORD]} i=1 option value
     local options='-np -n --host -H --hostfile --oversubscribe --env -x --chdir --bind --gpus --timeout --start-timeout
-        --transport --set --prefix --no-prefix --no-stdin --keep-going --timeline --ssh --agent --dry-run --json --verbose -v
-        --help-settings --print-settings --help -h --version -V'
+        --transport --set --prefix --no-prefix --no-stdin --output-dir --no-copy --keep-going --timeline --ssh --agent --dry-run
+        --json --verbose -v --help-settings --print-settings --help -h --version -V'
     COMPREPLY=()
     [[ ${COMP_WORDS[1]} != doctor || $COMP_CWORD == 1 ]] || i=2 # the options of a job follow
     # Finds the program, which follows all options and their values. For bash "=" is a separate
@@ -16,7 +16,7 @@ _kolorun() {
         option=-${option#-}
         case $option in
             -np | -n | -host | -H | -hostfile | -env | -x | -chdir | -bind | -gpus | -timeout | -start-timeout | -transport | \
-                -set | -timeline | -ssh | -agent | -json)
+                -set | -output-dir | -timeline | -ssh | -agent | -json)
                 [[ ${COMP_WORDS[i]} != = ]] || ((i++))
                 if ((i >= COMP_CWORD)); then
                     [[ $word != = ]] || word=
@@ -55,7 +55,7 @@ _kolorun_value() { # OPTION WORD
         -host | -H) mapfile -t COMPREPLY < <(compgen -A hostname -- "$2") ;;
         -env | -x) mapfile -t COMPREPLY < <(compgen -e -- "$2") ;;
         -ssh) mapfile -t COMPREPLY < <(compgen -c -- "$2") ;;
-        -chdir)
+        -chdir | -output-dir)
             mapfile -t COMPREPLY < <(compgen -d -- "$2")
             compopt -o filenames 2>/dev/null
             ;;

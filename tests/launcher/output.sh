@@ -28,25 +28,32 @@ whole "$work/slow" 4 20000 "slow reader"
 # A slow reader slows the ranks down: kolorun and its agent do not store what they write, 202 MiB
 # here, of which the reader has taken 40 when their memory is looked at. A sanitizer keeps freed
 # memory, so only other builds are judged.
+# With the files of --output-dir beside it, too: what is in them is not stored either.
 mkfifo "$work/pipe"
-"$KOLORUN" -np 2 sh -c 'yes "a line of average length, as programs write them" | head -n 2000000' >"$work/pipe" 2>"$work/err" &
-launcher=$!
-{
-    for ((i = 0; i < 40; i++)); do
-        dd bs=1M count=1 iflag=fullblock status=none
-        read -rt 0.02 <> <(:) || true
-    done
-    for pid in "$launcher" $(child_of "$launcher"); do
-        awk '/^Name|^VmHWM/ {printf "%s ", $2} END {print ""}' "/proc/$pid/status"
-    done >"$work/memory"
-    cat
-} <"$work/pipe" | wc -c >"$work/count"
-wait "$launcher" || fail "a slow reader: status $?: $(cat "$work/err")"
 bytes=$((2 * 2000000 * (49 + 4))) # lines of 49 bytes with the prefix "[0] "
-(($(<"$work/count") == bytes)) || fail "a slow reader got $(<"$work/count") bytes instead of $bytes"
-echo "with a slow reader they have had, in KiB: $(tr '\n' ' ' <"$work/memory")"
-[[ $(grep -c '^kolorun' "$work/memory") == 2 ]] || fail "not kolorun and one agent: $(<"$work/memory")"
-((SLOW > 1)) || awk '$2 > 32768 {exit 1}' "$work/memory" || fail "kolorun stores what a slow reader has not read"
+slow_reader() { # OPTIONS...
+    "$KOLORUN" -np 2 "$@" sh -c 'yes "a line of average length, as programs write them" | head -n 2000000' >"$work/pipe" 2>"$work/err" &
+    launcher=$!
+    {
+        for ((i = 0; i < 40; i++)); do
+            dd bs=1M count=1 iflag=fullblock status=none
+            read -rt 0.02 <> <(:) || true
+        done
+        for pid in "$launcher" $(child_of "$launcher"); do
+            awk '/^Name|^VmHWM/ {printf "%s ", $2} END {print ""}' "/proc/$pid/status"
+        done >"$work/memory"
+        cat
+    } <"$work/pipe" | wc -c >"$work/count"
+    wait "$launcher" || fail "a slow reader: status $?: $(cat "$work/err")"
+    (($(<"$work/count") == bytes)) || fail "a slow reader got $(<"$work/count") bytes instead of $bytes"
+    echo "with a slow reader they have had, in KiB: $(tr '\n' ' ' <"$work/memory")"
+    [[ $(grep -c '^kolorun' "$work/memory") == 2 ]] || fail "not kolorun and one agent: $(<"$work/memory")"
+    ((SLOW > 1)) || awk '$2 > 32768 {exit 1}' "$work/memory" || fail "kolorun stores what a slow reader has not read"
+}
+slow_reader
+slow_reader --output-dir "$work/slow-dir"
+[[ $(stat -c %s "$work"/slow-dir/rank.[01].out | sort -u) == 98000000 ]] || fail "files beside a slow reader: $(ls -l "$work/slow-dir")"
+rm -r "$work/slow-dir"
 
 # A reader that goes away ends the job quietly.
 "$KOLORUN" -np 2 yes 2>"$work/err" | head -3 >"$work/out"
@@ -58,6 +65,61 @@ lines err 0
 "$KOLORUN" -np 2 yes >/dev/full 2>"$work/err" && fail "a full output is no failure"
 says err '^kolorun: the output cannot be written: No space left on device'
 lines err 1
+
+# --output-dir: each rank's bytes, exactly, in files of its own, and here as without it; --no-copy:
+# only there. Ranks of another host too.
+printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift 2\nexec sh -c "$*"\n' >"$work/ssh"
+chmod +x "$work/ssh"
+writes='printf "\0%s\n\nno end of line" "$RANK"; printf "\377%s" "$RANK" >&2'
+check_files() { # DIR RANKS
+    local rank
+    for ((rank = 0; rank < $2; rank++)); do
+        RANK=$rank sh -c "$writes" >"$work/want.out" 2>"$work/want.err"
+        for end in out err; do
+            cmp "$work/want.$end" "$1/$(printf 'rank.%0*d.%s' "$((${#2} > 1 && $2 > 10 ? 2 : 1))" "$rank" "$end")" || fail "$1: rank $rank"
+        done
+    done
+    [[ $(find "$1" -type f | wc -l) == $((2 * $2)) ]] || fail "$1: $(ls "$1")"
+}
+run 0 "$KOLORUN" -H localhost:1,elsewhere:2 --ssh "$work/ssh" --output-dir "$work/new/dir" sh -c "$writes"
+check_files "$work/new/dir" 3
+[[ $(grep -ac '^\[[0-2]\]' "$work/out") == 9 ]] || { fail "the files instead of the lines"; cat "$work/out"; }
+run 0 "$KOLORUN" -np 12 --output-dir "$work/only" --no-copy sh -c "$writes"
+check_files "$work/only" 12
+lines out 0
+lines err 0
+# kolorun's own lines stay here, and so does the exit status. The lines of "lines" are whole.
+run 3 "$KOLORUN" -np 2 --output-dir "$work/failed" --no-copy sh -c '[ $RANK = 0 ] || { echo why >&2; exit 3; }'
+lines err 1
+says err '^kolorun: rank 1 .* exited with status 3'
+[[ $(<"$work/failed/rank.1.err") == why ]] || fail "the last words of a rank that failed"
+run 0 "$KOLORUN" -np 4 --output-dir "$work/lines" "$RANK_PROGRAM" lines 20000
+whole "$work/out" 4 20000 "with files"
+sed 's/^/[2] /' "$work/lines/rank.2.out" | cmp - <(grep '^\[2\]' "$work/out") || fail "the file and the lines differ"
+# What an earlier job has left is not touched, and nothing is left of a job that does not start.
+run 2 "$KOLORUN" -np 1 --output-dir "$work/only" rm "$work/only/rank.00.out"
+lines err 1
+says err "^kolorun: --output-dir $work/only: there is rank\.00\.err of an earlier job; give another directory, or remove that job's files$"
+check_files "$work/only" 12
+run 127 "$KOLORUN" -np 2 --output-dir "$work/unused" ./no-such-program
+[[ ! -e $work/unused ]] || fail "--output-dir is left of a job that did not start"
+run 2 "$KOLORUN" -np 2 --output-dir "$work/only/rank.00.out" true
+says err "^kolorun: --output-dir $work/only/rank\.00\.out: Not a directory; give a directory that can be written$"
+# A file that cannot grow ends the files, not the job: the rest comes here, and the status is 1,
+# unless a rank's is worse.
+grow() { # STATUS RANKS'-STATUS OPTIONS...
+    # the limit holds for the files, not for the pipe
+    run "$1" bash -c 'set -o pipefail; (ulimit -f 64; exec "$@") | cat' - "$KOLORUN" -np 2 --no-prefix "${@:3}" sh -c "seq 100000; exit $2"
+    says err "^kolorun: --output-dir $work/grow: File too large: its files end here, and the job goes on"
+    rm -r "$work/grow"
+}
+if ((SLOW == 1)); then # a sanitizer's own files may be larger
+    grow 1 0 --output-dir "$work/grow"
+    [[ $(wc -l <"$work/out") == 200000 ]] || fail "lines were lost beside files that are full"
+    says err "^kolorun: the files in $work/grow are not complete$"
+    grow 7 7 --output-dir "$work/grow" --no-copy
+    says err 'what the ranks write from now on follows here$'
+fi
 
 # All of standard input goes to rank 0, and its end too.
 seq 1 200000 >"$work/in"

@@ -20,6 +20,7 @@ Test(foreign, knows_habits)
     advises("--nproc_per_node=4", "-H HOST:SLOTS");
     advises("--nproc-per-node", "-H HOST:SLOTS");
     advises("-wdir", "--chdir");
+    advises("--output-filename=x", "--output-dir DIR");
     advises("--master_addr", "leave it out");
     cr_assert_null(kolo_foreign_advice("--ppnn"));
     cr_assert_null(kolo_foreign_advice("-pp"));

@@ -209,6 +209,8 @@ Test(options, refuses)
                                          {"--agent", "rel", "p"},
                                          {"--json", "", "p"},
                                          {"--timeline", "", "p"},
+                                         {"--output-dir", "", "p"},
+                                         {"--no-copy", "p"},
                                          {"-np", "2"},
                                          {"--", NULL}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -150,6 +150,40 @@ Test(output, without_a_thread_nothing_is_left, .timeout = 60)
     cr_assert_eq(uv_loop_close(&loop), 0, "a handle is open");
 }
 
+/* One queue for several files: each gets its bytes, in order, and all credit is returned. */
+Test(output, bytes_go_to_their_files, .timeout = 60)
+{
+    enum { FILES = 3, EACH = 100 };
+    struct heard heard = {0};
+    struct kolo_output_events events = {&heard, on_written, on_batch, on_drained, on_broken};
+    struct kolo_output *output = NULL;
+    int ends[FILES][2];
+    uv_loop_t loop;
+    cr_assert_eq(uv_loop_init(&loop), 0);
+    cr_assert_eq(kolo_output_create(&loop, -1, &events, &output), KOLO_OK);
+    for (int i = 0; i < FILES; i++)
+        cr_assert_eq(kolo_pipe(ends[i]), KOLO_OK);
+    for (int i = 0; i < FILES * EACH; i++) {
+        const uint8_t byte = (uint8_t)(i / FILES);
+        kolo_output_bytes(output, ends[i % FILES][1], 0, &byte, 1);
+    }
+    while (heard.bytes < FILES * EACH)
+        uv_run(&loop, UV_RUN_ONCE);
+    for (int i = 0; i < FILES; i++) {
+        uint8_t got[EACH + 1];
+        cr_assert_eq(read(ends[i][0], got, sizeof got), EACH);
+        for (int j = 0; j < EACH; j++)
+            cr_assert_eq(got[j], j, "file %d, byte %d", i, j);
+        close(ends[i][0]);
+        close(ends[i][1]);
+    }
+    kolo_output_close(output);
+    while (uv_run(&loop, UV_RUN_NOWAIT) != 0)
+        continue;
+    kolo_output_destroy(output);
+    cr_assert_eq(uv_loop_close(&loop), 0);
+}
+
 /* A rank's output is passed on as it is; what kolorun says, perhaps with a host's words, is not. */
 Test(output, lines_of_kolorun_have_no_control_characters, .timeout = 60)
 {

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes, opens and closes the files of a job's ranks. Must never change a file that was there
+// before: an earlier job's output is refused, not replaced, because what a failed job has said may
+// be all that is left of it, and not appended to, because nobody could tell the two apart.
+#include "launcher/rank_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+enum { NAME_MAX_BYTES = 32, PATH_BYTES = 4096, STREAMS = 2, FILE_MODE = 0666, FOLDER_MODE = 0777 };
+
+static const char *const ends[STREAMS] = {".out", ".err"};
+
+struct kolo_rank_files {
+    int size, digits;
+    size_t opened; /* number of files; file i is stream i % STREAMS of rank i / STREAMS */
+    int folder;    /* descriptor of the directory; -1: none */
+    int *fds;
+    bool is_made; /* it was not there before */
+    const char *path;
+};
+
+static void name_of(const struct kolo_rank_files *files, size_t index, char name[NAME_MAX_BYTES])
+{
+    snprintf(name, NAME_MAX_BYTES, "rank.%0*zu%s", files->digits, index / STREAMS,
+             ends[index % STREAMS]);
+}
+
+static kolo_status refuse(const struct kolo_rank_files *files, int error, const char *name)
+{
+    char why[KOLO_DETAIL_MAX];
+    const bool is_of_place = error != EMFILE && error != ENFILE; /* the text says what to raise */
+    (void)kolo_fail_errno(KOLO_ERR_CONFIG, error, "--output-dir %.512s%s%s", files->path,
+                          name[0] ? "/" : "", name);
+    kolo_detail_keep(why);
+    return kolo_fail(KOLO_ERR_CONFIG, "%s%s", why,
+                     is_of_place ? "; give a directory that can be written" : "");
+}
+
+/* ---- the directory ---- */
+
+/* Makes the directory, and those above it, where they are missing, and opens it. */
+static kolo_status open_folder(struct kolo_rank_files *files)
+{
+    char text[PATH_BYTES];
+    int error = 0;
+    const size_t length = strlen(files->path);
+    if (length >= sizeof text)
+        return refuse(files, ENAMETOOLONG, "");
+    memcpy(text, files->path, length + 1);
+    for (size_t end = 1; end <= length; end++) {
+        if (files->path[end] != '/' && files->path[end] != '\0')
+            continue;
+        text[end] = '\0';
+        if (mkdir(text, FOLDER_MODE) == 0)
+            files->is_made = true;
+        else if (errno != EEXIST)
+            error = errno; /* why it is missing, if it is */
+        text[end] = files->path[end];
+    }
+    files->folder = open(files->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return files->folder < 0 ? refuse(files, error ? error : errno, "") : KOLO_OK;
+}
+
+static bool is_name_of_a_rank(const char *name)
+{
+    static const char start[] = "rank.";
+    if (strncmp(name, start, sizeof start - 1) != 0)
+        return false;
+    const char *digits = name + sizeof start - 1;
+    const char *end = digits + strspn(digits, "0123456789");
+    return end > digits && (strcmp(end, ends[0]) == 0 || strcmp(end, ends[1]) == 0);
+}
+
+static kolo_status refuse_earlier(const struct kolo_rank_files *files, const char *name)
+{
+    return kolo_fail(
+        KOLO_ERR_CONFIG,
+        "--output-dir %.512s: there is %s of an earlier job; give another directory, or "
+        "remove that job's files",
+        files->path, name);
+}
+
+/* Also files of ranks that this job does not have: they would seem to be this job's. */
+static kolo_status look_for_earlier(const struct kolo_rank_files *files)
+{
+    char first[NAME_MAX_BYTES] = "";
+    DIR *folder = opendir(files->path);
+    if (!folder)
+        return refuse(files, errno, "");
+    for (const struct dirent *entry; (entry = readdir(folder));)
+        if (is_name_of_a_rank(entry->d_name) && strlen(entry->d_name) < sizeof first &&
+            (!first[0] || strcmp(entry->d_name, first) < 0))
+            memcpy(first, entry->d_name, strlen(entry->d_name) + 1);
+    (void)closedir(folder);
+    return first[0] ? refuse_earlier(files, first) : KOLO_OK;
+}
+
+/* On a full disk files can be made, but not written. Not all file systems say how full they are. */
+static kolo_status check_room(const struct kolo_rank_files *files)
+{
+    struct statvfs facts;
+    if (fstatvfs(files->folder, &facts) == 0 && facts.f_blocks > 0 && facts.f_bfree == 0)
+        return refuse(files, ENOSPC, "");
+    return KOLO_OK;
+}
+
+/* ---- the files ---- */
+
+static kolo_status open_files(struct kolo_rank_files *files)
+{
+    while (files->opened < (size_t)files->size * STREAMS) {
+        char name[NAME_MAX_BYTES];
+        name_of(files, files->opened, name);
+        const int fd =
+            openat(files->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
+        if (fd < 0) /* EEXIST: of another job that starts at this moment */
+            return errno == EEXIST ? refuse_earlier(files, name) : refuse(files, errno, name);
+        files->fds[files->opened++] = fd;
+    }
+    return KOLO_OK;
+}
+
+kolo_status kolo_rank_files_create(const char *directory, int size,
+                                   struct kolo_rank_files **files_out)
+{
+    char why[KOLO_DETAIL_MAX];
+    kolo_status status = KOLO_OK;
+    struct kolo_rank_files *files = kolo_calloc(1, sizeof *files);
+    if (!files)
+        return KOLO_ERR_NO_MEMORY;
+    *files = (struct kolo_rank_files){
+        .size = size, .digits = snprintf(NULL, 0, "%d", size - 1), .folder = -1, .path = directory};
+    files->fds = kolo_calloc((size_t)size * STREAMS, sizeof files->fds[0]);
+    if (!files->fds) {
+        status = KOLO_ERR_NO_MEMORY;
+        goto out;
+    }
+    KOLO_TRY(open_folder(files));
+    KOLO_TRY(look_for_earlier(files));
+    KOLO_TRY(check_room(files));
+    status = open_files(files);
+out:
+    if (status == KOLO_OK) {
+        *files_out = files;
+        return KOLO_OK;
+    }
+    kolo_detail_keep(why);
+    (void)kolo_rank_files_close(files, false);
+    kolo_detail_set(why);
+    return status;
+}
+
+int kolo_rank_files_fd(const struct kolo_rank_files *files, int rank, bool is_error)
+{
+    return files->fds[(size_t)rank * STREAMS + is_error];
+}
+
+kolo_status kolo_rank_files_close(struct kolo_rank_files *files, bool keep)
+{
+    kolo_status status = KOLO_OK;
+    if (!files)
+        return KOLO_OK;
+    for (size_t i = 0; i < files->opened; i++) {
+        char name[NAME_MAX_BYTES];
+        name_of(files, i, name);
+        if (close(files->fds[i]) != 0 && errno != EINTR && keep && status == KOLO_OK)
+            status =
+                kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "--output-dir %s/%s", files->path, name);
+        if (!keep)
+            (void)unlinkat(files->folder, name, 0);
+    }
+    if (files->folder >= 0)
+        close(files->folder);
+    if (!keep && files->is_made)
+        (void)rmdir(files->path); /* fails if somebody has put something there */
+    kolo_free_memory(files->fds);
+    kolo_free_memory(files);
+    return status;
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// --output-dir DIR: two files for each rank, for its standard output and its standard error.
+#ifndef KOLO_LAUNCHER_RANK_FILES_H
+#define KOLO_LAUNCHER_RANK_FILES_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+struct kolo_rank_files;
+
+/** Makes @p directory if it is missing, and in it DIR/rank.N.out and DIR/rank.N.err for ranks 0 to
+ * @p size - 1, N with as many digits as the last rank has. All are opened now, so that a place that
+ * cannot be written is refused before anything is started. ERR_CONFIG: it cannot be, or an earlier
+ * job's files are there; nothing is changed then. */
+kolo_status kolo_rank_files_create(const char *directory, int size,
+                                   struct kolo_rank_files **files_out) KOLO_NODISCARD;
+/** The descriptor of the file of @p rank, which stays open until the files are closed. */
+int kolo_rank_files_fd(const struct kolo_rank_files *files, int rank, bool is_error);
+/** Closes the files and frees @p files; NULL is allowed. With @p keep false the files, and the
+ * directory if it was made, are removed. ERR_SYSTEM: one could not be written to its end, which
+ * some file systems report only now. */
+kolo_status kolo_rank_files_close(struct kolo_rank_files *files, bool keep);
+
+#endif

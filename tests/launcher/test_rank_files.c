@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of ranks: their names, what is refused, and that nothing is left of a job that did not
+// start. tests/launcher/output.sh looks at their contents.
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "launcher/rank_files.h"
+
+static char folder[] = "/tmp/kolo-rank-files-XXXXXX";
+
+static void go_there(void)
+{
+    cr_assert(mkdtemp(folder) && chdir(folder) == 0);
+}
+
+static size_t count(const char *pattern)
+{
+    glob_t found;
+    size_t number = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    globfree(&found);
+    return number;
+}
+
+static void clean(void)
+{
+    static const char *const levels[] = {"*/*/*", "*/*", "*"};
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        glob_t found;
+        if (glob(levels[i], 0, NULL, &found) == 0)
+            for (size_t j = 0; j < found.gl_pathc; j++)
+                (void)remove(found.gl_pathv[j]);
+        globfree(&found);
+    }
+    rmdir(folder);
+}
+
+TestSuite(rank_files, .init = go_there, .fini = clean);
+
+static struct kolo_rank_files *create(const char *path, int size)
+{
+    struct kolo_rank_files *files = NULL;
+    cr_assert_eq(kolo_rank_files_create(path, size, &files), KOLO_OK, "%s", kolo_error_detail());
+    return files;
+}
+
+static void refused(const char *path, int size, const char *why)
+{
+    struct kolo_rank_files *files = NULL;
+    cr_assert_eq(kolo_rank_files_create(path, size, &files), KOLO_ERR_CONFIG, "%s", path);
+    cr_assert(strstr(kolo_error_detail(), why), "%s", kolo_error_detail());
+    cr_assert(strstr(kolo_error_detail(), "--output-dir "), "%s", kolo_error_detail());
+    cr_assert_null(files);
+}
+
+static void touch(const char *path)
+{
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fclose(file) == 0, "%s", path);
+}
+
+Test(rank_files, each_stream_of_each_rank_has_one)
+{
+    struct kolo_rank_files *files = create("a/b/", 11);
+    cr_assert_eq(count("a/b/rank.*.*"), 22);
+    cr_assert_eq(write(kolo_rank_files_fd(files, 3, false), "out", 3), 3);
+    cr_assert_eq(write(kolo_rank_files_fd(files, 10, true), "error", 5), 5);
+    cr_assert_eq(kolo_rank_files_close(files, true), KOLO_OK);
+    struct stat facts;
+    cr_assert(stat("a/b/rank.03.out", &facts) == 0 && facts.st_size == 3);
+    cr_assert(stat("a/b/rank.10.err", &facts) == 0 && facts.st_size == 5);
+    cr_assert(stat("a/b/rank.10.out", &facts) == 0 && facts.st_size == 0);
+}
+
+Test(rank_files, digits_are_those_of_the_last_rank)
+{
+    cr_assert_eq(kolo_rank_files_close(create("ten", 10), true), KOLO_OK);
+    cr_assert_eq(kolo_rank_files_close(create("one", 1), true), KOLO_OK);
+    cr_assert_eq(count("ten/rank.[0-9].out"), 10);
+    cr_assert_eq(count("one/rank.0.err"), 1);
+}
+
+Test(rank_files, nothing_is_left_of_a_job_that_did_not_start)
+{
+    cr_assert_eq(kolo_rank_files_close(create("new", 3), false), KOLO_OK);
+    cr_assert_eq(count("new"), 0);
+    cr_assert_eq(mkdir("old", 0700), 0);
+    touch("old/notes");
+    cr_assert_eq(kolo_rank_files_close(create("old", 3), false), KOLO_OK);
+    cr_assert_eq(count("old/*"), 1);
+    cr_assert_eq(kolo_rank_files_close(NULL, false), KOLO_OK);
+}
+
+/** Also those of ranks that this job does not have, or that have other digits. */
+Test(rank_files, an_earlier_job_is_refused_and_kept)
+{
+    static const char *const names[] = {"d/rank.0.out", "d/rank.007.err", "d/rank.99.out"};
+    cr_assert_eq(mkdir("d", 0700), 0);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        touch(names[i]);
+        refused("d", 2, names[i] + 2);
+        cr_assert(strstr(kolo_error_detail(), "of an earlier job; give another directory"));
+        cr_assert_eq(count("d/*"), 1);
+        unlink(names[i]);
+    }
+    touch("d/rank.out"); /* of nobody */
+    touch("d/rank.1.output");
+    touch("d/franky.1.out");
+    cr_assert_eq(kolo_rank_files_close(create("d", 2), true), KOLO_OK);
+    cr_assert_eq(count("d/*"), 7);
+}
+
+Test(rank_files, a_place_that_cannot_be_written_is_refused)
+{
+    char longest[5000];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    touch("file");
+    refused("file", 1, "Not a directory; give a directory that can be written");
+    refused("file/below", 1, "Not a directory");
+    refused("/proc/none", 1, "--output-dir /proc/none: No such file or directory");
+    refused(longest, 1, "File name too long");
+}
+
+Test(rank_files, too_many_files_are_refused_and_removed)
+{
+    struct rlimit limit;
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = 64;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    refused("many", 100, "Too many open files: raise `ulimit -n`");
+    limit.rlim_cur = before;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    cr_assert_eq(count("many"), 0);
+}

@@ -111,14 +111,14 @@ static kolo_status plan_gpus(const struct kolo_spec *spec, const cpu_set_t *sets
         return KOLO_OK;
     KOLO_TRY(kolo_gpus_find("", value_of(spec, "CUDA_VISIBLE_DEVICES"),
                             value_of(spec, "CUDA_DEVICE_ORDER"), &gpus));
-    nodes = sets ? kolo_calloc(spec->ranks, sizeof *nodes) : NULL;
+    nodes = sets ? kolo_calloc(spec->ranks.count, sizeof *nodes) : NULL;
     if (sets && !nodes) {
         status = KOLO_ERR_NO_MEMORY;
         goto out;
     }
     if (nodes)
-        kolo_bind_nodes(sets, (int)spec->ranks, nodes);
-    status = kolo_gpus_deal(&gpus, (int)spec->gpus, nodes, (int)spec->ranks, shares);
+        kolo_bind_nodes(sets, (int)spec->ranks.count, nodes);
+    status = kolo_gpus_deal(&gpus, (int)spec->gpus, nodes, (int)spec->ranks.count, shares);
 out:
     kolo_free_memory(nodes);
     kolo_gpus_fini(&gpus);
@@ -129,7 +129,7 @@ out:
 static kolo_status plan_shares(struct kolo_children *children)
 {
     const struct kolo_spec *spec = children->spec;
-    kolo_status status = kolo_bind_plan(spec->bind, (int)spec->ranks, &children->cpus);
+    kolo_status status = kolo_bind_plan(spec->bind, (int)spec->ranks.count, &children->cpus);
     if (status == KOLO_ERR_UNSUPPORTED && spec->bind == KOLO_BIND_AUTO)
         status = KOLO_OK;
     return status == KOLO_OK ? plan_gpus(spec, children->cpus, &children->gpus) : status;
@@ -158,7 +158,7 @@ kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
         *exit_status_out = error == ENOENT ? 127 : 126;
         goto out;
     }
-    children->at = kolo_calloc(spec->ranks, sizeof children->at[0]);
+    children->at = kolo_calloc(spec->ranks.count, sizeof children->at[0]);
     if (!children->at)
         status = KOLO_ERR_NO_MEMORY;
     if (status == KOLO_OK)
@@ -197,8 +197,8 @@ static kolo_status add_records(const struct kolo_children *children, uint32_t lo
     char value[32];
     if (spec->timeline_calls == 0)
         return KOLO_OK;
-    kolo_status status = kolo_records_open(records, (int)(spec->first_rank + local),
-                                           (int)spec->size, spec->timeline_calls);
+    kolo_status status = kolo_records_open(records, (int)spec->ranks.at[local], (int)spec->size,
+                                           spec->timeline_calls);
     snprintf(value, sizeof value, "fd://%d", records->fd);
     return status == KOLO_OK ? kolo_texts_define(env, "KOLO_TIMELINE", value) : status;
 }
@@ -213,10 +213,10 @@ static kolo_status make_env(const struct kolo_children *children, uint32_t local
     const struct {
         const char *name, *alias;
         uint32_t value;
-    } own[] = {{"KOLO_RANK", "RANK", spec->first_rank + local},
+    } own[] = {{"KOLO_RANK", "RANK", spec->ranks.at[local]},
                {"KOLO_SIZE", "WORLD_SIZE", spec->size},
                {"KOLO_LOCAL_RANK", "LOCAL_RANK", local},
-               {"KOLO_LOCAL_SIZE", "LOCAL_WORLD_SIZE", spec->ranks}};
+               {"KOLO_LOCAL_SIZE", "LOCAL_WORLD_SIZE", spec->ranks.count}};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
         char text[16];
         snprintf(text, sizeof text, "%u", own[i].value);
@@ -356,8 +356,8 @@ static kolo_status start_child(struct kolo_children *children, uint32_t local)
     struct kolo_texts env = {.at = NULL};
     int theirs[3] = {-1, -1, -1}, error = 0;
     kolo_status status = KOLO_OK;
-    *child = (struct child){
-        .children = children, .rank = spec->first_rank + local, .ours = {-1, -1, -1}};
+    *child =
+        (struct child){.children = children, .rank = spec->ranks.at[local], .ours = {-1, -1, -1}};
     KOLO_TRY(make_env(children, local, &env));
     KOLO_TRY(make_pipes(spec->has_input && child->rank == 0, theirs, child->ours));
     struct kolo_spawn spawn = {.path = children->program,
@@ -389,7 +389,7 @@ void kolo_children_start(struct kolo_children *children, void (*failed)(void *co
 {
     children->failed = failed;
     children->context = context;
-    for (uint32_t i = 0; i < children->spec->ranks && !children->has_failed; i++)
+    for (uint32_t i = 0; i < children->spec->ranks.count && !children->has_failed; i++)
         if (start_child(children, i) != KOLO_OK)
             fail(children);
 }
@@ -455,7 +455,7 @@ void kolo_children_reaped(struct kolo_children *children, pid_t pid, int wait_st
 bool kolo_children_send_records(struct kolo_children *children)
 {
     uint8_t data[KOLO_RECORDS_PIECE_BYTES], rank[4];
-    for (uint32_t i = 0; i < children->spec->ranks; i++) {
+    for (uint32_t i = 0; i < children->spec->ranks.count; i++) {
         struct child *child = &children->at[i];
         const size_t bytes = kolo_records_next(&child->records, data);
         if (bytes == 0)
@@ -582,7 +582,7 @@ void kolo_children_destroy(struct kolo_children *children)
     for (uint32_t i = 0; i < children->count; i++)
         for (int stream = 0; stream < 2; stream++)
             kolo_free_memory(children->at[i].streams[stream].data);
-    for (uint32_t i = 0; children->at && i < children->spec->ranks; i++)
+    for (uint32_t i = 0; children->at && i < children->spec->ranks.count; i++)
         kolo_records_close(&children->at[i].records);
     kolo_free_memory(children->at);
     kolo_free_memory(children->cpus);

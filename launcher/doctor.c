@@ -49,7 +49,7 @@ static void open_visit(struct kolo_doctor *doctor, size_t index, const struct ko
     visit->host = *host;
     visit->checkup = &doctor->checkups[index];
     *visit->checkup = (struct kolo_checkup){.name = visit->host.name,
-                                            .ranks = is_launcher ? 0 : host->ranks,
+                                            .ranks = is_launcher ? 0 : (int)host->ranks.count,
                                             .is_here = host->is_here && !is_launcher,
                                             .is_launcher = is_launcher};
     kolo_facts_init(&visit->checkup->facts);
@@ -58,8 +58,9 @@ static void open_visit(struct kolo_doctor *doctor, size_t index, const struct ko
 
 static kolo_status open_visits(struct kolo_doctor *doctor)
 {
+    static uint32_t rank;
     static const struct kolo_host launcher = {
-        .name = "this machine", .slots = 1, .is_here = true, .ranks = 1};
+        .name = "this machine", .slots = 1, .is_here = true, .ranks = {.at = &rank, .count = 1}};
     const struct kolo_hosts *hosts = doctor->hosts;
     doctor->count = hosts->count + needs_launcher(hosts);
     doctor->checkups = kolo_calloc(doctor->count, sizeof doctor->checkups[0]);

@@ -30,6 +30,7 @@
 
 #include "base/status.h"
 #include "base/wire.h"
+#include "launcher/ranks.h"
 
 enum {
     KOLO_FRAME_HEAD_BYTES = 5,
@@ -37,7 +38,7 @@ enum {
     KOLO_PREAMBLE_BYTES = 16,
     KOLO_PREAMBLE_NOISE_MAX = 64 << 10,
     KOLO_NOISE_KEPT = 256,
-    KOLO_AGENT_PROTOCOL = 4
+    KOLO_AGENT_PROTOCOL = 5
 };
 
 #define KOLO_FRAME_MAP(X)                                                                          \
@@ -137,7 +138,7 @@ struct kolo_spec {
     char *cwd;
     struct kolo_texts argv, env; /* env: in addition to the agent's own */
     uint32_t size;               /* ranks of the job */
-    uint32_t first_rank, ranks;  /* of this host */
+    struct kolo_ranks ranks;     /* of this host */
     bool has_input;              /* rank 0 gets kolorun's standard input */
     enum kolo_bind bind;
     uint32_t gpus; /* devices that each rank sees; 0: not restricted */

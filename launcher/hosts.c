@@ -348,7 +348,7 @@ static void deal(struct kolo_hosts *hosts, int ranks, bool open_only)
             continue;
         seen += host->slots;
         long long upto = (ranks * seen + slots - 1) / slots;
-        host->ranks = (int)(upto - given);
+        host->ranks.count = (uint32_t)(upto - given);
         given = upto;
     }
 }
@@ -358,50 +358,57 @@ static void fill(struct kolo_hosts *hosts, int ranks)
 {
     for (size_t i = 0; i < hosts->count; i++) {
         struct kolo_host *host = &hosts->at[i];
-        host->ranks = host->slots < ranks ? host->slots : ranks;
-        ranks -= host->ranks;
+        host->ranks.count = (uint32_t)(host->slots < ranks ? host->slots : ranks);
+        ranks -= (int)host->ranks.count;
     }
 }
 
-static void number_ranks(struct kolo_hosts *hosts)
+static void drop_empty(struct kolo_hosts *hosts)
 {
     size_t kept = 0;
-    int first = 0;
-    for (size_t i = 0; i < hosts->count; i++) {
-        if (hosts->at[i].ranks == 0)
-            continue;
-        hosts->at[kept] = hosts->at[i];
-        hosts->at[kept].first_rank = first;
-        first += hosts->at[kept++].ranks;
-    }
+    for (size_t i = 0; i < hosts->count; i++)
+        if (hosts->at[i].ranks.count > 0)
+            hosts->at[kept++] = hosts->at[i];
     hosts->count = kept;
     drop_places(hosts); /* the table still has the hosts that were dropped */
 }
 
-kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe, int *size_out)
+/* Gives the hosts, which know how many ranks they have, their numbers. */
+static kolo_status number_ranks(struct kolo_hosts *hosts, int size)
+{
+    uint32_t first = 0;
+    kolo_free_memory(hosts->ranks);
+    hosts->ranks = kolo_calloc((size_t)size, sizeof hosts->ranks[0]);
+    if (!hosts->ranks)
+        return KOLO_ERR_NO_MEMORY;
+    for (size_t i = 0; i < hosts->count; i++) {
+        struct kolo_ranks *ranks = &hosts->at[i].ranks;
+        ranks->at = hosts->ranks + first;
+        for (uint32_t j = 0; j < ranks->count; j++)
+            ranks->at[j] = first + j;
+        first += ranks->count;
+    }
+    return KOLO_OK;
+}
+
+/* How many ranks each host gets. */
+static kolo_status count_ranks(struct kolo_hosts *hosts, int ranks, bool oversubscribe)
 {
     long long slots = 0, closed = 0;
+    bool has_open = false;
     for (size_t i = 0; i < hosts->count; i++) {
-        hosts->at[i].ranks = 0;
+        hosts->at[i].ranks = (struct kolo_ranks){.count = 0};
         slots += hosts->at[i].slots;
         closed += hosts->at[i].is_open ? 0 : hosts->at[i].slots;
-    }
-    bool has_open = false;
-    for (size_t i = 0; i < hosts->count; i++)
         has_open = has_open || hosts->at[i].is_open;
-    if (np == 0 && slots > KOLO_SLOTS_MAX)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "%lld slots are more than a job's %d ranks at most; give -np, or fewer "
-                         "slots",
-                         slots, (int)KOLO_SLOTS_MAX);
-    int ranks = np > 0 ? np : (int)slots;
+    }
     if (ranks <= slots) {
         fill(hosts, ranks);
     } else if (oversubscribe) {
         deal(hosts, ranks, false);
     } else if (has_open) {
         for (size_t i = 0; i < hosts->count; i++)
-            hosts->at[i].ranks = hosts->at[i].slots;
+            hosts->at[i].ranks.count = (uint32_t)hosts->at[i].slots;
         deal(hosts, (int)(ranks - closed), true);
     } else {
         return kolo_fail(KOLO_ERR_INVALID,
@@ -409,15 +416,34 @@ kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe,
                          "--oversubscribe",
                          ranks, slots, hosts->count, hosts->count == 1 ? "" : "s");
     }
-    number_ranks(hosts);
-    *size_out = ranks;
     return KOLO_OK;
+}
+
+kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe, int *size_out)
+{
+    long long slots = 0;
+    kolo_status status = KOLO_OK;
+    for (size_t i = 0; i < hosts->count; i++)
+        slots += hosts->at[i].slots;
+    if (np == 0 && slots > KOLO_SLOTS_MAX)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%lld slots are more than a job's %d ranks at most; give -np, or fewer "
+                         "slots",
+                         slots, (int)KOLO_SLOTS_MAX);
+    const int ranks = np > 0 ? np : (int)slots;
+    KOLO_TRY(count_ranks(hosts, ranks, oversubscribe));
+    drop_empty(hosts);
+    KOLO_TRY(number_ranks(hosts, ranks));
+    *size_out = ranks;
+out:
+    return status;
 }
 
 const struct kolo_host *kolo_hosts_of(const struct kolo_hosts *hosts, int rank)
 {
+    uint32_t place;
     for (size_t i = 0; i < hosts->count; i++)
-        if (rank >= hosts->at[i].first_rank && rank - hosts->at[i].first_rank < hosts->at[i].ranks)
+        if (kolo_ranks_find(&hosts->at[i].ranks, (uint32_t)rank, &place))
             return &hosts->at[i];
     return NULL;
 }
@@ -425,6 +451,7 @@ const struct kolo_host *kolo_hosts_of(const struct kolo_hosts *hosts, int rank)
 void kolo_hosts_fini(struct kolo_hosts *hosts)
 {
     drop_places(hosts);
+    kolo_free_memory(hosts->ranks);
     kolo_free_memory(hosts->at);
     *hosts = (struct kolo_hosts){.at = NULL};
 }

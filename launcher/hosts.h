@@ -8,22 +8,23 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "launcher/ranks.h"
 
 enum { KOLO_HOST_MAX = 256, KOLO_HOSTS_MAX = 65536, KOLO_SLOTS_MAX = 1048576 };
 
-/** One host; its ranks are first_rank ... first_rank + ranks - 1. */
 struct kolo_host {
     char name[KOLO_HOST_MAX]; /* as given, also USER@HOST */
     int slots;                /* 1 if not given */
     bool is_open;             /* slots were not given: takes as many ranks as necessary */
     bool is_here;             /* this machine, no ssh */
-    int first_rank, ranks;    /* set by kolo_hosts_map */
+    struct kolo_ranks ranks;  /* set by kolo_hosts_map */
 };
 struct kolo_hosts {
     struct kolo_host *at;
     size_t count, capacity;
     uint32_t *places; /* hash table by name: 1 + the index in `at`, or 0 */
     size_t places_count;
+    uint32_t *ranks; /* of all hosts, one host after the other */
 };
 
 /** Adds a host, or slots to one that is already there. ERR_INVALID: not a host name, or too

@@ -291,10 +291,9 @@ void kolo_job_print(const struct kolo_options *options, const struct kolo_hosts 
         struct kolo_texts argv = {.at = NULL};
         if (!host->is_here)
             kolo_remote_command(&config, host, &argv);
-        printf("%s: rank%s %d", host->name, host->ranks == 1 ? "" : "s", host->first_rank);
-        if (host->ranks > 1)
-            printf(" to %d", host->first_rank + host->ranks - 1);
-        printf(host->is_here ? " (this machine)" : " by");
+        char ranks[128];
+        kolo_ranks_text(&host->ranks, ranks, sizeof ranks);
+        printf("%s: %s%s", host->name, ranks, host->is_here ? " (this machine)" : " by");
         for (size_t j = 0; j < argv.count; j++)
             printf(" %s", argv.at[j]);
         printf("\n");

@@ -75,13 +75,13 @@ static void on_prepared(void *context, struct kolo_remote *remote)
 static void note_host(struct kolo_job *job, const struct kolo_host *host, int64_t seen_ns,
                       int exit_status, const char *why)
 {
-    int64_t when_ns = kolo_verdict_evidence(job->verdict, host->first_rank, host->ranks, seen_ns);
+    int64_t when_ns = kolo_verdict_evidence(job->verdict, &host->ranks, seen_ns);
     if (kolo_job_keeps_going(job))
         kolo_verdict_keep_going(job->verdict);
     if (job->phase == JOB_STARTING)
         kolo_verdict_trouble(job->verdict, when_ns, exit_status, "%s; nothing was started", why);
     else
-        kolo_verdict_host(job->verdict, when_ns, exit_status, why, host->first_rank, host->ranks);
+        kolo_verdict_host(job->verdict, when_ns, exit_status, why, &host->ranks);
 }
 
 static void on_refused(void *context, struct kolo_remote *remote, int exit_status, const char *why)
@@ -117,8 +117,8 @@ static void on_failed(void *context, struct kolo_remote *remote, const char *why
                                  "machine down?)"
                                : "");
     note_host(job, remote->host, remote->lost_ns, KOLO_EXIT_HOST, text);
-    for (int i = 0; i < remote->host->ranks && job->phase != JOB_STARTING; i++) {
-        int rank = remote->host->first_rank + i;
+    for (uint32_t i = 0; i < remote->host->ranks.count && job->phase != JOB_STARTING; i++) {
+        const int rank = (int)remote->host->ranks.at[i];
         if (!kolo_verdict_has_ended(job->verdict, rank))
             kolo_meeting_died(job->meeting, rank, "was lost with its host");
     }

@@ -8,12 +8,6 @@
 
 /* ---- what agents say ---- */
 
-static bool is_of(const struct kolo_remote *remote, uint32_t rank)
-{
-    return rank >= (uint32_t)remote->host->first_rank &&
-           rank - (uint32_t)remote->host->first_rank < (uint32_t)remote->host->ranks;
-}
-
 static void tell_death(struct kolo_job *job, const struct kolo_outcome *outcome)
 {
     char how[256];
@@ -110,7 +104,8 @@ static kolo_status on_timeline(struct kolo_job *job, uint32_t rank, const struct
 static kolo_status on_rank(struct kolo_job *job, struct kolo_remote *remote,
                            const struct kolo_message *message)
 {
-    if (!is_of(remote, message->rank))
+    uint32_t place;
+    if (!kolo_ranks_find(&remote->host->ranks, message->rank, &place))
         return kolo_fail(KOLO_ERR_PROTOCOL, "%s for rank %u", kolo_frame_text(message->type),
                          message->rank);
     if (message->type == KOLO_FRAME_TIMELINE)

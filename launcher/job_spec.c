@@ -92,13 +92,21 @@ static char *make_cwd(const struct kolo_options *options)
     return kolo_strdup(there);
 }
 
+static kolo_status copy_ranks(const struct kolo_ranks *ranks, struct kolo_ranks *copy_out)
+{
+    uint32_t *at = kolo_calloc(ranks->count, sizeof *at);
+    if (!at)
+        return KOLO_ERR_NO_MEMORY;
+    memcpy(at, ranks->at, ranks->count * sizeof *at);
+    *copy_out = (struct kolo_ranks){.at = at, .count = ranks->count};
+    return KOLO_OK;
+}
+
 kolo_status kolo_job_spec_pack(const struct kolo_job_facts *facts, uint8_t **data_out,
                                size_t *bytes_out)
 {
     const struct kolo_options *options = facts->options;
     struct kolo_spec spec = {.size = (uint32_t)facts->size,
-                             .first_rank = (uint32_t)facts->host->first_rank,
-                             .ranks = (uint32_t)facts->host->ranks,
                              .has_input = !options->no_input,
                              .bind = options->bind,
                              .gpus = (uint32_t)options->gpus,
@@ -106,6 +114,7 @@ kolo_status kolo_job_spec_pack(const struct kolo_job_facts *facts, uint8_t **dat
                              .credit_bytes = CREDIT_BYTES,
                              .timeline_calls = kolo_options_timeline_calls(options, facts->size)};
     kolo_status status = KOLO_OK;
+    KOLO_TRY(copy_ranks(&facts->host->ranks, &spec.ranks));
     spec.cwd = make_cwd(options);
     if (!spec.cwd) {
         status = KOLO_ERR_SYSTEM;

@@ -119,12 +119,11 @@ void kolo_remote_describe_call(const struct kolo_remote *remote, char *text, siz
 
 void kolo_remote_describe_loss(const struct kolo_remote *remote, char *text, size_t capacity)
 {
-    char words[512], process[64], ranks[64];
+    char words[512], process[64], ranks[128];
     const struct kolo_host *host = remote->host;
     last_words(remote, words, sizeof words);
     describe_process(remote, process, sizeof process);
-    snprintf(ranks, sizeof ranks, host->ranks == 1 ? "rank %d" : "ranks %d to %d", host->first_rank,
-             host->first_rank + host->ranks - 1);
+    kolo_ranks_text(&host->ranks, ranks, sizeof ranks);
     int code = remote->process_ended && WIFEXITED(remote->wait_status)
                    ? WEXITSTATUS(remote->wait_status)
                    : -1;

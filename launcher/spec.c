@@ -114,8 +114,8 @@ static kolo_status read_texts(struct kolo_reader *reader, struct kolo_texts *tex
 
 kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out, size_t *bytes_out)
 {
-    size_t bytes =
-        SPEC_FIXED_BYTES + strlen(spec->cwd) + texts_bytes(&spec->argv) + texts_bytes(&spec->env);
+    size_t bytes = SPEC_FIXED_BYTES + spec->ranks.count * sizeof(uint32_t) + strlen(spec->cwd) +
+                   texts_bytes(&spec->argv) + texts_bytes(&spec->env);
     if (bytes > KOLO_FRAME_BODY_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "arguments and environment of %zu bytes are too much",
                          bytes);
@@ -127,8 +127,9 @@ kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out, siz
     write_texts(&writer, &spec->argv);
     write_texts(&writer, &spec->env);
     kolo_write_u32(&writer, spec->size);
-    kolo_write_u32(&writer, spec->first_rank);
-    kolo_write_u32(&writer, spec->ranks);
+    kolo_write_u32(&writer, spec->ranks.count);
+    for (uint32_t i = 0; i < spec->ranks.count; i++)
+        kolo_write_u32(&writer, spec->ranks.at[i]);
     kolo_write_u8(&writer, spec->has_input);
     kolo_write_u8(&writer, (uint8_t)spec->bind);
     kolo_write_u32(&writer, spec->gpus);
@@ -143,6 +144,20 @@ kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out, siz
     return status;
 }
 
+static kolo_status read_ranks(struct kolo_reader *reader, struct kolo_ranks *ranks_out)
+{
+    const uint32_t count = kolo_read_u32(reader);
+    if (count > kolo_reader_left(reader) / sizeof(uint32_t))
+        return kolo_fail(KOLO_ERR_DATA, "a list of %u ranks", count);
+    uint32_t *at = kolo_calloc(count, sizeof *at);
+    if (!at)
+        return KOLO_ERR_NO_MEMORY;
+    for (uint32_t i = 0; i < count; i++)
+        at[i] = kolo_read_u32(reader);
+    *ranks_out = (struct kolo_ranks){.at = at, .count = count};
+    return KOLO_OK;
+}
+
 kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_out)
 {
     kolo_status status = KOLO_OK;
@@ -150,8 +165,7 @@ kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_
     KOLO_TRY(read_texts(reader, &spec_out->argv));
     KOLO_TRY(read_texts(reader, &spec_out->env));
     spec_out->size = kolo_read_u32(reader);
-    spec_out->first_rank = kolo_read_u32(reader);
-    spec_out->ranks = kolo_read_u32(reader);
+    KOLO_TRY(read_ranks(reader, &spec_out->ranks));
     spec_out->has_input = kolo_read_u8(reader) != 0;
     unsigned bind = kolo_read_u8(reader);
     spec_out->bind = (enum kolo_bind)bind;
@@ -161,8 +175,7 @@ kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_
     spec_out->timeline_calls = kolo_read_u32(reader);
     KOLO_TRY(kolo_reader_finish(reader, "the job's description"));
     if (spec_out->argv.count == 0 || bind >= KOLO_BINDS || spec_out->gpus > KOLO_GPUS_MAX ||
-        spec_out->ranks == 0 || spec_out->ranks > spec_out->size ||
-        spec_out->first_rank > spec_out->size - spec_out->ranks ||
+        !kolo_ranks_are_valid(&spec_out->ranks, spec_out->size) ||
         (spec_out->timeline_calls > 0 &&
          spec_out->timeline_calls != kolo_timeline_calls(spec_out->timeline_calls, 1)))
         status = kolo_fail(KOLO_ERR_DATA, "the job's description is malformed");
@@ -193,6 +206,7 @@ out:
 void kolo_spec_fini(struct kolo_spec *spec)
 {
     kolo_free_memory(spec->cwd);
+    kolo_free_memory(spec->ranks.at);
     kolo_texts_fini(&spec->argv);
     kolo_texts_fini(&spec->env);
     *spec = (struct kolo_spec){.cwd = NULL};

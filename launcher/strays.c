@@ -14,7 +14,7 @@
 #include "launcher/spawn.h"
 
 struct search {
-    uint32_t first_rank, ranks;
+    const struct kolo_ranks *ranks;
     struct kolo_stray *strays;
 };
 
@@ -63,10 +63,11 @@ static bool has_library(pid_t pid)
 static void look_at(void *context, pid_t pid, const char *name)
 {
     struct search *search = context;
-    const long rank = rank_of(pid) - (long)search->first_rank;
-    if (rank < 0 || rank >= (long)search->ranks)
+    const long rank = rank_of(pid);
+    uint32_t place;
+    if (rank < 0 || rank > UINT32_MAX || !kolo_ranks_find(search->ranks, (uint32_t)rank, &place))
         return;
-    struct kolo_stray *stray = &search->strays[rank];
+    struct kolo_stray *stray = &search->strays[place];
     if (stray->is_of_kolo)
         return;
     const bool is_of_kolo = has_library(pid);
@@ -77,11 +78,11 @@ static void look_at(void *context, pid_t pid, const char *name)
     snprintf(stray->name, sizeof stray->name, "%s", name);
 }
 
-void kolo_strays_find(pid_t root, uint32_t first_rank, uint32_t ranks, struct kolo_stray *strays)
+void kolo_strays_find(pid_t root, const struct kolo_ranks *ranks, struct kolo_stray *strays)
 {
-    struct search search = {.first_rank = first_rank, .ranks = ranks, .strays = strays};
-    for (uint32_t i = 0; i < ranks; i++)
-        strays[i] = (struct kolo_stray){.rank = first_rank + i};
+    struct search search = {.ranks = ranks, .strays = strays};
+    for (uint32_t i = 0; i < ranks->count; i++)
+        strays[i] = (struct kolo_stray){.rank = ranks->at[i]};
     kolo_tree_visit(root, look_at, &search);
 }
 

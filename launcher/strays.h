@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "base/wire.h"
+#include "launcher/ranks.h"
 
 enum { KOLO_STRAY_NAME_MAX = 32, KOLO_STRAY_BYTES = 64 /* upper bound of a frame's body */ };
 
@@ -19,9 +20,9 @@ struct kolo_stray {
     char name[KOLO_STRAY_NAME_MAX];
 };
 
-/** For each of the @p ranks ranks from @p first_rank on, finds one living descendant of @p root,
+/** For each of @p ranks, finds one living descendant of @p root,
  * preferably one that uses kolo; pid 0: there is none. */
-void kolo_strays_find(pid_t root, uint32_t first_rank, uint32_t ranks, struct kolo_stray *strays);
+void kolo_strays_find(pid_t root, const struct kolo_ranks *ranks, struct kolo_stray *strays);
 void kolo_stray_write(struct kolo_writer *writer, const struct kolo_stray *stray);
 /** ERR_PROTOCOL: the bytes are not a stray. */
 kolo_status kolo_stray_read(struct kolo_reader *reader, struct kolo_stray *stray_out);

@@ -32,7 +32,7 @@ struct kolo_verdict {
     bool sends_term, sends_kill;
     int64_t trouble_ns;
     int trouble_status;
-    int trouble_first, trouble_ranks; /* ranks of a lost host; none: the text is complete */
+    const struct kolo_ranks *trouble_ranks; /* of a lost host; NULL: the text is complete */
     char trouble[TROUBLE_MAX];
     struct fate fates[];
 };
@@ -134,7 +134,7 @@ static bool take_trouble(struct kolo_verdict *verdict, int64_t when_ns, int exit
     verdict->has_trouble = true;
     verdict->trouble_ns = when_ns;
     verdict->trouble_status = exit_status;
-    verdict->trouble_first = verdict->trouble_ranks = 0;
+    verdict->trouble_ranks = NULL;
     snprintf(verdict->trouble, sizeof verdict->trouble, "%s", text);
     return true;
 }
@@ -151,23 +151,19 @@ void kolo_verdict_trouble(struct kolo_verdict *verdict, int64_t when_ns, int exi
 }
 
 void kolo_verdict_host(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
-                       const char *text, int first_rank, int ranks)
+                       const char *text, const struct kolo_ranks *ranks)
 {
-    if (take_trouble(verdict, when_ns, exit_status, text)) {
-        verdict->trouble_first = first_rank;
+    if (take_trouble(verdict, when_ns, exit_status, text))
         verdict->trouble_ranks = ranks;
-    }
-    for (int rank = first_rank; rank < first_rank + ranks && is_rank(verdict, rank); rank++)
-        verdict->fates[rank].is_of_lost_host = true;
+    for (uint32_t i = 0; i < ranks->count && is_rank(verdict, (int)ranks->at[i]); i++)
+        verdict->fates[ranks->at[i]].is_of_lost_host = true;
 }
 
-int64_t kolo_verdict_evidence(const struct kolo_verdict *verdict, int first_rank, int ranks,
+int64_t kolo_verdict_evidence(const struct kolo_verdict *verdict, const struct kolo_ranks *ranks,
                               int64_t when_ns)
 {
-    for (int rank = first_rank; rank < first_rank + ranks; rank++) {
-        if (!is_rank(verdict, rank))
-            break;
-        const struct fate *fate = &verdict->fates[rank];
+    for (uint32_t i = 0; i < ranks->count && is_rank(verdict, (int)ranks->at[i]); i++) {
+        const struct fate *fate = &verdict->fates[ranks->at[i]];
         if (fate->was_lost && !fate->has_ended && !fate->has_left && fate->seen_ns < when_ns)
             when_ns = fate->seen_ns;
     }
@@ -309,9 +305,8 @@ static bool is_lost(const struct kolo_verdict *verdict, int rank)
     return has_failed_alone(verdict, rank) || (fate->is_of_lost_host && !fate->has_ended);
 }
 
-/* What happened to the job when the @p ranks ranks from @p first on were lost, and who else was
- * lost. */
-static void say_end(const struct kolo_verdict *verdict, int first, int ranks, char *text,
+/* What happened to the job when @p ranks were lost, and who else was lost. */
+static void say_end(const struct kolo_verdict *verdict, const struct kolo_ranks *ranks, char *text,
                     size_t capacity)
 {
     enum { NAMED = 4 };
@@ -321,7 +316,8 @@ static void say_end(const struct kolo_verdict *verdict, int first, int ranks, ch
              verdict->keeps_going ? "the others went on" : "the job was ended");
     for (int rank = 0; rank < verdict->size && verdict->keeps_going; rank++) {
         const char *host = verdict->fates[rank].host;
-        if ((rank >= first && rank < first + ranks) || !is_lost(verdict, rank))
+        uint32_t place;
+        if (kolo_ranks_find(ranks, (uint32_t)rank, &place) || !is_lost(verdict, rank))
             continue;
         used = strlen(text);
         if (lost++ < NAMED)
@@ -329,7 +325,7 @@ static void say_end(const struct kolo_verdict *verdict, int first, int ranks, ch
                      rank, host ? host : "?");
     }
     used = strlen(text);
-    if (lost + ranks == verdict->size && lost > 0)
+    if (lost + (int)ranks->count == verdict->size && lost > 0)
         snprintf(text, capacity, "then the others failed too");
     else if (lost > NAMED)
         snprintf(text + used, capacity - used, " and %d more", lost - NAMED);
@@ -342,15 +338,17 @@ int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t c
     line[0] = '\0';
     failed = failed ? failed : first_of(verdict, has_failed);
     if (verdict->has_trouble && (!failed || verdict->trouble_ns <= failed->seen_ns)) {
-        say_end(verdict, verdict->trouble_first, verdict->trouble_ranks, end, sizeof end);
-        snprintf(line, capacity, "%s%s%s", verdict->trouble, verdict->trouble_ranks ? "; " : "",
-                 verdict->trouble_ranks ? end : "");
+        end[0] = '\0';
+        if (verdict->trouble_ranks)
+            say_end(verdict, verdict->trouble_ranks, end, sizeof end);
+        snprintf(line, capacity, "%s%s%s", verdict->trouble, end[0] ? "; " : "", end);
         return verdict->trouble_status;
     }
     if (!failed)
         return 0;
     describe(verdict, failed, text, sizeof text);
-    say_end(verdict, (int)(failed - verdict->fates), 1, end, sizeof end);
+    uint32_t rank = (uint32_t)(failed - verdict->fates);
+    say_end(verdict, &(struct kolo_ranks){.at = &rank, .count = 1}, end, sizeof end);
     double age = (double)failed->outcome.age_ms / 1000;
     if (describe_leaver(verdict, failed, before, sizeof before))
         snprintf(line, capacity, "%s, then %s after %.1f s; %s", before, text, age, end);

@@ -34,13 +34,13 @@ void kolo_verdict_strayed(struct kolo_verdict *verdict, int rank, const char *ho
  * signal. Only the earliest counts. */
 void kolo_verdict_trouble(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
-/** The same for a lost host with its @p ranks ranks: the line adds what happened to the others. */
+/** The same for a lost host with @p ranks (borrowed): the line adds what happened to the others. */
 void kolo_verdict_host(struct kolo_verdict *verdict, int64_t when_ns, int exit_status,
-                       const char *text, int first_rank, int ranks);
+                       const char *text, const struct kolo_ranks *ranks);
 
 /** When the loss of a host with these ranks, noticed at @p when_ns, first showed: the connection of
  * a rank whose end nobody reported may have broken before. */
-int64_t kolo_verdict_evidence(const struct kolo_verdict *verdict, int first_rank, int ranks,
+int64_t kolo_verdict_evidence(const struct kolo_verdict *verdict, const struct kolo_ranks *ranks,
                               int64_t when_ns);
 /** It ended with status 0 without a goodbye, after having been connected. */
 bool kolo_verdict_is_deserter(const struct kolo_verdict *verdict, int rank);

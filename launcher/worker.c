@@ -183,12 +183,12 @@ static void name_survivors(struct worker *worker)
 /* Tells kolorun which processes are about to be ended although their rank ended well. */
 static void name_strays(struct worker *worker)
 {
-    const uint32_t ranks = worker->spec.ranks;
+    const uint32_t ranks = worker->spec.ranks.count;
     uint8_t body[KOLO_STRAY_BYTES];
     struct kolo_stray *strays = kolo_calloc(ranks, sizeof strays[0]);
     if (!strays)
         return;
-    kolo_strays_find(getpid(), worker->spec.first_rank, ranks, strays);
+    kolo_strays_find(getpid(), &worker->spec.ranks, strays);
     for (uint32_t i = 0; i < ranks; i++) {
         size_t bytes = 0;
         struct kolo_writer writer = kolo_writer_over(body, sizeof body);

@@ -39,14 +39,15 @@ void *__wrap_realloc(void *memory, size_t bytes)
 static struct kolo_spec example(void)
 {
     struct kolo_spec spec = {.size = 7,
-                             .first_rank = 3,
-                             .ranks = 4,
                              .has_input = true,
                              .bind = KOLO_BIND_CORE,
                              .gpus = 5,
                              .peer_timeout_ms = 900,
                              .credit_bytes = 1000,
                              .timeline_calls = 64};
+    static const uint32_t ranks[] = {0, 2, 3, 6};
+    spec.ranks = (struct kolo_ranks){.at = kolo_calloc(4, sizeof ranks[0]), .count = 4};
+    memcpy(spec.ranks.at, ranks, sizeof ranks);
     spec.cwd = kolo_strdup("/tmp/somewhere");
     cr_assert(kolo_texts_add(&spec.argv, "prog") == KOLO_OK);
     cr_assert(kolo_texts_add(&spec.argv, "") == KOLO_OK);
@@ -69,7 +70,8 @@ Test(spec, survives)
     cr_assert(back.argv.count == 3 && strcmp(back.argv.at[2], "a b\n'c'") == 0 &&
               back.argv.at[3] == NULL && back.argv.at[1][0] == '\0');
     cr_assert(back.env.count == 2 && strcmp(back.env.at[0], "A=3=4") == 0);
-    cr_assert(back.size == 7 && back.first_rank == 3 && back.ranks == 4 && back.has_input);
+    cr_assert(back.size == 7 && back.ranks.count == 4 && back.has_input);
+    cr_assert(memcmp(back.ranks.at, spec.ranks.at, 4 * sizeof(uint32_t)) == 0);
     cr_assert(back.bind == KOLO_BIND_CORE && back.gpus == 5 && back.peer_timeout_ms == 900 &&
               back.credit_bytes == 1000 && back.timeline_calls == 64);
     kolo_free_memory(data);
@@ -90,12 +92,15 @@ Test(spec, refuses_what_is_cut_or_makes_no_sense)
         kolo_spec_fini(&back);
     }
     kolo_free_memory(data);
-    static const uint32_t senseless[][3] = {{7, 3, 5}, {7, 8, 1}, {7, 0, 0}, {0, 0, 1}};
+    static const struct {
+        uint32_t size, count, ranks[4];
+    } senseless[] = {{7, 4, {3, 4, 5, 7}}, {7, 1, {8}},    {7, 0, {0}},    {0, 1, {0}},
+                     {7, 3, {1, 3, 3}},    {7, 2, {3, 1}}, {7, 2, {0, 0}}, {7, 1, {UINT32_MAX}}};
     for (size_t i = 0; i < sizeof senseless / sizeof senseless[0]; i++) {
         struct kolo_spec back;
-        spec.size = senseless[i][0];
-        spec.first_rank = senseless[i][1];
-        spec.ranks = senseless[i][2];
+        spec.size = senseless[i].size;
+        spec.ranks.count = senseless[i].count;
+        memcpy(spec.ranks.at, senseless[i].ranks, sizeof senseless[i].ranks);
         cr_assert(kolo_spec_pack(&spec, &data, &bytes) == KOLO_OK);
         struct kolo_reader reader = kolo_reader_over(data, bytes);
         cr_assert(kolo_spec_unpack(&reader, &back) == KOLO_ERR_DATA, "case %zu", i);

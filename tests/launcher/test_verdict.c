@@ -9,6 +9,21 @@
 
 enum { SIZE = 6 };
 
+/** @p count ranks of a host, from @p first on; the next four calls leave it valid. */
+static const struct kolo_ranks *from(uint32_t first, uint32_t count)
+{
+    enum { KEPT = 4, MOST = 8 };
+    static uint32_t numbers[KEPT][MOST];
+    static struct kolo_ranks ranks[KEPT];
+    static unsigned turn;
+    const unsigned at = turn++ % KEPT;
+    cr_assert(count <= MOST);
+    for (uint32_t i = 0; i < count; i++)
+        numbers[at][i] = first + i;
+    ranks[at] = (struct kolo_ranks){.at = numbers[at], .count = count};
+    return &ranks[at];
+}
+
 static struct kolo_verdict *six_ranks(void)
 {
     struct kolo_verdict *verdict = NULL;
@@ -91,7 +106,7 @@ Test(verdict, who_did_not_go_on_either_is_named)
     cr_assert(end(verdict, 5, SIGKILL, 0, 10));
     cr_assert(end(verdict, 0, 0, 3, 20));
     cr_assert(!end(verdict, 1, 0, 0, 20));
-    kolo_verdict_host(verdict, 30, 255, "host host2 was silent", 3, 3);
+    kolo_verdict_host(verdict, 30, 255, "host host2 was silent", from(3, 3));
     expect(verdict, 137,
            "rank 5 (host2, pid 105) was killed by signal 9 (SIGKILL) after 12.3 s; the others went "
            "on, but for rank 0 (host1), rank 3 (host2), rank 4 (host2)");
@@ -101,14 +116,29 @@ Test(verdict, of_a_host_that_was_lost_all_ranks_were)
 {
     struct kolo_verdict *verdict = six_ranks();
     kolo_verdict_keep_going(verdict);
-    kolo_verdict_host(verdict, 30, 255, "host host1 was silent", 0, 3);
-    kolo_verdict_host(verdict, 20, 255, "host host2 was silent", 3, 2);
+    kolo_verdict_host(verdict, 30, 255, "host host1 was silent", from(0, 3));
+    kolo_verdict_host(verdict, 20, 255, "host host2 was silent", from(3, 2));
     expect(verdict, 255,
            "host host2 was silent; the others went on, but for rank 0 (host1), rank 1 (host1), "
            "rank 2 (host1)");
     verdict = six_ranks();
-    kolo_verdict_host(verdict, 30, 255, "host host1 was silent", 0, 3);
+    kolo_verdict_host(verdict, 30, 255, "host host1 was silent", from(0, 3));
     expect(verdict, 255, "host host1 was silent; the job was ended");
+}
+
+/** As with --map-by node. */
+Test(verdict, the_ranks_of_a_host_need_not_be_consecutive)
+{
+    uint32_t numbers[] = {0, 2, 4};
+    const struct kolo_ranks ranks = {.at = numbers, .count = 3};
+    struct kolo_verdict *verdict = six_ranks();
+    kolo_verdict_keep_going(verdict);
+    cr_assert(end(verdict, 1, 0, 3, 30));
+    kolo_verdict_lost(verdict, 3, 5);
+    kolo_verdict_lost(verdict, 4, 10);
+    cr_assert_eq(kolo_verdict_evidence(verdict, &ranks, 20), 10);
+    kolo_verdict_host(verdict, 4, 255, "host h was silent", &ranks);
+    expect(verdict, 255, "host h was silent; the others went on, but for rank 1 (host1)");
 }
 
 Test(verdict, of_many_that_were_lost_some_are_named)
@@ -118,7 +148,7 @@ Test(verdict, of_many_that_were_lost_some_are_named)
     for (int rank = 0; rank < 20; rank++)
         kolo_verdict_started(verdict, rank, "h", 100);
     kolo_verdict_keep_going(verdict);
-    kolo_verdict_host(verdict, 20, 255, "host h was silent", 10, 2);
+    kolo_verdict_host(verdict, 20, 255, "host h was silent", from(10, 2));
     for (int rank = 0; rank < 6; rank++)
         cr_assert(end(verdict, rank, 0, 3, 30));
     expect(verdict, 255,
@@ -248,8 +278,8 @@ Test(verdict, the_ranks_of_a_lost_host_show_its_loss_first)
     kolo_verdict_lost(verdict, 3, 5); /* it had said goodbye, so this is no evidence */
     kolo_verdict_lost(verdict, 4, 10);
     cr_assert(end(verdict, 0, 0, 1, 20)); /* failed because of it, before ssh noticed */
-    cr_assert(kolo_verdict_evidence(verdict, 0, 3, 30) == 30);
-    int64_t when_ns = kolo_verdict_evidence(verdict, 3, 3, 30);
+    cr_assert(kolo_verdict_evidence(verdict, from(0, 3), 30) == 30);
+    int64_t when_ns = kolo_verdict_evidence(verdict, from(3, 3), 30);
     cr_assert(when_ns == 10, "%lld", (long long)when_ns);
     kolo_verdict_trouble(verdict, when_ns, 255, "host2 was lost");
     expect(verdict, 255, "host2 was lost");

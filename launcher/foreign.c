@@ -40,6 +40,7 @@ static const char *const advice[][2] = {
     {"output-filename", FILES},
     {"log-dir", FILES},
     {"redirects", "only the files are written with --output-dir DIR --no-copy"},
+    {"distribution", "ranks are placed on hosts in turn by --map-by node"},
     {"l", PREFIX},
     {"label", PREFIX},
     {"tag-output", PREFIX},

@@ -363,6 +363,34 @@ static void fill(struct kolo_hosts *hosts, int ranks)
     }
 }
 
+/* How many ranks there are if each host has @p most at most. */
+static long long count_up_to(const struct kolo_hosts *hosts, int most)
+{
+    long long ranks = 0;
+    for (size_t i = 0; i < hosts->count; i++)
+        ranks += hosts->at[i].slots < most ? hosts->at[i].slots : most;
+    return ranks;
+}
+
+/* Gives each host that has a slot left one rank in turn; there are no more ranks than slots. */
+static void spread(struct kolo_hosts *hosts, int ranks)
+{
+    int low = 0, high = KOLO_SLOTS_MAX; /* of the number of whole turns */
+    while (low < high) {
+        const int middle = low + (high - low + 1) / 2;
+        if (count_up_to(hosts, middle) <= ranks)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    long long left = ranks - count_up_to(hosts, low);
+    for (size_t i = 0; i < hosts->count; i++) {
+        struct kolo_host *host = &hosts->at[i];
+        const bool has_more = host->slots > low && left-- > 0;
+        host->ranks.count = (uint32_t)(host->slots < low ? host->slots : low) + has_more;
+    }
+}
+
 static void drop_empty(struct kolo_hosts *hosts)
 {
     size_t kept = 0;
@@ -373,26 +401,49 @@ static void drop_empty(struct kolo_hosts *hosts)
     drop_places(hosts); /* the table still has the hosts that were dropped */
 }
 
+/* Numbers the ranks in turn over the hosts that have one left. */
+static kolo_status number_in_turn(struct kolo_hosts *hosts)
+{
+    uint32_t rank = 0;
+    size_t left = hosts->count;
+    struct kolo_ranks **those = kolo_calloc(left, sizeof those[0]);
+    if (!those)
+        return KOLO_ERR_NO_MEMORY;
+    for (size_t i = 0; i < left; i++)
+        those[i] = &hosts->at[i].ranks;
+    for (uint32_t turn = 0; left > 0; turn++) {
+        size_t kept = 0;
+        for (size_t i = 0; i < left; i++) {
+            those[i]->at[turn] = rank++;
+            if (turn + 1 < those[i]->count)
+                those[kept++] = those[i];
+        }
+        left = kept;
+    }
+    kolo_free_memory(those);
+    return KOLO_OK;
+}
+
 /* Gives the hosts, which know how many ranks they have, their numbers. */
-static kolo_status number_ranks(struct kolo_hosts *hosts, int size)
+static kolo_status number_ranks(struct kolo_hosts *hosts, int size, bool in_turn)
 {
     uint32_t first = 0;
     kolo_free_memory(hosts->ranks);
     hosts->ranks = kolo_calloc((size_t)size, sizeof hosts->ranks[0]);
     if (!hosts->ranks)
         return KOLO_ERR_NO_MEMORY;
+    for (int i = 0; i < size; i++)
+        hosts->ranks[i] = (uint32_t)i;
     for (size_t i = 0; i < hosts->count; i++) {
-        struct kolo_ranks *ranks = &hosts->at[i].ranks;
-        ranks->at = hosts->ranks + first;
-        for (uint32_t j = 0; j < ranks->count; j++)
-            ranks->at[j] = first + j;
-        first += ranks->count;
+        hosts->at[i].ranks.at = hosts->ranks + first;
+        first += hosts->at[i].ranks.count;
     }
-    return KOLO_OK;
+    return in_turn ? number_in_turn(hosts) : KOLO_OK;
 }
 
 /* How many ranks each host gets. */
-static kolo_status count_ranks(struct kolo_hosts *hosts, int ranks, bool oversubscribe)
+static kolo_status count_ranks(struct kolo_hosts *hosts, int ranks, bool oversubscribe,
+                               bool in_turn)
 {
     long long slots = 0, closed = 0;
     bool has_open = false;
@@ -402,7 +453,9 @@ static kolo_status count_ranks(struct kolo_hosts *hosts, int ranks, bool oversub
         closed += hosts->at[i].is_open ? 0 : hosts->at[i].slots;
         has_open = has_open || hosts->at[i].is_open;
     }
-    if (ranks <= slots) {
+    if (ranks <= slots && in_turn) {
+        spread(hosts, ranks);
+    } else if (ranks <= slots) {
         fill(hosts, ranks);
     } else if (oversubscribe) {
         deal(hosts, ranks, false);
@@ -419,7 +472,8 @@ static kolo_status count_ranks(struct kolo_hosts *hosts, int ranks, bool oversub
     return KOLO_OK;
 }
 
-kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe, int *size_out)
+kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe, bool in_turn,
+                           int *size_out)
 {
     long long slots = 0;
     kolo_status status = KOLO_OK;
@@ -431,9 +485,9 @@ kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe,
                          "slots",
                          slots, (int)KOLO_SLOTS_MAX);
     const int ranks = np > 0 ? np : (int)slots;
-    KOLO_TRY(count_ranks(hosts, ranks, oversubscribe));
+    KOLO_TRY(count_ranks(hosts, ranks, oversubscribe, in_turn));
     drop_empty(hosts);
-    KOLO_TRY(number_ranks(hosts, ranks));
+    KOLO_TRY(number_ranks(hosts, ranks, in_turn));
     *size_out = ranks;
 out:
     return status;

@@ -40,9 +40,10 @@ kolo_status kolo_hosts_read(struct kolo_hosts *hosts, const char *path,
                             int64_t timeout_ms) KOLO_NODISCARD;
 /** Adds this machine only, with @p slots slots that are not enforced. */
 kolo_status kolo_hosts_here(struct kolo_hosts *hosts, int slots) KOLO_NODISCARD;
-/** Assigns @p np ranks (0: one per slot) in blocks, in the order of the list, and drops hosts that
- * get none. ERR_INVALID if there are too few slots: says how many there are, and what to do. */
-kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe,
+/** Assigns @p np ranks (0: one per slot) in the order of the list: fills one host after the other,
+ * or with @p in_turn gives each host one rank in turn. Drops hosts that get none. ERR_INVALID if
+ * there are too few slots: says how many there are, and what to do. */
+kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe, bool in_turn,
                            int *size_out) KOLO_NODISCARD;
 /** Returns the host of @p rank. */
 const struct kolo_host *kolo_hosts_of(const struct kolo_hosts *hosts, int rank);

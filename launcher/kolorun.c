@@ -96,7 +96,8 @@ static int run(const struct kolo_options *options)
     else
         status = find_hosts(&hosts);
     if (status == KOLO_OK)
-        status = kolo_hosts_map(&hosts, options->np, options->oversubscribe, &size);
+        status =
+            kolo_hosts_map(&hosts, options->np, options->oversubscribe, options->in_turn, &size);
     if (status != KOLO_OK)
         exit_status = usage_error();
     else if (options->task == KOLO_TASK_DOCTOR)

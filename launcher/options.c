@@ -68,6 +68,17 @@ static kolo_status apply_oversubscribe(struct kolo_options *options, const char 
     return KOLO_OK;
 }
 
+static kolo_status apply_map_by(struct kolo_options *options, const char *value)
+{
+    if (strcmp(value, "node") != 0 && strcmp(value, "slot") != 0)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "--map-by '%s': give slot, to fill one host after the other, or node, to "
+                         "give each host one rank in turn",
+                         value);
+    options->in_turn = value[0] == 'n';
+    return KOLO_OK;
+}
+
 bool kolo_options_is_own(enum kolo_setting_index index)
 {
     switch ((int)index) {
@@ -332,6 +343,8 @@ static const struct entry {
     {"--hostfile", NULL, "FILE", "the hosts, one per line: HOST:SLOTS or HOST slots=N",
      apply_hostfile},
     {"--oversubscribe", NULL, NULL, "allow more ranks than slots", apply_oversubscribe},
+    {"--map-by", NULL, "slot|node",
+     "fill one host after the other (default), or give each one rank in turn", apply_map_by},
     {"--env", "-x", "NAME[=VALUE]",
      "pass a variable to every rank (KOLO_*, PATH, LD_LIBRARY_PATH and LANG always are)",
      apply_env},

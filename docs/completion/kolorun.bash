@@ -4,7 +4,7 @@
 
 _kolorun() {
     local word=${COMP_WORDS[COMP_CWORD]} i=1 option value
-    local options='-np -n --host -H --hostfile --oversubscribe --env -x --chdir --bind --gpus --timeout --start-timeout
+    local options='-np -n --host -H --hostfile --oversubscribe --map-by --env -x --chdir --bind --gpus --timeout --start-timeout
         --transport --set --prefix --no-prefix --no-stdin --output-dir --no-copy --keep-going --timeline --ssh --agent --dry-run
         --json --verbose -v --help-settings --print-settings --help -h --version -V'
     COMPREPLY=()
@@ -15,8 +15,8 @@ _kolorun() {
         option=${COMP_WORDS[i++]#-}
         option=-${option#-}
         case $option in
-            -np | -n | -host | -H | -hostfile | -env | -x | -chdir | -bind | -gpus | -timeout | -start-timeout | -transport | \
-                -set | -output-dir | -timeline | -ssh | -agent | -json)
+            -np | -n | -host | -H | -hostfile | -map-by | -env | -x | -chdir | -bind | -gpus | -timeout | -start-timeout | \
+                -transport | -set | -output-dir | -timeline | -ssh | -agent | -json)
                 [[ ${COMP_WORDS[i]} != = ]] || ((i++))
                 if ((i >= COMP_CWORD)); then
                     [[ $word != = ]] || word=
@@ -50,6 +50,7 @@ _kolorun() {
 
 _kolorun_value() { # OPTION WORD
     case $1 in
+        -map-by) mapfile -t COMPREPLY < <(compgen -W 'slot node' -- "$2") ;;
         -bind) mapfile -t COMPREPLY < <(compgen -W 'none core numa auto' -- "$2") ;;
         -transport) mapfile -t COMPREPLY < <(compgen -W 'auto inproc shm rdma tcp' -- "$2") ;;
         -host | -H) mapfile -t COMPREPLY < <(compgen -A hostname -- "$2") ;;

@@ -151,19 +151,23 @@ says err '^kolorun: host host[23] was silent for [0-9.]+ s and counts as lost, w
 "$cluster" heal host1
 hosts_clean host1 host2 host3
 
-# A host's cable fails, and a host loses its power.
-for what in cut kill; do
-    KOLO_PEER_TIMEOUT=5s background "$what" -H "$hosts" "$RANK_PROGRAM" loop 60
+# A host's cable fails, and a host loses its power; also with ranks in turn over the hosts.
+for how in cut "cut --map-by node" kill; do
+    what=${how%% *}
+    others=0123 lost='4 to 5'
+    [[ $how == "$what" ]] || others=0134 lost='2 and 5'
+    # shellcheck disable=SC2086
+    KOLO_PEER_TIMEOUT=5s background "$what" -H "$hosts" ${how#"$what"} "$RANK_PROGRAM" loop 60
     await all_up
     at=$(since 0)
     "$cluster" "$what" host3
     ended 255
     took=$(since "$at")
-    under "$took" 7.5 "host3 $what: kolorun's end"
-    says err '^kolorun: (host host3 was silent|the connection to host host3 broke).*with ranks 4 to 5; the job was ended$'
-    [[ $(grep -c '^\[[0-3]\] error' "$work/out") == 4 ]] || is_busy ||
-        { fail "$what: the 4 other ranks must have an error"; cat "$work/out"; }
-    echo "host3 $what: kolorun ended after $took s (peer timeout 5 s)"
+    under "$took" 7.5 "host3 $how: kolorun's end"
+    says err "^kolorun: (host host3 was silent|the connection to host host3 broke).*with ranks $lost; the job was ended\$"
+    [[ $(grep -c "^\\[[$others]\\] error" "$work/out") == 4 ]] || is_busy ||
+        { fail "$how: the 4 other ranks must have an error"; cat "$work/out"; }
+    echo "host3 $how: kolorun ended after $took s (peer timeout 5 s)"
     [[ $what == kill ]] || "$cluster" heal host3
     hosts_clean host1 host2
     nobody_left "$KOLOTEST_MARK"

@@ -69,6 +69,7 @@ done
 wrong '-x KOLO_TIMELINE and --timeline exclude each other' -x KOLO_TIMELINE=t --timeline "$work/t" rm "$work/witness"
 wrong 'NAME=VALUE' --set TIMEOUT rm "$work/witness"
 wrong 'not a binding' --bind here rm "$work/witness"
+wrong "--map-by 'core': give slot, to fill one host after the other, or node, to give each host one rank in turn" --map-by core rm "$work/witness"
 wrong '--gpus 0: give a number of devices' --gpus 0 rm "$work/witness"
 wrong '--gpus 1025' --gpus 1025 rm "$work/witness"
 wrong '--no-copy: the output of ranks would go nowhere; give --output-dir DIR' --no-copy rm "$work/witness"
@@ -170,6 +171,9 @@ KOLO_NET=nosuch0,lo run 0 "$KOLORUN" -np 2 "$RANK_PROGRAM" loop 0
 run 0 "$KOLORUN" -np 5 -H localhost:2,host2:3 --dry-run rm "$work/witness"
 says out '^localhost: ranks 0 to 1 \(this machine\)$'
 says out "^host2: ranks 2 to 4 by ssh .* -- host2 exec '.*' --agent$"
+run 0 "$KOLORUN" -np 5 -H localhost:3,host2:4 --map-by node --dry-run rm "$work/witness"
+says out '^localhost: ranks 0, 2 and 4 \(this machine\)$'
+says out '^host2: ranks 1 and 3 by ssh '
 [[ -e $work/witness ]] || fail "--dry-run started the program"
 
 # Ranks, environment, streams.
@@ -246,6 +250,17 @@ lines err 1
 printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\n[ "$1" != far ] || { echo "far: no route" >&2; exit 255; }\nshift; exec sh -c "$*"\n' >"$work/ssh"
 chmod +x "$work/ssh"
 run 0 "$KOLORUN" --ssh "$work/ssh" -H elsewhere echo
+# Ranks in turn over hosts; only rank 0 has standard input.
+run 0 "$KOLORUN" --ssh "$work/ssh" -H localhost:3,elsewhere:2,third:1 --map-by node --output-dir "$work/turns" \
+    sh -c 'echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $WORLD_SIZE'
+for words in '0 0/3 6' '1 0/2 6' '2 0/1 6' '3 1/3 6' '4 1/2 6' '5 2/3 6'; do
+    says out "^\\[${words%% *}\\] $words\$"
+    [[ $(<"$work/turns/rank.${words%% *}.out") == "$words" ]] || fail "the file of rank ${words%% *}"
+done
+run 3 "$KOLORUN" --ssh "$work/ssh" -H localhost:2,elsewhere:2 --map-by node sh -c '[ $RANK != 3 ] || exit 3; exec sleep 100'
+says err '^kolorun: rank 3 \(elsewhere, pid [0-9]+\) exited with status 3'
+run 0 "$KOLORUN" --ssh "$work/ssh" -H localhost:3,elsewhere:2 --map-by node "$RANK_PROGRAM" loop 0
+[[ $(grep -c '^\[[0-4]\] path ' "$work/out") == 20 ]] || { fail "ranks in turn do not meet"; cat "$work/out"; }
 run 255 "$KOLORUN" --ssh "$work/ssh" -H far true
 says err '^kolorun: host far: cannot be reached by ssh: far: no route; nothing was started$'
 run 255 "$KOLORUN" --ssh "$work/ssh" --agent /bin/true -H elsewhere true

@@ -202,7 +202,7 @@ Test(hosts, as_many_as_there_may_be)
     cr_assert(kolo_hosts_add(&hosts, "one.more", 1, false) == KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "more than 65536 hosts"), "%s", kolo_error_detail());
     int size = 0; /* a host that is added after one was dropped is found again */
-    cr_assert(kolo_hosts_map(&hosts, 5, false, &size) == KOLO_OK && hosts.count == 3);
+    cr_assert(kolo_hosts_map(&hosts, 5, false, false, &size) == KOLO_OK && hosts.count == 3);
     cr_assert(kolo_hosts_add(&hosts, "host-2", 1, false) == KOLO_OK && hosts.count == 3);
     cr_assert(kolo_hosts_add(&hosts, "host-3", 1, false) == KOLO_OK && hosts.count == 4);
     kolo_hosts_fini(&hosts);
@@ -213,7 +213,7 @@ static void check_map(const char *list, int np, bool oversubscribe, const int wa
 {
     struct kolo_hosts hosts = parsed(list);
     int size = 0, first = 0;
-    kolo_status status = kolo_hosts_map(&hosts, np, oversubscribe, &size);
+    kolo_status status = kolo_hosts_map(&hosts, np, oversubscribe, false, &size);
     cr_assert(status == KOLO_OK, "%s -np %d: %s", list, np, kolo_error_detail());
     for (size_t i = 0; i < 4 && want[i] >= 0; i++) {
         cr_assert(i < hosts.count, "%s -np %d: %zu hosts", list, np, hosts.count);
@@ -244,15 +244,63 @@ Test(hosts, deals_out_ranks)
     check_map("a", 200, false, (int[]){200, -1, -1, -1});
 }
 
+/* Checks the host of each rank, "abab": the hosts are called a, b, c. */
+static void check_turns(const char *list, int np, bool oversubscribe, const char *want)
+{
+    struct kolo_hosts hosts = parsed(list);
+    int size = 0;
+    cr_assert(kolo_hosts_map(&hosts, np, oversubscribe, true, &size) == KOLO_OK, "%s",
+              kolo_error_detail());
+    cr_assert(size == (int)strlen(want), "%s -np %d: %d", list, np, size);
+    for (int rank = 0; rank < size; rank++)
+        cr_assert(kolo_hosts_of(&hosts, rank)->name[0] == want[rank], "%s -np %d: rank %d is on %s",
+                  list, np, rank, kolo_hosts_of(&hosts, rank)->name);
+    for (size_t i = 0; i < hosts.count; i++)
+        cr_assert(kolo_ranks_are_valid(&hosts.at[i].ranks, (uint32_t)size), "%s", list);
+    kolo_hosts_fini(&hosts);
+}
+
+Test(hosts, deals_out_ranks_in_turn)
+{
+    check_turns("a:2,b:2", 0, false, "abab");
+    check_turns("a:4,b:4", 3, false, "aba");
+    check_turns("a:4,b:4", 1, false, "a");
+    check_turns("a:4,b:4,c:1", 6, false, "abcaba");
+    check_turns("a:1,b:3,c:2", 0, false, "abcbcb");
+    check_turns("a:3,b:1,c:2", 5, false, "abcac");
+    check_turns("a,b", 5, false, "ababa");
+    check_turns("a:2,b,c", 8, false, "abcabcbc");
+    check_turns("a:2,b:1", 7, true, "ababaaa");
+    check_turns("a:3", 2, false, "aa");
+}
+
+/* Turns in which few hosts take part must not cost time for all of them. */
+Test(hosts, in_turn_with_very_different_slots)
+{
+    enum { HOSTS = 65536, SECONDS = 20 };
+    struct kolo_hosts hosts = parsed("first:900000");
+    char name[32];
+    int size = 0;
+    for (int i = 1; i < HOSTS; i++) {
+        snprintf(name, sizeof name, "host-%d", i);
+        cr_assert(kolo_hosts_add(&hosts, name, 1, false) == KOLO_OK, "%s", kolo_error_detail());
+    }
+    const clock_t begun = clock();
+    cr_assert(kolo_hosts_map(&hosts, 0, false, true, &size) == KOLO_OK);
+    cr_assert(clock() - begun < SECONDS * CLOCKS_PER_SEC);
+    cr_assert(size == 900000 + HOSTS - 1 && hosts.at[0].ranks.at[1] == HOSTS);
+    kolo_hosts_fini(&hosts);
+}
+
 Test(hosts, says_how_many_ranks_a_job_may_have)
 {
     struct kolo_hosts hosts = parsed("a:1048576,b:1");
     int size = 0;
-    cr_assert(kolo_hosts_map(&hosts, 0, false, &size) == KOLO_ERR_INVALID);
+    cr_assert(kolo_hosts_map(&hosts, 0, false, false, &size) == KOLO_ERR_INVALID);
     cr_assert(strcmp(kolo_error_detail(), "1048577 slots are more than a job's 1048576 ranks at "
                                           "most; give -np, or fewer slots") == 0,
               "%s", kolo_error_detail());
-    cr_assert(kolo_hosts_map(&hosts, 1048576, false, &size) == KOLO_OK && size == 1048576);
+    cr_assert(kolo_hosts_map(&hosts, 1048576, false, false, &size) == KOLO_OK && size == 1048576);
     kolo_hosts_fini(&hosts);
 }
 
@@ -260,7 +308,7 @@ Test(hosts, keeps_to_the_slots)
 {
     struct kolo_hosts hosts = parsed("a:2,b:2");
     int size = 77;
-    cr_assert(kolo_hosts_map(&hosts, 5, false, &size) == KOLO_ERR_INVALID);
+    cr_assert(kolo_hosts_map(&hosts, 5, false, false, &size) == KOLO_ERR_INVALID);
     cr_assert(size == 77, "written on failure");
     cr_assert(strstr(kolo_error_detail(), "4 slots of 2 hosts") &&
                   strstr(kolo_error_detail(), "--oversubscribe"),

@@ -201,6 +201,8 @@ Test(options, refuses)
                                          {"--set", "TIMEOUT=x", "p"},
                                          {"--timeout", "x", "p"},
                                          {"--bind", "l3", "p"},
+                                         {"--map-by", "core", "p"},
+                                         {"--map-by", "", "p"},
                                          {"-x", "", "p"},
                                          {"-x", "=1", "p"},
                                          {"-x", "A B=1", "p"},

@@ -156,6 +156,12 @@ static kolo_status check_alone(char *const *words)
                      words[0], words[1], words[0]);
 }
 
+/* `kolorun info --help`: there is only one help. */
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 /* A rank of a job with --timeline may be a kolorun itself. The memory that KOLO_TIMELINE names
  * belongs to that one rank, and the ranks that this kolorun starts have no such descriptor. Outside
  * of a rank, somebody has set it by hand and expects a timeline, so a warning is due. */
@@ -182,7 +188,7 @@ static int perform_words(int count, char **words)
     if (command && count == 1)
         return command->run();
     if (command && check_alone(words) != KOLO_OK)
-        return usage_error();
+        return is_help(words[1]) ? help_command() : usage_error();
     kolo_status status = kolo_options_parse(words, NULL, warn_unknown, &options);
     int exit_status = status == KOLO_OK ? perform(&options) : usage_error();
     kolo_options_fini(&options);

@@ -344,23 +344,22 @@ static const struct entry {
      apply_hostfile},
     {"--oversubscribe", NULL, NULL, "allow more ranks than slots", apply_oversubscribe},
     {"--map-by", NULL, "slot|node",
-     "fill one host after the other (default), or give each one rank in turn", apply_map_by},
-    {"--env", "-x", "NAME[=VALUE]",
-     "pass a variable to every rank (KOLO_*, PATH, LD_LIBRARY_PATH and LANG always are)",
-     apply_env},
-    {"--chdir", NULL, "DIR", "run in DIR on every host (default: the current directory)",
-     apply_chdir},
+     "fill one host after the other (default), or give each host one rank in turn", apply_map_by},
     {"--bind", NULL, "none|core|numa|auto", "which processors each rank may use (default auto)",
      apply_bind},
     {"--gpus", NULL, "N", "show each rank only N GPUs, by CUDA_VISIBLE_DEVICES (default: all GPUs)",
      apply_gpus},
-    {"--timeout", NULL, "TIME", "end the job after this time, such as 90s, 5m or 1.5h",
-     apply_timeout},
-    {"--start-timeout", NULL, "TIME", "how long hosts and ranks may take to start (default 60s)",
-     apply_start_timeout},
+    {"--env", "-x", "NAME[=VALUE]",
+     "pass a variable to every rank; on other hosts only KOLO_*, PATH, LD_LIBRARY_PATH and LANG "
+     "are passed without it",
+     apply_env},
+    {"--chdir", NULL, "DIR", "run in DIR on every host (default: the current directory)",
+     apply_chdir},
+    {"--set", NULL, "NAME=VALUE",
+     "give a setting to kolorun and to every rank, as KOLO_NAME=VALUE in the environment does",
+     apply_set},
     {"--transport", NULL, "NAME", "use only this transport: inproc, shm, rdma or tcp",
      apply_transport},
-    {"--set", NULL, "NAME=VALUE", "give any setting to kolorun and to every rank", apply_set},
     {"--prefix", NULL, NULL, "begin each line of output with [rank] (the default)", apply_prefix},
     {"--no-prefix", NULL, NULL, "pass output on as it is, byte for byte", apply_no_prefix},
     {"--no-stdin", NULL, NULL, "do not read standard input (otherwise rank 0 gets it)",
@@ -368,10 +367,14 @@ static const struct entry {
     {"--output-dir", NULL, "DIR",
      "also write each rank's output to DIR/rank.N.out and DIR/rank.N.err", apply_output_dir},
     {"--no-copy", NULL, NULL, "with --output-dir: to these files only", apply_no_copy},
-    {"--keep-going", NULL, NULL,
-     "when a rank dies, let the others continue (they may call kolo_shrink)", apply_keep_going},
     {"--timeline", NULL, "FILE", "write every call of every rank as a trace for Perfetto",
      apply_timeline},
+    {"--timeout", NULL, "TIME", "end the job after this time, such as 90s, 5m or 1.5h",
+     apply_timeout},
+    {"--start-timeout", NULL, "TIME", "how long hosts and ranks may take to start (default 60s)",
+     apply_start_timeout},
+    {"--keep-going", NULL, NULL,
+     "when a rank dies, let the others continue (they may call kolo_shrink)", apply_keep_going},
     {"--ssh", NULL, "COMMAND", "the command that reaches other hosts (default ssh)", apply_ssh},
     {"--agent", NULL, "PATH", "path of kolorun on the other hosts (default: the same as here)",
      apply_agent},
@@ -654,27 +657,71 @@ void kolo_options_fini(struct kolo_options *options)
     kolo_texts_fini(&options->forward);
 }
 
+/* Prints @p text as words, in lines that end before column WIDTH and begin at column INDENT. The
+ * first one has begun. */
+static void print_words(const char *text, FILE *out)
+{
+    enum { INDENT = 33, WIDTH = 80 };
+    size_t column = INDENT;
+    while (*text) {
+        const size_t len = strcspn(text, " ");
+        if (column == INDENT) {
+            fprintf(out, "%.*s", (int)len, text);
+        } else if (column + 1 + len < WIDTH) {
+            fprintf(out, " %.*s", (int)len, text);
+            column++;
+        } else {
+            fprintf(out, "\n%*s%.*s", INDENT, "", (int)len, text);
+            column = INDENT;
+        }
+        column += len;
+        text += len + strspn(text + len, " ");
+    }
+    fputc('\n', out);
+}
+
+/* The title above the option of this name, if it has one. */
+static void print_title(const char *name, FILE *out)
+{
+    static const struct {
+        const char *first, *title;
+    } groups[] = {{"-np", "where ranks run"},
+                  {"--env", "what they run with"},
+                  {"--prefix", "their input and output"},
+                  {"--timeout", "time limits and failures"},
+                  {"--ssh", "reaching other hosts"},
+                  {"--dry-run", "information"}};
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        if (strcmp(groups[i].first, name) == 0)
+            fprintf(out, "\n%s:\n", groups[i].title);
+}
+
 void kolo_options_help(FILE *out)
 {
-    fprintf(
-        out,
-        "usage: kolorun [options] program [arguments]\n"
-        "       kolorun doctor [options] [program]     check the hosts of a job and the network\n"
-        "                                              between them, without starting it\n"
-        "       kolorun info                           show what this machine and build can use\n"
-        "       kolorun timeline FILE... -o OUT.json   merge the files of KOLO_TIMELINE=FILE into\n"
-        "                                              one trace\n"
-        "       kolorun help                           print this text\n\n"
-        "Starts one program as many ranks, on this machine or, by ssh, on several, and ends\n"
-        "all of them when one fails. The exit status is that of the first rank that failed.\n\n");
+    fprintf(out, "usage: kolorun [options] program [arguments]\n"
+                 "       kolorun doctor [options] [program]    check its hosts and the network\n"
+                 "                                             between them, start nothing\n"
+                 "       kolorun info                          show what this machine can use\n"
+                 "       kolorun timeline FILE... -o OUT.json  merge files of KOLO_TIMELINE=FILE\n"
+                 "       kolorun help                          print this text\n\n"
+                 "Starts one program as many ranks, on this machine or, by ssh, on several, and\n"
+                 "ends all of them when one fails. The exit status is that of the first rank that\n"
+                 "failed. Options come before the program; a name may be shortened to two letters\n"
+                 "or more.\n");
     for (size_t i = 0; i < OPTIONS; i++) {
         char left[64];
+        print_title(table[i].name, out);
         snprintf(left, sizeof left, "%s%s%s%s%s", table[i].name, table[i].alias ? ", " : "",
                  table[i].alias ? table[i].alias : "", table[i].value ? " " : "",
                  table[i].value ? table[i].value : "");
-        fprintf(out, "  %-30s %s\n", left, table[i].help);
+        fprintf(out, "  %-30s ", left);
+        print_words(table[i].help, out);
     }
-    fprintf(out, "\nexamples:\n"
-                 "  kolorun -np 4 ./train\n"
-                 "  kolorun -H host1:2,host2:2 ./train --epochs 3\n");
+    fprintf(out,
+            "\nexamples:\n"
+            "  kolorun -np 4 ./train\n"
+            "  kolorun -H host1:2,host2:2 ./train --epochs 3\n"
+            "  kolorun -np 4 --output-dir logs --no-copy --timeout 2h ./train\n\n"
+            "Exit status 2: nothing was started; 124: --timeout; 126, 127: the program cannot\n"
+            "be run; 128+N: signal N; 255: a host was lost. More: man kolorun.\n");
 }

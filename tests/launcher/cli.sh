@@ -89,8 +89,13 @@ KOLO_TIMEOUTT=1s run 0 "$KOLORUN" -np 1 true
 says err 'KOLO_TIMEOUTT.*did you mean KOLO_TIMEOUT\?'
 
 # Help, completion and information.
+run 0 env PATH="$work" "$KOLORUN" info --help
+says out '^usage: kolorun'
 run 0 "$KOLORUN" --help
 says out '^usage: kolorun'
+! grep -nE '.{81}' "$work/out" || fail "a line of the help is wider than a terminal"
+! grep -nE ' $' "$work/out" || fail "a line of the help ends with a blank"
+[[ $(grep -cE '^[a-z ]+:$' "$work/out") == 7 ]] || { fail "titles of the help"; cat "$work/out"; }
 says out '--oversubscribe'
 # Every option is in the man page.
 for option in $(grep -oE '^  --?[a-z-]+' "$work/out"); do

@@ -96,7 +96,7 @@ Test(options, a_letter_is_no_abbreviation)
                                              {"--c=2", "'--c=2'; the number of ranks is -np N"},
                                              {"-N", "-H HOST:SLOTS"},
                                              {"-g", "write --gpus"},
-                                             {"-s", "write --start-timeout, --set, --ssh"},
+                                             {"-s", "write --set, --start-timeout, --ssh"},
                                              {"-z", "try 'kolorun --help'"}};
     for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++) {
         struct kolo_options options;

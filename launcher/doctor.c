@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "launcher/doctor_state.h"
 #include "launcher/examine.h"
+#include "launcher/rank_files.h"
 #include "tools/exit_status.h"
 #include "tools/outfile.h"
 
@@ -186,14 +187,19 @@ static int report(const struct kolo_doctor *doctor)
     return exit_status;
 }
 
-/* The job would refuse a place where the trace cannot be written, so the doctor checks that too. */
-static kolo_status probe_places(const struct kolo_options *options)
+/* The job would refuse a place where the trace or the files of ranks cannot be written, so the
+ * doctor checks that too. */
+static kolo_status probe_places(const struct kolo_options *options, int size)
 {
+    struct kolo_rank_files *files = NULL;
     kolo_status status = KOLO_OK;
     if (options->json)
         status = outfile_probe("--json", options->json);
     if (status == KOLO_OK && options->timeline)
         status = outfile_probe("--timeline", options->timeline);
+    if (status == KOLO_OK && options->output_dir)
+        status = kolo_rank_files_create(options->output_dir, size, &files);
+    (void)kolo_rank_files_close(files, false);
     return status;
 }
 
@@ -202,7 +208,7 @@ int kolo_doctor_run(const struct kolo_options *options, const struct kolo_hosts 
     struct kolo_doctor doctor = {
         .options = options, .hosts = hosts, .size = size, .began_ns = kolo_now_ns()};
     (void)signal(SIGPIPE, SIG_IGN);
-    if (probe_places(options) != KOLO_OK) {
+    if (probe_places(options, size) != KOLO_OK) {
         fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
         return EXIT_STATUS_REFUSED;
     }

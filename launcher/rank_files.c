@@ -24,7 +24,7 @@ struct kolo_rank_files {
     size_t opened; /* number of files; file i is stream i % STREAMS of rank i / STREAMS */
     int folder;    /* descriptor of the directory; -1: none */
     int *fds;
-    bool is_made; /* it was not there before */
+    size_t made_from; /* length of the beginning of `path` that was missing first; 0: none was */
     const char *path;
 };
 
@@ -61,13 +61,26 @@ static kolo_status open_folder(struct kolo_rank_files *files)
             continue;
         text[end] = '\0';
         if (mkdir(text, FOLDER_MODE) == 0)
-            files->is_made = true;
+            files->made_from = files->made_from ? files->made_from : end;
         else if (errno != EEXIST)
             error = errno; /* why it is missing, if it is */
         text[end] = files->path[end];
     }
     files->folder = open(files->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return files->folder < 0 ? refuse(files, error ? error : errno, "") : KOLO_OK;
+}
+
+/* Removes the directories that open_folder has made, unless somebody has put something there. */
+static void remove_folders(const struct kolo_rank_files *files)
+{
+    char text[PATH_BYTES];
+    size_t end = strlen(files->path);
+    memcpy(text, files->path, end + 1);
+    for (; end >= files->made_from; end--)
+        if (text[end] == '/' || text[end] == '\0') {
+            text[end] = '\0';
+            (void)rmdir(text);
+        }
 }
 
 static bool is_name_of_a_rank(const char *name)
@@ -180,8 +193,8 @@ kolo_status kolo_rank_files_close(struct kolo_rank_files *files, bool keep)
     }
     if (files->folder >= 0)
         close(files->folder);
-    if (!keep && files->is_made)
-        (void)rmdir(files->path); /* fails if somebody has put something there */
+    if (!keep && files->made_from > 0)
+        remove_folders(files);
     kolo_free_memory(files->fds);
     kolo_free_memory(files);
     return status;

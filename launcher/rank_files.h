@@ -18,7 +18,7 @@ kolo_status kolo_rank_files_create(const char *directory, int size,
 /** The descriptor of the file of @p rank, which stays open until the files are closed. */
 int kolo_rank_files_fd(const struct kolo_rank_files *files, int rank, bool is_error);
 /** Closes the files and frees @p files; NULL is allowed. With @p keep false the files, and the
- * directory if it was made, are removed. ERR_SYSTEM: one could not be written to its end, which
+ * directories that were made, are removed. ERR_SYSTEM: one could not be written to its end, which
  * some file systems report only now. */
 kolo_status kolo_rank_files_close(struct kolo_rank_files *files, bool keep);
 

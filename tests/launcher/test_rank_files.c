@@ -90,6 +90,10 @@ Test(rank_files, nothing_is_left_of_a_job_that_did_not_start)
 {
     cr_assert_eq(kolo_rank_files_close(create("new", 3), false), KOLO_OK);
     cr_assert_eq(count("new"), 0);
+    cr_assert_eq(mkdir("there", 0700), 0);
+    cr_assert_eq(kolo_rank_files_close(create("there/a//b/c/", 3), false), KOLO_OK);
+    cr_assert_eq(count("there"), 1);
+    cr_assert_eq(count("there/*"), 0);
     cr_assert_eq(mkdir("old", 0700), 0);
     touch("old/notes");
     cr_assert_eq(kolo_rank_files_close(create("old", 3), false), KOLO_OK);

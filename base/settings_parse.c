@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strict parser of one setting's value. A number is decimal digits and a unit, with nothing
 // before, between or after them; a value beyond 64 bits or the bounds is refused. Only a time may
-// have a decimal point. A refused value
-// leaves the field unchanged. The value of a secret never appears in an error's text.
+// have a decimal point. A refused value leaves the field unchanged. The value of a secret never
+// appears in an error's text.
 #include <inttypes.h>
 #include <string.h>
 #include <strings.h>

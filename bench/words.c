@@ -186,7 +186,8 @@ bool bench_parse_time(const char *text, int64_t *ns_out)
     static const struct {
         const char *unit;
         double ns;
-    } units[] = {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"min", 6e10}};
+    } units[] = {{"", 1e9},   {"s", 1e9},    {"ms", 1e6},  {"us", 1e3},
+                 {"m", 6e10}, {"min", 6e10}, {"h", 3.6e12}};
     char *end;
     if (!isdigit((unsigned char)*text) && *text != '.')
         return false;

@@ -45,8 +45,10 @@ Test(words, times)
     cr_expect(bench_parse_time("50ms", &ns) && ns == 50000000);
     cr_expect(bench_parse_time("2", &ns) && ns == 2000000000);
     cr_expect(bench_parse_time("1min", &ns) && ns == 60000000000);
+    cr_expect(bench_parse_time("1.5m", &ns) && ns == 90000000000);
+    cr_expect(bench_parse_time("1h", &ns) && ns == 3600000000000);
     for (const char *const *bad =
-             (const char *const[]){"", "s", "-1s", "1h", "nan", "inf", "0", "1e99", " 1", NULL};
+             (const char *const[]){"", "s", "-1s", "1d", "nan", "inf", "0", "1e99", " 1", NULL};
          *bad; bad++)
         cr_expect_not(bench_parse_time(*bad, &ns), "'%s' was taken", *bad);
 }

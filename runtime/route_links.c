@@ -52,7 +52,7 @@ static struct kolo_link *link_to(struct kolo_request *request, int peer, struct 
     struct kolo_link *link = NULL;
     kolo_status status =
         kolo_endpoint_link(request->comm->engine->endpoint, kolo_comm_world(request->comm, peer),
-                           request->deadline, &link);
+                           KOLO_NEVER, &link); /* all communicators use it: it outlives the call */
     if (status == KOLO_OK)
         return link;
     *work = (struct kolo_work){.status = status};
@@ -388,7 +388,7 @@ static int links_waits_for(const struct kolo_request *request, int peers[], int 
 
 static void links_describe(const struct kolo_request *request, char *text, size_t capacity)
 {
-    char who[KOLO_RANK_TEXT_MAX], link[400];
+    char who[KOLO_RANK_TEXT_MAX], link[600];
     struct wait wait;
     size_t at = 0;
     text[0] = '\0';

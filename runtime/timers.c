@@ -171,7 +171,7 @@ static const char in_driver[] =
 static void say_late(const struct kolo_comm *comm, const struct kolo_request *request,
                      char text[KOLO_DETAIL_MAX])
 {
-    char words[KOLO_WORDS_MAX], me[KOLO_RANK_TEXT_MAX], waits[512];
+    char words[KOLO_WORDS_MAX], me[KOLO_RANK_TEXT_MAX], waits[768];
     char stopped[KOLO_RANK_TEXT_MAX + 64];
     kolo_request_words(request, words, sizeof(words));
     if (kolo_follow_was_let_go(request))
@@ -181,11 +181,10 @@ static void say_late(const struct kolo_comm *comm, const struct kolo_request *re
     else
         request->route->describe(request, waits, sizeof(waits));
     say_stopped(comm, request, stopped, sizeof(stopped));
-    /* if a dial had the same deadline its link has just failed, and therefore nothing is waited
-     * for */
+    /* if its link has just failed, nothing is waited for */
     const bool has_cause = waits[0] == '\0' && comm->suspicion.status != KOLO_OK;
     if (waits[0] == '\0')
-        snprintf(waits, sizeof(waits), "%.500s",
+        snprintf(waits, sizeof(waits), "%.767s",
                  has_cause ? comm->suspicion.text : "earlier calls");
     snprintf(text, KOLO_DETAIL_MAX, "%s sequence %u on %s: %.1f s passed, %s%s%s", words,
              request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),

@@ -277,7 +277,7 @@ static void sum_works(const struct kolo_work *work, uint64_t *done, uint64_t *al
 
 void kolo_link_describe(const struct kolo_link *link, char *text, size_t capacity)
 {
-    char name[256] = "";
+    char name[400] = "";
     uint64_t sent = 0, to_send = 0, received = 0, to_receive = 0;
     uint32_t cursor = 0;
     const struct kolo_channel *channel;

@@ -61,8 +61,15 @@ static void enter(struct kolo_shm_link *link, enum kolo_shm_state state)
 
 void kolo_shm_describe(const struct kolo_link *base, char *text, size_t capacity)
 {
+    const struct kolo_shm_link *link = (const struct kolo_shm_link *)base;
     const struct kolo_identity *who = &kolo_endpoint_peer(base->endpoint, base->peer)->identity;
-    snprintf(text, capacity, "shm %.63s pid %d", who->host, who->pid);
+    char so_far[KOLO_DETAIL_MAX];
+    if (link->conn == NULL) {
+        snprintf(text, capacity, "shm %.63s pid %d", who->host, who->pid);
+        return;
+    }
+    kolo_conn_explain(link->conn, so_far, sizeof so_far);
+    snprintf(text, capacity, "shm %.63s pid %d (%s)", who->host, who->pid, so_far);
 }
 
 void kolo_shm_end(struct kolo_shm_link *link, kolo_status why)

@@ -480,8 +480,12 @@ void kolo_tcp_describe(const struct kolo_link *base, char *text, size_t capacity
     enum { IN_VAIN = 3 }; /* one or two are lost now and then */
     const struct tcp_link *tcp = (const struct tcp_link *)base;
     const unsigned in_vain = sent_in_vain(tcp);
+    char so_far[KOLO_DETAIL_MAX];
 
-    if (in_vain < IN_VAIN)
+    if (tcp->dial) {
+        kolo_conn_explain(tcp->dial, so_far, sizeof so_far);
+        snprintf(text, capacity, "tcp %s (%s)", tcp->place, so_far);
+    } else if (in_vain < IN_VAIN)
         snprintf(text, capacity, "tcp %s", tcp->place);
     else
         snprintf(text, capacity,

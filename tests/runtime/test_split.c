@@ -416,6 +416,55 @@ out:
 
 ON_ALL(an_abort_ends_one_communicator, 60, 4, aborted)
 
+enum { STRANGERS = 6 }; /* rings and barriers do not connect ranks 0 and 3 */
+
+/** Rank 3 gives up a receive on a communicator while the link to rank 0, which is busy with other
+ * things, is still being made. They use that link on the world afterwards. */
+static kolo_status impatient(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts at_once = {.size = sizeof(at_once), .timeout_ms = 1};
+    const int me = kolo_rank(comm);
+    struct kolo_comm *other = NULL;
+    int64_t number = -1;
+    kolo_status status;
+    KOLO_TRY(kolo_dup(comm, NULL, &other));
+    pthread_barrier_wait(argument);
+    if (me == 3) {
+        status = kolo_recv(other, &number, 1, KOLO_INT64, 0, &at_once, NULL);
+        if (status == KOLO_ERR_TIMEOUT)
+            status = kolo_kv_set(comm, "given up", &number, sizeof(number)); /* looks at links */
+        else
+            status = kolo_fail(KOLO_ERR_INTERNAL, "the receive: %s", kolo_status_name(status));
+    }
+    pthread_barrier_wait(argument);
+    KOLO_TRY(status);
+    if (me == 0)
+        KOLO_TRY(kolo_send(comm, &(int64_t){7}, 1, KOLO_INT64, 3, NULL, NULL));
+    if (me == 3)
+        KOLO_TRY(kolo_recv(comm, &number, 1, KOLO_INT64, 0, NULL, NULL));
+    WORLD_EXPECT(me != 3 || number == 7, "received %lld", (long long)number);
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+out:
+    return status;
+}
+
+ParameterizedTestParameters(split, a_short_deadline_ends_one_communicator)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+
+ParameterizedTest(struct world_param *param, split, a_short_deadline_ends_one_communicator,
+                  .timeout = 60)
+{
+    struct world world = {.size = STRANGERS,
+                          .transport = param->name,
+                          .settings = {"KOLO_TIMEOUT=30", "KOLO_PLAN=ring"}};
+    pthread_barrier_t barrier;
+    cr_assert(pthread_barrier_init(&barrier, NULL, STRANGERS) == 0);
+    WORLD_MUST_RUN(&world, impatient, &barrier);
+    pthread_barrier_destroy(&barrier);
+}
+
 /** A communicator of the same members that is not opened yet. */
 static kolo_status create_same(struct kolo_comm *comm, struct kolo_comm **child_out)
 {

@@ -57,6 +57,13 @@ static bool writes_blocks(const struct kolo_task *task)
     return gathers && task->displs != NULL && task->recv_bytes > 0;
 }
 
+/** Whether the call may overwrite its whole input: its prescale does, for example. */
+static bool loses_input(const struct kolo_task *task)
+{
+    return task->in_place &&
+           (task->kind == KOLO_CALL_REDUCE_SCATTER || task->kind == KOLO_CALL_REDUCE_SCATTERV);
+}
+
 static kolo_status add_read(struct kolo_accesses *accesses, const struct kolo_task *task, int size)
 {
     if (task->send_counts != NULL && task->send_displs != NULL)
@@ -64,7 +71,7 @@ static kolo_status add_read(struct kolo_accesses *accesses, const struct kolo_ta
                           false);
     if (reads_blocks(task))
         return add_blocks(accesses, task, task->send, task->counts, task->displs, size, false);
-    return add(accesses, task, task->send, task->send_bytes, false);
+    return add(accesses, task, task->send, task->send_bytes, loses_input(task));
 }
 
 kolo_status kolo_accesses_add(struct kolo_accesses *accesses, const struct kolo_task *task,

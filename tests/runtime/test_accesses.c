@@ -127,9 +127,28 @@ static void add_whole(unsigned *seed, struct kolo_accesses *accesses, struct map
     mark(map->writes, task.recv, bytes, accesses->calls);
 }
 
+/** Of a reduce_scatter in place, the rest of the input is unspecified afterwards. */
+static void add_shares(unsigned *seed, struct kolo_accesses *accesses, struct map *map)
+{
+    const size_t block = below(seed, 5), rank = below(seed, RANKS);
+    uint8_t *whole = place(seed, RANKS * block);
+    const bool in_place = below(seed, 2) == 0;
+    struct kolo_task task = {.kind = KOLO_CALL_REDUCE_SCATTER,
+                             .function = "kolo_reduce_scatter",
+                             .dtype = KOLO_UINT8,
+                             .send = whole,
+                             .recv = in_place ? whole + rank * block : place(seed, block),
+                             .send_bytes = RANKS * block,
+                             .recv_bytes = block,
+                             .in_place = in_place};
+    cr_assert_eq(kolo_accesses_add(accesses, &task, RANKS), KOLO_OK);
+    mark(in_place ? map->writes : map->reads, whole, RANKS * block, accesses->calls);
+    mark(map->writes, task.recv, block, accesses->calls);
+}
+
 static void add_any(unsigned *seed, struct kolo_accesses *accesses, struct map *map)
 {
-    switch (below(seed, 4)) {
+    switch (below(seed, 5)) {
     case 0:
         add_exchange(seed, accesses, map);
         break;
@@ -138,6 +157,9 @@ static void add_any(unsigned *seed, struct kolo_accesses *accesses, struct map *
         break;
     case 2:
         add_one_sided(seed, accesses, map, false);
+        break;
+    case 3:
+        add_shares(seed, accesses, map);
         break;
     default:
         add_whole(seed, accesses, map);

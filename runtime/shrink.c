@@ -181,16 +181,25 @@ out:
     return status;
 }
 
-/** Fails the communicator that is being shrunk, so that other ranks in a call on it do not wait for
- * this rank. */
-static void give_up(struct kolo_comm *comm)
+/** The communicator that is being shrunk will fail, so that other ranks in a call on it do not wait
+ * for this rank. Not at once: often a loss will soon make it fail, which until now only a
+ * communicator made from it has met, and all ranks shall get that cause. Held: lock. */
+static void give_up(struct kolo_comm *comm, kolo_deadline deadline)
 {
-    char who[KOLO_RANK_TEXT_MAX], text[KOLO_DETAIL_MAX];
+    char who[KOLO_RANK_TEXT_MAX];
+    const int quarter_ms = kolo_deadline_poll_ms(deadline) / 4;
     if (comm->failure.status != KOLO_OK)
         return;
-    snprintf(text, sizeof(text), "%s shrinks the communicator",
-             kolo_comm_rank_text(comm, comm->rank, who));
-    kolo_comm_fail(comm, KOLO_ERR_ABORTED, text, true);
+    kolo_comm_suspect(comm, -1, KOLO_ERR_ABORTED,
+                      quarter_ms < KOLO_VERDICT_GRACE_MS ? quarter_ms : KOLO_VERDICT_GRACE_MS,
+                      "%s shrinks the communicator", kolo_comm_rank_text(comm, comm->rank, who));
+}
+
+/** Now it fails, if it has not. Held: lock. */
+static void end(struct kolo_comm *comm)
+{
+    comm->suspicion.deadline = 0;
+    kolo_comm_settle(comm);
 }
 
 kolo_status kolo_shrink(struct kolo_comm *comm, const struct kolo_opts *opts,
@@ -219,12 +228,13 @@ kolo_status kolo_shrink(struct kolo_comm *comm, const struct kolo_opts *opts,
         for (int rank = 0; rank < comm->size; rank++)
             shrinking.ranks[rank] = kolo_comm_world(comm, rank);
         kolo_engine_enter(engine);
-        give_up(comm);
+        give_up(comm, shrinking.deadline);
         kolo_engine_creating(engine);
         kolo_engine_leave(engine);
         status = shrink(&shrinking, new_out);
         kolo_engine_enter(engine);
         kolo_engine_created(engine);
+        end(comm);
         kolo_engine_leave(engine);
     }
     kolo_free_memory(shrinking.ranks);

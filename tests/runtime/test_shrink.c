@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "runtime/comm.h"
+#include "runtime/failure.h"
 #include "tests/support/world.h"
 
 static void run(const char *transport, int size,
@@ -209,6 +211,33 @@ out:
 }
 
 ON_ALL(without_a_loss_all_are_there, 3, without_a_loss)
+
+/** Rank 0 shrinks a communicator while it suspects a loss that the others have not noticed. */
+static kolo_status before_the_verdict(struct kolo_comm *comm, void *argument)
+{
+    int rank = kolo_rank(comm), all[] = {0, 1, 2};
+    struct kolo_comm *part = NULL, *some = NULL;
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(kolo_dup(comm, NULL, &part));
+    if (rank == 0) {
+        kolo_comm_enter(part);
+        kolo_comm_suspect(part, -1, KOLO_ERR_PEER, KOLO_VERDICT_GRACE_MS / 10, "its link broke");
+        kolo_comm_leave(part);
+    } else {
+        status = kolo_barrier(part, NULL, NULL);
+        WORLD_EXPECT(status == KOLO_ERR_PEER && strstr(kolo_error_detail(), "its link broke"),
+                     "%s: %s", kolo_status_name(status), kolo_error_detail());
+    }
+    KOLO_TRY(kolo_shrink(part, NULL, &some));
+    status = kolo_barrier(part, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_PEER, "%s", kolo_status_name(status));
+    KOLO_TRY(work(some, rank, all, 3));
+out:
+    return status;
+}
+
+ON_ALL(a_suspected_loss_is_the_cause, 3, before_the_verdict)
 
 /** Rank 3 finalizes a part and lives on: before the part fails, after that, or when the others have
  * begun to shrink it. */

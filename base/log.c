@@ -6,6 +6,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -30,6 +31,7 @@ static atomic_int log_level = KOLO_LOG_WARN;
 static pthread_rwlock_t sink_lock = PTHREAD_RWLOCK_INITIALIZER;
 static log_sink *current_sink; /* protected by sink_lock; NULL: standard error */
 static void *current_context;  /* protected by sink_lock */
+static atomic_bool is_closed;  /* there was no standard error before kolo opened descriptors */
 static _Thread_local int thread_rank = -1;
 
 void kolo_log_set_level(enum kolo_log_level level)
@@ -61,6 +63,12 @@ void kolo_log_set_sink(void (*sink)(void *context, enum kolo_log_level level, co
     current_sink = sink;
     current_context = context;
     pthread_rwlock_unlock(&sink_lock);
+}
+
+void kolo_log_look(void)
+{
+    if (fcntl(STDERR_FILENO, F_GETFD) < 0)
+        atomic_store_explicit(&is_closed, true, memory_order_relaxed);
 }
 
 void kolo_log_set_rank(int rank)
@@ -107,7 +115,7 @@ void kolo_log_write(enum kolo_log_level level, const char *format, ...)
     pthread_rwlock_rdlock(&sink_lock);
     if (current_sink)
         current_sink(current_context, level, text);
-    else
+    else if (!atomic_load_explicit(&is_closed, memory_order_relaxed))
         write_standard_error(level, text);
     pthread_rwlock_unlock(&sink_lock);
     errno = saved_errno;

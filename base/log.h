@@ -30,6 +30,10 @@ kolo_status kolo_log_level_parse(const char *text, enum kolo_log_level *level_ou
 void kolo_log_set_sink(void (*sink)(void *context, enum kolo_log_level level, const char *line),
                        void *context);
 
+/** To be called before kolo opens descriptors: if standard error is closed, one of them will get
+ *  its number, so the default sink writes nothing from now on. Threads: any. */
+void kolo_log_look(void);
+
 /** Sets this thread's rank, for the prefix; -1: none. */
 void kolo_log_set_rank(int rank);
 

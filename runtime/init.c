@@ -96,6 +96,7 @@ kolo_status kolo_config_settings(const struct kolo_config *config,
     enum kolo_log_level level;
     char known[256];
     kolo_status status;
+    kolo_log_look();
     kolo_settings_init(settings_out);
     KOLO_TRY(kolo_settings_load(settings_out, NULL, NULL, NULL));
     if (config != NULL)

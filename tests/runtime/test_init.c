@@ -39,6 +39,7 @@ struct party {
     const char *patience[8]; /* a setting for each rank; NULL: none */
     pid_t pids[8];
     int reports[8]; /* the reading ends of pipes */
+    bool is_mute;   /* the ranks have no standard input, output and error, and log much */
     struct report results[8];
 };
 
@@ -50,10 +51,13 @@ static void run_rank(struct party *party, int rank, int report_fd)
                               "KOLO_START_TIMEOUT=20",
                               "KOLO_STALL=200ms",
                               party->plan != NULL ? party->plan : "KOLO_PLAN=auto",
+                              party->is_mute ? "KOLO_LOG=debug" : "KOLO_LOG=warn",
                               party->patience[rank],
                               NULL};
     struct report report = {.status = KOLO_OK};
     struct kolo_comm *comm = NULL;
+    for (int fd = STDIN_FILENO; party->is_mute && fd <= STDERR_FILENO; fd++)
+        close(fd);
     snprintf(transport, sizeof(transport), "KOLO_TRANSPORT=%s", party->transport);
     struct kolo_config config = {.size = sizeof(config),
                                  .nranks = party->size,
@@ -174,6 +178,27 @@ ParameterizedTest(struct meeting *meeting, init, processes, .timeout = 60)
                   rank, party.results[rank].text);
     if (meeting->by_file)
         cr_assert(access(text + strlen("file://"), F_OK) != 0, "%s is left behind", text);
+}
+
+/** What is logged must not go into a link, which has the number of the closed standard error. */
+Test(init, ranks_without_standard_error, .timeout = 60)
+{
+    char text[128];
+    static const char *const transports[] = {"tcp", "shm"};
+    for (int i = 0; i < 2; i++) {
+        struct party party = {.size = 3,
+                              .transport = transports[i],
+                              .rendezvous = text,
+                              .body = exchange,
+                              .is_mute = true};
+        name_file(text, "mute");
+        for (int rank = 0; rank < party.size; rank++)
+            start(&party, rank);
+        finish(&party);
+        for (int rank = 0; rank < party.size; rank++)
+            cr_assert(party.results[rank].status == KOLO_OK, "%s, rank %d: %s", transports[i], rank,
+                      party.results[rank].text);
+    }
 }
 
 /* ---- ends ---- */

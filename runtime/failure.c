@@ -54,6 +54,26 @@ void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int
     take_note(comm, peer, status, grace_ms, false, text);
 }
 
+/** How long another cause may come. What this rank lacks is certain; other ranks only see a link
+ * that breaks because of it, and shall hear of it before they take that for the cause. */
+static int64_t grace_of(kolo_status status)
+{
+    const bool is_own = status == KOLO_ERR_SYSTEM || status == KOLO_ERR_NO_MEMORY;
+    return is_own ? KOLO_VERDICT_GRACE_MS / 3 : KOLO_VERDICT_GRACE_MS;
+}
+
+void kolo_comm_suspect_here(struct kolo_comm *comm, int peer, kolo_status status)
+{
+    char who[KOLO_RANK_TEXT_MAX] = "", me[KOLO_RANK_TEXT_MAX];
+    const char *detail = kolo_error_detail();
+    if (peer >= 0)
+        kolo_comm_rank_text(comm, peer, who);
+    kolo_comm_suspect(comm, peer, status, grace_of(status), "%s%s%s%s: %s", who,
+                      peer >= 0 ? ", as " : "", kolo_comm_rank_text(comm, comm->rank, me),
+                      peer >= 0 ? " sees it" : "",
+                      detail[0] != '\0' ? detail : kolo_status_text(status));
+}
+
 /* ---- failures of communicators that do not exist here yet ---- */
 
 /** A failure that was reported before this rank had the communicator, or all of them. */
@@ -265,7 +285,7 @@ static void on_down(void *context, int world, kolo_status why, const char *text)
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
         int peer = kolo_comm_member(comm, world);
         if (peer >= 0)
-            kolo_comm_suspect(comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s, as %s sees it: %s",
+            kolo_comm_suspect(comm, peer, status, grace_of(status), "%s, as %s sees it: %s",
                               kolo_comm_rank_text(comm, peer, who),
                               kolo_comm_rank_text(comm, comm->rank, me), text);
     }

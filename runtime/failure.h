@@ -37,6 +37,9 @@ struct kolo_suspicion {
  * unless a more telling cause arrives. */
 void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int64_t grace_ms,
                        const char *format, ...) __attribute__((format(printf, 5, 6)));
+/** Something failed on this rank, in what it does with @p peer unless it is -1; this thread's
+ * detail says what. All ranks are told where. */
+void kolo_comm_suspect_here(struct kolo_comm *comm, int peer, kolo_status status);
 /** Applies failures that may have been reported before the communicator was opened. */
 void kolo_comm_hear(struct kolo_comm *comm);
 /** Turns a suspicion whose time has come into the failure: ends all requests and tells the

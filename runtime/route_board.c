@@ -42,7 +42,7 @@ static struct kolo_hub *hub_of(const struct kolo_request *request)
 static void refuse(struct kolo_hub *hub, kolo_status status)
 {
     if (!hub->is_refused)
-        kolo_comm_suspect(hub->comm, -1, status, KOLO_VERDICT_GRACE_MS, "%s", kolo_error_detail());
+        kolo_comm_suspect_here(hub->comm, -1, status);
     hub->is_refused = true;
 }
 
@@ -392,7 +392,7 @@ static struct kolo_hub *open_hub(const struct kolo_request *request)
         return comm->hub;
     kolo_status status = kolo_hub_open(comm, request->deadline, &comm->hub);
     if (status != KOLO_OK)
-        kolo_comm_suspect(comm, -1, status, KOLO_VERDICT_GRACE_MS, "%s", kolo_error_detail());
+        kolo_comm_suspect_here(comm, -1, status);
     return comm->hub;
 }
 

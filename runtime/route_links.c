@@ -56,8 +56,7 @@ static struct kolo_link *link_to(struct kolo_request *request, int peer, struct 
     if (status == KOLO_OK)
         return link;
     *work = (struct kolo_work){.status = status};
-    kolo_comm_suspect(request->comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s",
-                      kolo_error_detail());
+    kolo_comm_suspect_here(request->comm, peer, status);
     return NULL;
 }
 

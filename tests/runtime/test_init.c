@@ -5,12 +5,14 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,6 +41,7 @@ struct party {
     const char *patience[8]; /* a setting for each rank; NULL: none */
     pid_t pids[8];
     int reports[8]; /* the reading ends of pipes */
+    int left;       /* descriptors that one rank may still open */
     bool is_mute;   /* the ranks have no standard input, output and error, and log much */
     struct report results[8];
 };
@@ -178,6 +181,43 @@ ParameterizedTest(struct meeting *meeting, init, processes, .timeout = 60)
                   rank, party.results[rank].text);
     if (meeting->by_file)
         cr_assert(access(text + strlen("file://"), F_OK) != 0, "%s is left behind", text);
+}
+
+/** Rank 1 lacks descriptors from the start on, or comes to lack them while it meets the others. */
+static kolo_status lacks_descriptors(struct kolo_comm *comm, struct party *party)
+{
+    const int next = dup(0); /* the lowest free one */
+    const struct rlimit few = {(rlim_t)(next + party->left), (rlim_t)(next + party->left)};
+    float one = 1, sum = 0;
+    close(next);
+    if (kolo_rank(comm) == 1 && setrlimit(RLIMIT_NOFILE, &few) != 0)
+        return kolo_fail_errno(KOLO_ERR_INTERNAL, errno, "setrlimit");
+    return kolo_allreduce(comm, &one, &sum, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+}
+
+/** Every rank gets the status of the one that lacks them, and its name. */
+Test(init, who_lacks_descriptors_is_named, .timeout = 120)
+{
+    enum { RANKS = 3, MANY = 32 };
+    char text[128];
+    struct party party = {
+        .size = RANKS, .transport = "shm", .rendezvous = text, .body = lacks_descriptors};
+    name_file(text, "few");
+    for (; party.left < MANY && (party.left == 0 || party.results[0].status != KOLO_OK);
+         party.left++) {
+        for (int rank = 0; rank < RANKS; rank++)
+            start(&party, rank);
+        finish(&party);
+        for (int rank = 0; rank < RANKS; rank++) {
+            const struct report *result = &party.results[rank];
+            cr_assert_eq(result->status, party.results[0].status, "%d left, rank %d: %s",
+                         party.left, rank, result->text);
+            cr_assert(result->status == KOLO_OK || (result->status == KOLO_ERR_SYSTEM &&
+                                                    strstr(result->text, "rank 1 (") != NULL),
+                      "%d left, rank %d: %s", party.left, rank, result->text);
+        }
+    }
+    cr_assert(party.left > 1 && party.left < MANY, "%d", party.left);
 }
 
 /** What is logged must not go into a link, which has the number of the closed standard error. */

@@ -46,7 +46,6 @@ struct kolo_comm {
     bool is_busy;
     /** It fails with its parent: while it is being made; if is_inner, always. */
     struct kolo_comm *parent;
-    bool is_unmet; /* it is being made: not all members are known to have opened it */
     struct kolo_request_list collectives, messages;
     uint32_t sequence;         /* of the next collective */
     uint32_t history;          /* hash of the broadcasts that later calls close; 0: none */
@@ -68,8 +67,9 @@ struct kolo_comm {
     struct kolo_suspicion suspicion;
     struct kolo_finalized *finalized; /* members that have finalized it; NULL: none */
     bool is_listed;                   /* in the engine's list: opened, and not freed yet */
-    bool must_report;                 /* the running collective must be reported to the store */
-    bool is_open; /* the last collective is over here, but some rank may not have entered it */
+    bool is_unmet;    /* it is being made: not all members are known to have opened it */
+    bool must_report; /* the running collective must be reported to the store */
+    bool is_open;     /* the last collective is over here, but some rank may not have entered it */
     kolo_status placing; /* KOLO_AGAIN: a call is being placed into its stream (stream.c) */
     bool is_leaving; /* in kolo_finalize: a member that has left, or does not come, is no failure */
     bool has_early;  /* a message of a collective that this rank has not entered has arrived */

@@ -225,6 +225,19 @@ static kolo_status set_number(struct kolo_settings *settings, const char *name, 
     return kolo_settings_set(settings, name, text, KOLO_FROM_ENVIRONMENT);
 }
 
+/** A world of one rank is what it is without these settings, unless it has a rendezvous, which needs
+ * them. */
+static kolo_status adopt_alone(struct kolo_settings *settings)
+{
+    kolo_status status = KOLO_OK;
+    if (settings->rendezvous[0] == '\0')
+        return KOLO_OK;
+    KOLO_TRY(set_number(settings, "KOLO_SIZE", 1));
+    KOLO_TRY(set_number(settings, "KOLO_RANK", 0));
+out:
+    return status;
+}
+
 kolo_status kolo_adopt(struct kolo_settings *settings)
 {
     const struct launcher *launcher;
@@ -247,7 +260,7 @@ kolo_status kolo_adopt(struct kolo_settings *settings)
         return KOLO_OK;
     KOLO_TRY(read_number(launcher, launcher->size, 1, 1048576, &size));
     if (size == 1)
-        return KOLO_OK;
+        return adopt_alone(settings);
     KOLO_TRY(read_number(launcher, launcher->rank, 0, size - 1, &rank));
     if (settings->secret[0] == '\0')
         return kolo_fail(

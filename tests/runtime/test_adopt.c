@@ -178,6 +178,10 @@ Test(adopt, what_is_said_already_stays)
     cr_assert(settings.rank == -1 && settings.size == -1);
     cr_assert(ADOPT(&settings, "PMI_RANK=0", "PMI_SIZE=1") == KOLO_OK, "a world of one");
     cr_assert(settings.rank == -1 && settings.size == -1);
+    cr_assert(ADOPT(&settings, "PMI_RANK=0", "PMI_SIZE=1",
+                    "KOLO_RENDEZVOUS=tcp://127.0.0.1:29999") == KOLO_OK);
+    cr_assert(settings.rank == 0 && settings.size == 1, "a world of one with a rendezvous");
+    unsetenv("KOLO_RENDEZVOUS");
 }
 
 Test(adopt, an_inner_launcher_goes_before_the_outer_one)

@@ -98,7 +98,9 @@ static int say_others(const struct kolo_store_server *server, struct words *word
         say(words, "%s", named++ ? ", " : title);
         say_missing(server, words, rank);
     }
-    if (missing > named)
+    if (named == 0 && missing > 0)
+        say(words, "%s%d rank%s", title, missing, missing == 1 ? "" : "s");
+    else if (missing > named)
         say(words, " and %d more", missing - named);
     return missing;
 }
@@ -139,7 +141,7 @@ void kolo_server_say_absent(const struct kolo_store_server *server, int rank, ui
     const size_t used = strlen(text);
     struct words words = {text + used, KOLO_STORE_TEXT_MAX - used};
     const struct kolo_stall *stall =
-        rank >= 0 ? kolo_stalls_in(server->stalls, rank, scope & ~KOLO_STORE_UNMET) : NULL;
+        rank >= 0 ? kolo_stalls_find(server->stalls, rank, scope & ~KOLO_STORE_UNMET, text) : NULL;
     if (!stall)
         return;
     say(&words, "; ");

@@ -93,32 +93,34 @@ bool kolo_stall_is_message(const struct kolo_stall *stall)
     return stall->channel % KOLO_CHANNELS_PER_COMM == KOLO_CHANNEL_MESSAGE;
 }
 
-/** Of communicator @p number; NULL: of any. */
-static const struct kolo_stall *find_longest(const struct kolo_stalls *stalls, int rank,
-                                             const uint32_t *number)
+const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int rank)
 {
     const struct kolo_stall *longest = NULL;
     int64_t since_ns = INT64_MAX;
-    for (const struct kolo_stall *stall = stalls->first; stall; stall = stall->next) {
-        if (number && stall->channel / KOLO_CHANNELS_PER_COMM != *number)
-            continue;
+    for (const struct kolo_stall *stall = stalls->first; stall; stall = stall->next)
         for (const struct kolo_stall_wait *wait = stall->waits; wait; wait = wait->next)
             if (wait->rank == rank && wait->since_ns < since_ns) {
                 longest = stall;
                 since_ns = wait->since_ns;
             }
-    }
     return longest;
 }
 
-const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int rank)
+/** The words may be followed by the broadcast before the call, in brackets. */
+static bool begins_with(const char *text, const char *words)
 {
-    return find_longest(stalls, rank, NULL);
+    const char *rest = strstr(words, " [after ");
+    return strncmp(text, words, rest ? (size_t)(rest - words) : strlen(words)) == 0;
 }
 
-const struct kolo_stall *kolo_stalls_in(const struct kolo_stalls *stalls, int rank, uint32_t number)
+const struct kolo_stall *kolo_stalls_find(const struct kolo_stalls *stalls, int rank,
+                                          uint32_t number, const char *text)
 {
-    return find_longest(stalls, rank, &number);
+    for (const struct kolo_stall *stall = stalls->first; stall; stall = stall->next)
+        if (stall->channel / KOLO_CHANNELS_PER_COMM == number && kolo_stall_has(stall, rank) &&
+            begins_with(text, stall->words))
+            return stall;
+    return NULL;
 }
 
 bool kolo_stalls_is_past(const struct kolo_stalls *stalls, const struct kolo_stall *stall, int rank)

@@ -54,9 +54,10 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank,
 void kolo_stalls_resume(struct kolo_stalls *stalls, int rank, uint32_t channel, uint32_t sequence);
 /** The call in which @p rank has waited for the longest time; NULL: it has reported none. */
 const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int rank);
-/** The same, but only of the calls of communicator @p number. */
-const struct kolo_stall *kolo_stalls_in(const struct kolo_stalls *stalls, int rank,
-                                        uint32_t number);
+/** The call of communicator @p number in which @p rank waits and with whose words @p text begins;
+ * NULL: there is none. */
+const struct kolo_stall *kolo_stalls_find(const struct kolo_stalls *stalls, int rank,
+                                          uint32_t number, const char *text);
 /** Whether @p rank waits in a later call on the channel of @p stall, so that the call of @p stall
  * is over on it. */
 bool kolo_stalls_is_past(const struct kolo_stalls *stalls, const struct kolo_stall *stall,

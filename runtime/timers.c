@@ -18,7 +18,7 @@
 #include "runtime/stream.h"
 
 /* The most ranks that are asked for of those that a request waits for. */
-enum { WAITS_MAX = 64 };
+enum { WAITS_MAX = 64, QUIET_TICKS = 2 /* checks in a row at which nothing had moved */ };
 
 /* ---- reports to the store ---- */
 
@@ -206,17 +206,28 @@ static bool is_loss_suspected(const struct kolo_comm *comm)
     return suspected != KOLO_OK && suspected != KOLO_ERR_TIMEOUT && suspected != KOLO_ERR_CONNECT;
 }
 
+/** Whether the store was asked about any late request of the communicator. */
+static bool has_asked(const struct kolo_comm *comm)
+{
+    const struct kolo_request *const firsts[] = {comm->collectives.first, comm->messages.first};
+    for (int i = 0; i < 2; i++)
+        for (const struct kolo_request *at = firsts[i]; at != NULL; at = at->next)
+            if (at->has_asked)
+                return true;
+    return false;
+}
+
 /** The deadline of a call has passed. This rank knows only the ranks that it needs a message from,
- * which may wait themselves. If the store has been told of the call, it knows who is not in it: it
- * fails the communicator on all ranks with these words and their names. It has
- * KOLO_VERDICT_GRACE_MS for that. */
+ * which may wait themselves. If the store has been told of the call, and nothing moves in it now,
+ * the store knows who is not in it: it fails the communicator on all ranks with these words and
+ * their names. It has KOLO_VERDICT_GRACE_MS for that, in which other calls do not end either. */
 static void end_late(struct kolo_comm *comm, struct kolo_request *request)
 {
     char text[KOLO_DETAIL_MAX];
-    if (request->has_asked)
+    if (has_asked(comm))
         return;
     say_late(comm, request, text);
-    request->has_asked = request->is_reported;
+    request->has_asked = request->is_reported && request->quiet_ticks >= QUIET_TICKS;
     if (request->has_asked && !is_loss_suspected(comm))
         kolo_store_client_abort(comm->engine->store, kolo_comm_scope(comm), KOLO_ERR_TIMEOUT, text);
     kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT, request->has_asked ? KOLO_VERDICT_GRACE_MS : 0,
@@ -232,7 +243,7 @@ static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
         for (struct kolo_request *request = firsts[i]; request != NULL; request = request->next) {
             if (now_ns >= request->deadline)
                 end_late(comm, request);
-            if (!request->has_asked)
+            if (now_ns < request->deadline)
                 comm->engine->next_timer =
                     kolo_deadline_min(comm->engine->next_timer, request->deadline);
         }
@@ -260,7 +271,7 @@ static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bo
     uint64_t moves = request->route->moves(request);
     request->quiet_ticks = moves == request->moves_seen ? request->quiet_ticks + 1 : 0;
     request->moves_seen = moves;
-    if (request->quiet_ticks < 2)
+    if (request->quiet_ticks < QUIET_TICKS)
         return;
     check_left(comm, request, now_ns);
     if (is_collective) {

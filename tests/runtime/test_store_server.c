@@ -754,14 +754,15 @@ Test(store_server, a_timeout_says_who_is_absent)
     raw_server_pump(&raw);
     raw_abort(&ranks[1], 9, KOLO_ERR_TIMEOUT, "of a call that was not reported");
     raw_abort(&ranks[0], 8, KOLO_ERR_TIMEOUT, "of another communicator");
-    raw_abort(&ranks[2], NUMBER, KOLO_ERR_TIMEOUT, "too late");
+    raw_abort(&ranks[2], NUMBER, KOLO_ERR_TIMEOUT, "a() is too late");
     raw_server_pump(&raw);
     raw_abort(&ranks[0], NUMBER, KOLO_ERR_TIMEOUT, "the second counts no more");
     raw_server_pump(&raw);
     expect_failed(&ranks[3], KOLO_ERR_TIMEOUT, "of a call that was not reported");
     expect_failed(&ranks[3], KOLO_ERR_TIMEOUT, "of another communicator");
-    expect_failed(&ranks[3], KOLO_ERR_TIMEOUT,
-                  "too late; not there yet: rank 1 (host1), rank 3 (host3, in b() sequence 7)");
+    expect_failed(
+        &ranks[3], KOLO_ERR_TIMEOUT,
+        "a() is too late; not there yet: rank 1 (host1), rank 3 (host3, in b() sequence 7)");
     cr_assert(!raw_rank_next(&ranks[3]));
     close_all(&raw, ranks, 4);
 }

@@ -107,8 +107,10 @@ Test(store_stall, messages_are_each_ranks_own)
     cr_assert(kolo_stalls_of(stalls, 1) == NULL && kolo_stalls_of(stalls, 0) == mine);
     kolo_stalls_resume(stalls, 1, CHANNEL, 7);
     cr_assert(kolo_stalls_of(stalls, 0) == mine, "another's number");
-    cr_assert(kolo_stalls_in(stalls, 0, 3) == mine && kolo_stalls_in(stalls, 1, 3) == NULL);
-    cr_assert(kolo_stalls_in(stalls, 0, 2) == NULL, "another communicator");
+    cr_assert(kolo_stalls_find(stalls, 0, 3, "recv is late") == mine);
+    cr_assert(kolo_stalls_find(stalls, 1, 3, "recv is late") == NULL, "another rank");
+    cr_assert(kolo_stalls_find(stalls, 0, 2, "recv is late") == NULL, "another communicator");
+    cr_assert(kolo_stalls_find(stalls, 0, 3, "send is late") == NULL, "another call");
     kolo_stalls_destroy(stalls);
 }
 

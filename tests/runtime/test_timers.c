@@ -58,6 +58,43 @@ ParameterizedTest(struct world_param *param, timers, deadline, .timeout = 60)
     }
 }
 
+/** Two calls reach their deadline at the same time. The words are those of the first. */
+static kolo_status two_are_late(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_request *first = NULL, *second = NULL;
+    float one[8] = {0}, other[8] = {0};
+    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 700, .name = "first"};
+    kolo_status status;
+    (void)argument;
+    if (kolo_rank(comm) == 2)
+        return one_never_calls(comm, NULL);
+    KOLO_TRY(kolo_allreduce(comm, one, one, 8, KOLO_FLOAT32, KOLO_SUM, &opts, &first));
+    opts.name = "second";
+    KOLO_TRY(kolo_allreduce(comm, other, other, 8, KOLO_FLOAT32, KOLO_SUM, &opts, &second));
+    status = kolo_wait(&first, -1);
+    kolo_status later = kolo_wait(&second, -1);
+    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT && later == status, "%s", kolo_status_name(later));
+out:
+    return status;
+}
+
+ParameterizedTestParameters(timers, two_deadlines)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, timers, two_deadlines, .timeout = 60)
+{
+    struct world world = {.size = 3, .transport = param->name, .settings = {"KOLO_STALL=50ms"}};
+    (void)world_run(&world, two_are_late, NULL);
+    for (int rank = 0; rank < 3; rank++) {
+        const struct world_result *result = &world.results[rank];
+        cr_assert(result->status == KOLO_ERR_TIMEOUT && strstr(result->text, "'first'") &&
+                      !strstr(result->text, "'second'") &&
+                      strstr(result->text, "; not there yet: rank 2 ("),
+                  "rank %d: %s: %s", rank, kolo_status_name(result->status), result->text);
+    }
+}
+
 /** Rank 3 waits in another call. In a ring the others wait for their neighbours, not for rank 3. */
 static kolo_status one_is_elsewhere(struct kolo_comm *comm, void *argument)
 {

@@ -151,20 +151,23 @@ static kolo_status open_child(struct kolo_comm *child, struct kolo_comm *parent,
     return status;
 }
 
-/** The end of the meeting, which had this @p status: whether @p child is made. It also is if it
- * failed after some member had met all. */
-static bool is_made(struct kolo_comm *child, kolo_status status)
+/** The end of the meeting, in which this rank had @p status: KOLO_OK if @p child is made. It also is
+ * if it failed after some member had met all; it is not if it failed before that. */
+static kolo_status end_meeting(struct kolo_comm *child, kolo_status status)
 {
     kolo_engine_enter(child->engine);
-    const bool is_parent_fine = child->parent == NULL || child->parent->failure.status == KOLO_OK;
-    const bool is_made = status == KOLO_OK ||
-                         (!child->is_unmet && child->failure.status != KOLO_OK && is_parent_fine);
-    if (is_made) {
+    const bool has_failed = child->failure.status != KOLO_OK;
+    const bool has_parent = child->parent == NULL || child->parent->failure.status == KOLO_OK;
+    if (has_failed && !child->is_unmet && has_parent)
+        status = KOLO_OK;
+    else if (has_failed && status == KOLO_OK)
+        status = kolo_comm_failed(child, NULL);
+    if (status == KOLO_OK) {
         child->parent = NULL;
         child->is_unmet = false;
     }
     kolo_engine_leave(child->engine);
-    return is_made;
+    return status;
 }
 
 kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
@@ -182,9 +185,9 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
     status = kolo_task_run(child, &task);
     if (status == KOLO_OK)
         status = kolo_nest_open(child, deadline);
-    if (is_made(child, status))
-        return KOLO_OK;
-    give_up(child, parent != NULL, status);
+    status = end_meeting(child, status);
+    if (status != KOLO_OK)
+        give_up(child, parent != NULL, status);
     return status;
 }
 

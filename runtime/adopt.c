@@ -225,8 +225,8 @@ static kolo_status set_number(struct kolo_settings *settings, const char *name, 
     return kolo_settings_set(settings, name, text, KOLO_FROM_ENVIRONMENT);
 }
 
-/** A world of one rank is what it is without these settings, unless it has a rendezvous, which needs
- * them. */
+/** A world of one rank is what it is without these settings, unless it has a rendezvous, which
+ * needs them. */
 static kolo_status adopt_alone(struct kolo_settings *settings)
 {
     kolo_status status = KOLO_OK;

@@ -100,6 +100,7 @@ void kolo_comm_close(struct kolo_comm *comm)
 {
     struct kolo_engine *engine = comm->engine;
     uint32_t end_sequence = kolo_comm_end_sequence(comm);
+    kolo_group_drop(comm);
     kolo_requests_calm(comm);
     for (struct kolo_request *request = engine->asyncs, *next; request != NULL; request = next) {
         next = request->next_async;
@@ -133,7 +134,6 @@ void kolo_comm_free(struct kolo_comm *comm)
 {
     if (comm == NULL)
         return;
-    kolo_group_drop(comm);
     if (comm->is_listed)
         unlist(comm);
     kolo_comm_set_idle(comm);
@@ -236,6 +236,13 @@ const char *kolo_comm_rank_text(const struct kolo_comm *comm, int rank,
     snprintf(text, KOLO_RANK_TEXT_MAX, "rank %d (%d of communicator %u, %s, pid %d)",
              kolo_comm_world(comm, rank), rank, comm->number, identity->host, identity->pid);
     return text;
+}
+
+kolo_deadline kolo_comm_dial_deadline(const struct kolo_comm *comm, kolo_deadline call)
+{
+    const kolo_deadline usual = kolo_deadline_in_ms(comm->engine->settings.timeout_ms);
+    const bool is_of_shrink = comm->is_unmet && comm->parent == NULL;
+    return is_of_shrink || call > usual ? call : usual;
 }
 
 /** Whether messages of @p bytes in scratch need one copy less, to some member, if the scratch is

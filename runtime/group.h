@@ -13,7 +13,7 @@ struct kolo_group_part {
     double prescale; /* of the input; 0: none */
 };
 /** Frees the open group of a communicator that ends, if there is one, and warns that its calls were
- * never started. */
+ * never started. While the table of peers is there. */
 void kolo_group_drop(struct kolo_comm *comm);
 /** Adds a call to the open group: prepared, not started. Takes the lock. ERR_INVALID: the call has
  * a stream or its own request, or the group has ended meanwhile. */

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "runtime/adopt.h"
 #include "runtime/finalized.h"
+#include "runtime/group.h"
 #include "runtime/loans.h"
 #include "runtime/local.h"
 #include "runtime/mismatch.h"
@@ -453,8 +454,10 @@ static void finalize_part(struct kolo_comm *comm, kolo_status *status_out)
 static bool end_requests(struct kolo_engine *engine)
 {
     bool are_over = engine->world->collectives.first == NULL;
-    for (const struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
+    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
+        kolo_group_drop(comm);
         kolo_requests_calm(comm);
+    }
     while (engine->asyncs != NULL) {
         struct kolo_request *request = engine->asyncs;
         if (request->status == KOLO_AGAIN)

@@ -52,7 +52,7 @@ static struct kolo_link *link_to(struct kolo_request *request, int peer, struct 
     struct kolo_link *link = NULL;
     kolo_status status =
         kolo_endpoint_link(request->comm->engine->endpoint, kolo_comm_world(request->comm, peer),
-                           KOLO_NEVER, &link); /* all communicators use it: it outlives the call */
+                           kolo_comm_dial_deadline(request->comm, request->deadline), &link);
     if (status == KOLO_OK)
         return link;
     *work = (struct kolo_work){.status = status};

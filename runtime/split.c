@@ -151,8 +151,8 @@ static kolo_status open_child(struct kolo_comm *child, struct kolo_comm *parent,
     return status;
 }
 
-/** The end of the meeting, in which this rank had @p status: KOLO_OK if @p child is made. It also is
- * if it failed after some member had met all; it is not if it failed before that. */
+/** The end of the meeting, in which this rank had @p status: KOLO_OK if @p child is made. It also
+ * is if it failed after some member had met all; it is not if it failed before that. */
 static kolo_status end_meeting(struct kolo_comm *child, kolo_status status)
 {
     kolo_engine_enter(child->engine);

@@ -29,8 +29,10 @@ static bool reaches(const struct kolo_request *request, int peer)
     struct kolo_link *link = NULL;
     if (peer < 0)
         return true;
+    const kolo_deadline by =
+        kolo_comm_dial_deadline(comm, kolo_deadline_in_ms(request->timeout_ms));
     const bool has_link = kolo_endpoint_link(comm->engine->endpoint, kolo_comm_world(comm, peer),
-                                             KOLO_NEVER, &link) == KOLO_OK;
+                                             by, &link) == KOLO_OK;
     return has_link && kolo_link_reaches_devices(link);
 }
 

@@ -122,8 +122,7 @@ static bool is_open(const struct kolo_endpoint *endpoint, uint32_t id)
     return false;
 }
 
-/** Begins to make a link to each member. Other boards and channels use it too, so it is not given
- * up at this board's deadline. */
+/** Begins to make a link to each member that has none. */
 static kolo_status link_members(struct kolo_board *board, const int *ranks)
 {
     for (int i = 0; i < board->count; i++) {
@@ -134,7 +133,7 @@ static kolo_status link_members(struct kolo_board *board, const int *ranks)
             continue;
         }
         kolo_status status =
-            kolo_endpoint_link(board->endpoint, ranks[i], KOLO_NEVER, &member->link);
+            kolo_endpoint_link(board->endpoint, ranks[i], board->deadline, &member->link);
         if (status != KOLO_OK)
             return status;
         if (member->link->heard_goodbye)

@@ -285,8 +285,8 @@ out:
 
 ON_ALL(wrong_calls_are_refused_on_every_rank, 60, 3, wrong)
 
-/** The allocation that fails may also be one of the store, which ends the connection of a rank if it
- * has no memory for its answer. */
+/** The allocation that fails may also be one of the store, which ends the connection of a rank if
+ * it has no memory for its answer. */
 static bool is_of_the_store(kolo_status status)
 {
     return status == KOLO_ERR_PEER && strstr(kolo_error_detail(), "lost its connection") != NULL;

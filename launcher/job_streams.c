@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The streams of a job: its output, for which the agents get credit back, and its input. A reader
 // that goes away ends the job; files that cannot be written any more do not, since what a rank
-// computes is worth more than what it says.
+// computes is worth more than what it says. With --no-copy the output comes to kolorun's own
+// streams after that, and for the same reason the job does not end if those are broken as well.
 //
 // With --output-dir each byte goes to a file and, without --no-copy, also to kolorun's own streams.
 // Its credit is returned once it is in both, so that neither queue grows beyond the credit.
@@ -67,6 +68,13 @@ static void on_stdout_broken(void *context, int error)
 {
     struct kolo_job *job = context;
     char words[96];
+    if (job->files_are_broken && !copies(job)) { /* not where the output was to go */
+        kolo_output_print(job->streams[JOB_ERR],
+                          "kolorun: standard output: %s: what the ranks write from now on is lost, "
+                          "and the job goes on",
+                          strerror_r(error, words, sizeof words));
+        return;
+    }
     if (error == EPIPE) {
         job->is_quiet = true; /* as if SIGPIPE had ended it: `kolorun ... | head` */
         kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_SIGNAL + SIGPIPE,

@@ -119,6 +119,23 @@ if ((SLOW == 1)); then # a sanitizer's own files may be larger
     says err "^kolorun: the files in $work/grow are not complete$"
     grow 7 7 --output-dir "$work/grow" --no-copy
     says err 'what the ranks write from now on follows here$'
+    # Nor does it end the job if the rest can not come here either: a full disk, no reader.
+    (
+        ulimit -f 64
+        shorter=(sh -c 'seq 400000; : >"$0.$RANK"')
+        "$KOLORUN" -np 2 --output-dir "$work/grow" --no-copy "${shorter[@]}" "$work/ended-full" >/dev/full 2>"$work/err-full"
+        echo $? >"$work/status-full"
+        rm -r "$work/grow"
+        "$KOLORUN" -np 2 --output-dir "$work/grow" --no-copy "${shorter[@]}" "$work/ended-gone" 2>"$work/err-gone" | :
+        echo "${PIPESTATUS[0]}" >"$work/status-gone"
+        rm -r "$work/grow"
+    )
+    for how in full gone; do
+        [[ $(<"$work/status-$how") == 1 ]] || fail "$how: status $(<"$work/status-$how")"
+        [[ -e $work/ended-$how.0 && -e $work/ended-$how.1 ]] || fail "$how: the job was ended"
+        says "err-$how" '^kolorun: standard output: .*: what the ranks write from now on is lost, and the job goes on$'
+        says "err-$how" "^kolorun: the files in $work/grow are not complete$"
+    done
 fi
 
 # All of standard input goes to rank 0, and its end too.

@@ -188,18 +188,22 @@ static int report(const struct kolo_doctor *doctor)
 }
 
 /* The job would refuse a place where the trace or the files of ranks cannot be written, so the
- * doctor checks that too. */
+ * doctor checks that too. The trace may be meant for the directory that is made for the files; the
+ * doctor's own file may not, since the directory is removed again. */
 static kolo_status probe_places(const struct kolo_options *options, int size)
 {
     struct kolo_rank_files *files = NULL;
+    char why[KOLO_DETAIL_MAX];
     kolo_status status = KOLO_OK;
     if (options->json)
         status = outfile_probe("--json", options->json);
-    if (status == KOLO_OK && options->timeline)
-        status = outfile_probe("--timeline", options->timeline);
     if (status == KOLO_OK && options->output_dir)
         status = kolo_rank_files_create(options->output_dir, size, &files);
+    if (status == KOLO_OK && options->timeline)
+        status = outfile_probe("--timeline", options->timeline);
+    kolo_detail_keep(why);
     (void)kolo_rank_files_close(files, false);
+    kolo_detail_set(why);
     return status;
 }
 

@@ -221,20 +221,24 @@ static int end_files(const struct kolo_job *job, int exit_status)
     return EXIT_STATUS_FAILED;
 }
 
-/* Opens what the job will write, so that a place that cannot be written is refused now. */
+/* Opens what the job will write, so that a place that cannot be written is refused now. The trace
+ * may be meant for the directory that is made for the files. */
 static kolo_status open_places(struct kolo_job *job)
 {
     const struct kolo_options *options = job->options;
+    char why[KOLO_DETAIL_MAX];
     kolo_status status = KOLO_OK;
-    if (options->timeline)
-        KOLO_TRY(kolo_gather_create(options->timeline, job->size,
-                                    kolo_options_timeline_calls(options, job->size), &job->gather));
     if (options->output_dir)
-        status = kolo_rank_files_create(options->output_dir, job->size, &job->files);
+        KOLO_TRY(kolo_rank_files_create(options->output_dir, job->size, &job->files));
+    if (options->timeline)
+        status =
+            kolo_gather_create(options->timeline, job->size,
+                               kolo_options_timeline_calls(options, job->size), &job->gather);
 out:
     if (status != KOLO_OK) {
-        fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
-        kolo_gather_destroy(job->gather);
+        kolo_detail_keep(why);
+        (void)kolo_rank_files_close(job->files, false);
+        fprintf(stderr, "kolorun: %s\n", why);
     }
     return status;
 }

@@ -71,13 +71,15 @@ run 2 "$KOLORUN" doctor --json ''
 says err "^kolorun: --json '': give the name of a file"
 run 2 "$KOLORUN" doctor --timeline /nosuchdir/t.json -np 1 true
 says err '^kolorun: --timeline /nosuchdir/t.json: No such file'
+run 2 "$KOLORUN" doctor --output-dir "$work/new" --timeline /nosuchdir/t.json -np 1 true
+says err '^kolorun: --timeline /nosuchdir/t.json: No such file'
 mkdir "$work/earlier" && touch "$work/earlier/rank.5.out"
 run 2 "$KOLORUN" doctor --output-dir "$work/earlier" -np 1 true
 says err "^kolorun: --output-dir $work/earlier: there is rank\\.5\\.out of an earlier job"
 run 2 bash -c 'ulimit -n 50; exec "$@"' - "$KOLORUN" doctor --output-dir "$work/new/logs" -np 100 true
 says err '^kolorun: --output-dir .*: Too many open files: raise `ulimit -n`$'
 lines out 0
-"$KOLORUN" doctor --output-dir "$work/new/logs" -np 1 true >/dev/null 2>"$work/err"
+"$KOLORUN" doctor --output-dir "$work/new/logs" --timeline "$work/new/logs/t.json" -np 1 true >/dev/null 2>"$work/err"
 lines err 0
 [[ ! -e $work/new ]] || fail "doctor has made the directory of --output-dir"
 [[ ! -s /dev/full ]] && run 1 "$KOLORUN" doctor --json /dev/full && says err '^kolorun: .*--json'

@@ -105,6 +105,14 @@ run 127 "$KOLORUN" -np 2 --output-dir "$work/unused" ./no-such-program
 [[ ! -e $work/unused ]] || fail "--output-dir is left of a job that did not start"
 run 2 "$KOLORUN" -np 2 --output-dir "$work/only/rank.00.out" true
 says err "^kolorun: --output-dir $work/only/rank\.00\.out: Not a directory; give a directory that can be written$"
+# The trace of a job may be in the directory that is made for its files; nothing is left of a job
+# that is refused.
+run 0 "$KOLORUN" -np 1 --output-dir "$work/both" --timeline "$work/both/t.json" true
+[[ -s $work/both/t.json && -e $work/both/rank.0.out ]] || fail "the trace beside the files: $(ls "$work/both")"
+run 2 "$KOLORUN" -np 1 --output-dir "$work/unused" --timeline "$work/unused/none/t.json" true
+says err "^kolorun: --timeline $work/unused/none/t\.json: No such file or directory; "
+run 127 "$KOLORUN" -np 1 --output-dir "$work/unused" --timeline "$work/unused/t.json" ./no-such-program
+[[ ! -e $work/unused ]] || fail "a job that was refused for its trace has left: $(ls "$work/unused")"
 # A file that cannot grow ends the files, not the job: the rest comes here, and the status is 1,
 # unless a rank's is worse.
 grow() { # STATUS RANKS'-STATUS OPTIONS...

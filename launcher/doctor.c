@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "launcher/doctor_state.h"
 #include "launcher/examine.h"
+#include "launcher/job.h"
 #include "launcher/rank_files.h"
 #include "tools/exit_status.h"
 #include "tools/outfile.h"
@@ -140,7 +141,8 @@ static void judge(const struct kolo_doctor *doctor, struct kolo_findings *findin
                                        .ports = options->settings.ports,
                                        .net = options->settings.net,
                                        .transport = options->settings.transport,
-                                       .gpus = options->gpus};
+                                       .gpus = options->gpus,
+                                       .has_files = options->output_dir != NULL};
     kolo_judge_hosts(doctor->checkups, doctor->count, &job, findings);
     kolo_judge_paths(doctor->checkups, doctor->count, &doctor->paths, &job, findings);
     if (doctor->count > DOCTOR_WHOLE_MAX)
@@ -190,7 +192,7 @@ static int report(const struct kolo_doctor *doctor)
 /* The job would refuse a place where the trace or the files of ranks cannot be written, so the
  * doctor checks that too. The trace may be meant for the directory that is made for the files; the
  * doctor's own file may not, since the directory is removed again. */
-static kolo_status probe_places(const struct kolo_options *options, int size)
+static kolo_status probe_places(const struct kolo_options *options, int size, size_t hosts)
 {
     struct kolo_rank_files *files = NULL;
     char why[KOLO_DETAIL_MAX];
@@ -198,7 +200,8 @@ static kolo_status probe_places(const struct kolo_options *options, int size)
     if (options->json)
         status = outfile_probe("--json", options->json);
     if (status == KOLO_OK && options->output_dir)
-        status = kolo_rank_files_create(options->output_dir, size, &files);
+        status = kolo_rank_files_create(options->output_dir, size, kolo_job_open_files(size, hosts),
+                                        &files);
     if (status == KOLO_OK && options->timeline)
         status = outfile_probe("--timeline", options->timeline);
     kolo_detail_keep(why);
@@ -212,7 +215,7 @@ int kolo_doctor_run(const struct kolo_options *options, const struct kolo_hosts 
     struct kolo_doctor doctor = {
         .options = options, .hosts = hosts, .size = size, .began_ns = kolo_now_ns()};
     (void)signal(SIGPIPE, SIG_IGN);
-    if (probe_places(options, size) != KOLO_OK) {
+    if (probe_places(options, size, hosts->count) != KOLO_OK) {
         fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
         return EXIT_STATUS_REFUSED;
     }

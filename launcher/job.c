@@ -229,11 +229,12 @@ static kolo_status open_places(struct kolo_job *job)
     char why[KOLO_DETAIL_MAX];
     kolo_status status = KOLO_OK;
     if (options->output_dir)
-        KOLO_TRY(kolo_rank_files_create(options->output_dir, job->size, &job->files));
+        KOLO_TRY(kolo_rank_files_create(options->output_dir, job->size,
+                                        kolo_job_open_files(job->size, job->hosts->count),
+                                        &job->files));
     if (options->timeline)
-        status =
-            kolo_gather_create(options->timeline, job->size,
-                               kolo_options_timeline_calls(options, job->size), &job->gather);
+        status = kolo_gather_create(options->timeline, job->size,
+                                    kolo_options_timeline_calls(options, job->size), &job->gather);
 out:
     if (status != KOLO_OK) {
         kolo_detail_keep(why);

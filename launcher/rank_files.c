@@ -7,8 +7,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -43,6 +45,21 @@ static kolo_status refuse(const struct kolo_rank_files *files, int error, const 
     kolo_detail_keep(why);
     return kolo_fail(KOLO_ERR_CONFIG, "%s%s", why,
                      is_of_place ? "; give a directory that can be written" : "");
+}
+
+/* Otherwise the job would start, and lack descriptors for its hosts and ranks. */
+static kolo_status check_limit(const struct kolo_rank_files *files, size_t others)
+{
+    struct rlimit limit;
+    const size_t needed = (size_t)files->size * STREAMS + others;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
+        return KOLO_OK; /* RLIM_INFINITY is the largest number */
+    return kolo_fail(KOLO_ERR_CONFIG,
+                     "--output-dir %.512s: kolorun needs up to %zu open files for %d ranks, and "
+                     "ulimit -n is %ju; %s",
+                     files->path, needed, files->size, (uintmax_t)limit.rlim_cur,
+                     limit.rlim_max >= needed ? "raise it (`ulimit -n`)"
+                                              : "raise nofile in /etc/security/limits.conf");
 }
 
 /* ---- the directory ---- */
@@ -142,7 +159,7 @@ static kolo_status open_files(struct kolo_rank_files *files)
     return KOLO_OK;
 }
 
-kolo_status kolo_rank_files_create(const char *directory, int size,
+kolo_status kolo_rank_files_create(const char *directory, int size, size_t others,
                                    struct kolo_rank_files **files_out)
 {
     char why[KOLO_DETAIL_MAX];
@@ -157,6 +174,7 @@ kolo_status kolo_rank_files_create(const char *directory, int size,
         status = KOLO_ERR_NO_MEMORY;
         goto out;
     }
+    KOLO_TRY(check_limit(files, others));
     KOLO_TRY(open_folder(files));
     KOLO_TRY(look_for_earlier(files));
     KOLO_TRY(check_room(files));

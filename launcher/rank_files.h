@@ -4,6 +4,7 @@
 #define KOLO_LAUNCHER_RANK_FILES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/status.h"
 
@@ -11,9 +12,10 @@ struct kolo_rank_files;
 
 /** Makes @p directory if it is missing, and in it DIR/rank.N.out and DIR/rank.N.err for ranks 0 to
  * @p size - 1, N with as many digits as the last rank has. All are opened now, so that a place that
- * cannot be written is refused before anything is started. ERR_CONFIG: it cannot be, or an earlier
- * job's files are there; nothing is changed then. */
-kolo_status kolo_rank_files_create(const char *directory, int size,
+ * cannot be written is refused before anything is started. @p others is the number of other files
+ * that kolorun will have open. ERR_CONFIG: it cannot be, there would be too many open files, or an
+ * earlier job's files are there; nothing is changed then. */
+kolo_status kolo_rank_files_create(const char *directory, int size, size_t others,
                                    struct kolo_rank_files **files_out) KOLO_NODISCARD;
 /** The descriptor of the file of @p rank, which stays open until the files are closed. */
 int kolo_rank_files_fd(const struct kolo_rank_files *files, int rank, bool is_error);

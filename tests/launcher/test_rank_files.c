@@ -46,14 +46,14 @@ TestSuite(rank_files, .init = go_there, .fini = clean);
 static struct kolo_rank_files *create(const char *path, int size)
 {
     struct kolo_rank_files *files = NULL;
-    cr_assert_eq(kolo_rank_files_create(path, size, &files), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_rank_files_create(path, size, 0, &files), KOLO_OK, "%s", kolo_error_detail());
     return files;
 }
 
 static void refused(const char *path, int size, const char *why)
 {
     struct kolo_rank_files *files = NULL;
-    cr_assert_eq(kolo_rank_files_create(path, size, &files), KOLO_ERR_CONFIG, "%s", path);
+    cr_assert_eq(kolo_rank_files_create(path, size, 0, &files), KOLO_ERR_CONFIG, "%s", path);
     cr_assert(strstr(kolo_error_detail(), why), "%s", kolo_error_detail());
     cr_assert(strstr(kolo_error_detail(), "--output-dir "), "%s", kolo_error_detail());
     cr_assert_null(files);
@@ -132,15 +132,21 @@ Test(rank_files, a_place_that_cannot_be_written_is_refused)
     refused(longest, 1, "File name too long");
 }
 
-Test(rank_files, too_many_files_are_refused_and_removed)
+/** Also if only what the job needs beside them is too much. */
+Test(rank_files, too_many_files_are_refused_before_any_is_made)
 {
+    struct kolo_rank_files *files = NULL;
     struct rlimit limit;
     cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
     const rlim_t before = limit.rlim_cur;
     limit.rlim_cur = 64;
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    refused("many", 100, "Too many open files: raise `ulimit -n`");
+    refused("many", 100, "needs up to 200 open files for 100 ranks, and ulimit -n is 64; raise");
+    cr_assert_eq(kolo_rank_files_create("many", 10, 45, &files), KOLO_ERR_CONFIG);
+    refused("many", 32, "Too many open files: raise `ulimit -n`"); /* some are open already */
+    cr_assert_eq(kolo_rank_files_create("few", 10, 44, &files), KOLO_OK);
     limit.rlim_cur = before;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
+    cr_assert_eq(kolo_rank_files_close(files, false), KOLO_OK);
     cr_assert_eq(count("many"), 0);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of other launchers that people type by habit. Must not list an option that kolorun
-// has, nor a beginning of one, except single letters, which are no abbreviations.
+// has. A beginning of one that is listed is no abbreviation any more: --output of srun was taken as
+// --output-dir.
 #include "launcher/foreign.h"
 
 #include <stdbool.h>
@@ -37,6 +38,7 @@ static const char *const advice[][2] = {
     {"wdir", DIRECTORY},
     {"t", "the time limit is --timeout TIME"},
     {"o", FILES},
+    {"output", FILES},
     {"output-filename", FILES},
     {"log-dir", FILES},
     {"redirects", "only the files are written with --output-dir DIR --no-copy"},

@@ -557,6 +557,8 @@ static kolo_status take_options(struct kolo_options *options, char *const *argv,
         const char *next = words[optind > 0 ? optind : 1];
         if (next && is_letter_of_others(next))
             KOLO_TRY(unknown_letter(next));
+        if (next && next[0] == '-' && kolo_foreign_advice(next))
+            KOLO_TRY(unknown_option(next)); /* before it is taken as a beginning */
         got = getopt_long_only((int)count + 1, words, "+:", names, NULL);
         if (got == -1)
             break;

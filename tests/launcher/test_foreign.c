@@ -31,9 +31,10 @@ Test(foreign, knows_habits)
 /** What is advised must not be an option that kolorun takes: it would never be seen. */
 Test(foreign, is_refused_by_the_command_line)
 {
-    static char words[][16] = {"-c",     "-N",           "-ppn",         "--nnodes", "-machinefile",
-                               "--wdir", "--tag-output", "--standalone", "-genv",    "--mca",
-                               "-t",     "-l",           "-f",           "-w",       "-D"};
+    static char words[][16] = {
+        "-c",           "-N",           "-ppn",  "--nnodes", "-machinefile", "--wdir",
+        "--tag-output", "--standalone", "-genv", "--mca",    "-t",           "-l",
+        "-f",           "-w",           "-D",    "--output", "--output=x",   "-output"};
     static char value[] = "1", program[] = "p";
     static char *const no_environment[] = {NULL};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {

@@ -79,8 +79,8 @@ static kolo_status open_folder(struct kolo_rank_files *files)
         text[end] = '\0';
         if (mkdir(text, FOLDER_MODE) == 0)
             files->made_from = files->made_from ? files->made_from : end;
-        else if (errno != EEXIST)
-            error = errno; /* why it is missing, if it is */
+        else if (errno != EEXIST && error == 0)
+            error = errno; /* why it is missing, if it is; for what is below, the reason is that */
         text[end] = files->path[end];
     }
     files->folder = open(files->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

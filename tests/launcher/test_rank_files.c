@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files of ranks: their names, what is refused, and that nothing is left of a job that did not
 // start. tests/launcher/output.sh looks at their contents.
+#include <errno.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,6 +131,19 @@ Test(rank_files, a_place_that_cannot_be_written_is_refused)
     refused("file/below", 1, "Not a directory");
     refused("/proc/none", 1, "--output-dir /proc/none: No such file or directory");
     refused(longest, 1, "File name too long");
+}
+
+/** Not that of what is below, which is only that the one above is missing. */
+Test(rank_files, the_reason_is_that_of_the_first_directory)
+{
+    struct kolo_rank_files *files = NULL;
+    if (mkdir("/sys/kolo", 0700) == 0 || errno == ENOENT) {
+        rmdir("/sys/kolo");
+        cr_skip("/sys is not what it is on other machines");
+    }
+    const char *why = strerror(errno);
+    cr_assert_eq(kolo_rank_files_create("/sys/kolo/a/b", 1, 0, &files), KOLO_ERR_CONFIG);
+    cr_assert(strstr(kolo_error_detail(), why), "%s", kolo_error_detail());
 }
 
 /** Also if only what the job needs beside them is too much. */

@@ -134,13 +134,15 @@ static kolo_status look_for_earlier(const struct kolo_rank_files *files)
     return first[0] ? refuse_earlier(files, first) : KOLO_OK;
 }
 
-/* On a full disk files can be made, but not written. Not all file systems say how full they are. */
+/* On a full disk files can be made, but not written. Not all file systems say how full they are.
+ * What is kept for root is of no use to others. */
 static kolo_status check_room(const struct kolo_rank_files *files)
 {
     struct statvfs facts;
-    if (fstatvfs(files->folder, &facts) == 0 && facts.f_blocks > 0 && facts.f_bfree == 0)
-        return refuse(files, ENOSPC, "");
-    return KOLO_OK;
+    if (fstatvfs(files->folder, &facts) != 0 || facts.f_blocks == 0)
+        return KOLO_OK;
+    const fsblkcnt_t room = geteuid() == 0 ? facts.f_bfree : facts.f_bavail;
+    return room == 0 ? refuse(files, ENOSPC, "") : KOLO_OK;
 }
 
 /* ---- the files ---- */

@@ -7,6 +7,7 @@
 // and failed; only the loop uses told_broken and events.
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,10 +49,8 @@ static int write_all(int fd, struct iovec *parts, int count)
     while (count > 0) {
         ssize_t sent = writev(fd, parts, count);
         if (sent < 0 && errno == EAGAIN) { /* another process made it non-blocking */
-            fd_set set;
-            FD_ZERO(&set);
-            FD_SET(fd, &set);
-            (void)select(fd + 1, NULL, &set, NULL, NULL);
+            struct pollfd room = {.fd = fd, .events = POLLOUT};
+            (void)poll(&room, 1, -1);
         }
         if (sent < 0 && errno != EINTR && errno != EAGAIN)
             return errno;

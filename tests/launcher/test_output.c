@@ -184,6 +184,46 @@ Test(output, bytes_go_to_their_files, .timeout = 60)
     cr_assert_eq(uv_loop_close(&loop), 0);
 }
 
+/* Another process may make a file non-blocking, and with many ranks its number is large. */
+Test(output, a_large_number_that_does_not_block_is_waited_for, .timeout = 60)
+{
+    enum { NUMBER = 3000, BYTES = 1 << 20 /* more than fits a pipe */ };
+    struct heard heard = {0};
+    struct kolo_output_events events = {&heard, on_written, on_batch, on_drained, on_broken};
+    struct kolo_output *output = NULL;
+    struct rlimit limit;
+    char *data = calloc(1, BYTES);
+    size_t got = 0;
+    uv_loop_t loop;
+    int ends[2];
+    cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    if (limit.rlim_max <= NUMBER)
+        cr_skip("so many files may not be open here");
+    limit.rlim_cur = limit.rlim_cur <= NUMBER ? NUMBER + 1 : limit.rlim_cur;
+    cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    cr_assert(data && uv_loop_init(&loop) == 0 && kolo_pipe(ends) == KOLO_OK);
+    cr_assert(dup2(ends[1], NUMBER) == NUMBER && fcntl(NUMBER, F_SETFL, O_NONBLOCK) == 0);
+    cr_assert_eq(kolo_output_create(&loop, -1, &events, &output), KOLO_OK);
+    kolo_output_bytes(output, NUMBER, 0, data, BYTES);
+    while (got < BYTES) {
+        const ssize_t bytes = read(ends[0], data, BYTES);
+        cr_assert(bytes > 0);
+        got += (size_t)bytes;
+    }
+    while (heard.drained == 0)
+        uv_run(&loop, UV_RUN_ONCE);
+    cr_assert(heard.bytes == BYTES && heard.error == 0);
+    kolo_output_close(output);
+    while (uv_run(&loop, UV_RUN_NOWAIT) != 0)
+        continue;
+    kolo_output_destroy(output);
+    cr_assert_eq(uv_loop_close(&loop), 0);
+    close(ends[0]);
+    close(ends[1]);
+    close(NUMBER);
+    free(data);
+}
+
 /* A rank's output is passed on as it is; what kolorun says, perhaps with a host's words, is not. */
 Test(output, lines_of_kolorun_have_no_control_characters, .timeout = 60)
 {

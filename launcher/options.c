@@ -98,9 +98,19 @@ bool kolo_options_is_own(enum kolo_setting_index index)
 /* Refuses what kolorun sets itself: otherwise it would be accepted without effect. */
 static kolo_status refuse_own(const char *option, const char *value, const char *name)
 {
-    return kolo_fail(KOLO_ERR_INVALID,
-                     "%s %s: kolorun gives every rank its own %s; leave it out (-np says how many "
-                     "ranks there are)",
+    static const char *const of_size[] = {"KOLO_SIZE", "WORLD_SIZE"};
+    static const char *const of_job[] = {"KOLO_RENDEZVOUS", "KOLO_SECRET", "KOLO_LAUNCHER"};
+    for (size_t i = 0; i < sizeof of_size / sizeof of_size[0]; i++)
+        if (strcmp(name, of_size[i]) == 0)
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "%s %s: kolorun gives every rank %s, the number of ranks; leave it "
+                             "out, and give -np N",
+                             option, value, name);
+    for (size_t i = 0; i < sizeof of_job / sizeof of_job[0]; i++)
+        if (strcmp(name, of_job[i]) == 0)
+            return kolo_fail(KOLO_ERR_INVALID, "%s %s: kolorun makes one for the job; leave it out",
+                             option, value);
+    return kolo_fail(KOLO_ERR_INVALID, "%s %s: kolorun gives every rank its own %s; leave it out",
                      option, value, name);
 }
 

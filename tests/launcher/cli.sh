@@ -59,10 +59,14 @@ wrong 'KOLO_PORTS=' --set PORTS=9-1 rm "$work/witness"
 wrong 'KOLO_NET: "10.0.0.0/33" is neither an interface name nor a network' --set NET=10.0.0.0/33 rm "$work/witness"
 wrong 'KOLO_NET: "" is neither' --set NET=eth0,,lo rm "$work/witness"
 KOLO_TRANSPORT=TCP wrong 'KOLO_TRANSPORT=TCP: ' -np 1 rm "$work/witness"
-wrong '--set SIZE: kolorun gives every rank its own KOLO_SIZE' --set SIZE=3 rm "$work/witness"
-wrong '--set rank: kolorun gives every rank its own KOLO_RANK' --set rank=3 rm "$work/witness"
-wrong '-x KOLO_SECRET: kolorun gives' -x KOLO_SECRET=hush rm "$work/witness"
-for name in RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE KOLO_RANK KOLO_LOCAL_SIZE; do
+wrong '--set SIZE: kolorun gives every rank KOLO_SIZE, the number of ranks; leave it out, and give -np N' --set SIZE=3 rm "$work/witness"
+wrong '-x WORLD_SIZE: kolorun gives every rank WORLD_SIZE, the number of ranks' -x WORLD_SIZE=3 rm "$work/witness"
+wrong '--set rank: kolorun gives every rank its own KOLO_RANK; leave it out$' --set rank=3 rm "$work/witness"
+for name in RENDEZVOUS SECRET LAUNCHER; do
+    wrong "-x KOLO_$name: kolorun makes one for the job; leave it out$" -x "KOLO_$name=hush" rm "$work/witness"
+    wrong "--set $name: kolorun makes one for the job; leave it out$" --set "$name=hush" rm "$work/witness"
+done
+for name in RANK LOCAL_RANK LOCAL_WORLD_SIZE KOLO_RANK KOLO_LOCAL_SIZE; do
     wrong "-x $name: kolorun gives every rank its own $name; leave it out" -x "$name=7" rm "$work/witness"
     wrong "-x $name: kolorun gives every rank its own $name; leave it out" --env "$name" rm "$work/witness"
 done

@@ -215,6 +215,13 @@ static int end_files(const struct kolo_job *job, int exit_status)
         fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
         is_whole = false;
     }
+    if (job->lost > 0) {
+        is_whole = false;
+        fprintf(
+            stderr,
+            "kolorun: %ju bytes of the ranks' output are lost: they are neither in %s nor here\n",
+            (uintmax_t)job->lost, job->options->output_dir);
+    }
     if (exit_status != 0 || is_whole)
         return exit_status;
     fprintf(stderr, "kolorun: the files in %s are not complete\n", job->options->output_dir);

@@ -54,6 +54,7 @@ struct kolo_job {
     struct kolo_gather *gather; /* NULL: no timeline */
     char verdict_line[2 * KOLO_DETAIL_MAX];
     int64_t began_ns;
+    uint64_t lost; /* bytes of output that are nowhere; known once the streams are closed */
     int exit_status;
     bool has_started, is_joined, is_quiet, said_verdict, said_stray;
     bool files_are_broken; /* nothing can be written to them any more */

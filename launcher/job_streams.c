@@ -157,8 +157,11 @@ bool kolo_job_is_drained(const struct kolo_job *job)
 
 void kolo_job_close_streams(struct kolo_job *job)
 {
-    for (int i = 0; i < JOB_STREAMS; i++)
+    for (int i = 0; i < JOB_STREAMS; i++) {
+        if (job->streams[i] && !copies(job))
+            job->lost += kolo_output_lost(job->streams[i]);
         kolo_output_close(job->streams[i]);
+    }
 }
 
 void kolo_job_destroy_streams(struct kolo_job *job)

@@ -3,8 +3,8 @@
 // bounded by the credit that the agents hold, which is returned by `written`. It may be for several
 // files; an error of one ends them all, because they are in one place, which is full or gone.
 //
-// Threads: the thread's lock guards queue, done and error. Only the thread uses batch, parts, count
-// and failed; only the loop uses told_broken and events.
+// Threads: the thread's lock guards queue, done, error and lost. Only the thread uses batch, parts,
+// count and failed; only the loop uses told_broken and events.
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -35,7 +35,8 @@ struct kolo_output {
     int fd;
     struct kolo_output_events events;
     struct chunk *queue, **queue_end, *done;
-    int error; /* that a write failed with; 0: none */
+    int error;     /* that a write failed with; 0: none */
+    uint64_t lost; /* as kolo_output_lost */
     bool told_broken;
     struct chunk *batch; /* what is being written, */
     struct iovec parts[BATCH];
@@ -43,7 +44,7 @@ struct kolo_output {
     int count, failed; /* and its error */
 };
 
-/* Writes the parts. Returns 0, or the error. */
+/* Writes the parts, and leaves in each what was not written. Returns 0, or the error. */
 static int write_all(int fd, struct iovec *parts, int count)
 {
     while (count > 0) {
@@ -57,7 +58,7 @@ static int write_all(int fd, struct iovec *parts, int count)
         size_t left = sent > 0 ? (size_t)sent : 0;
         while (count > 0 && left >= parts->iov_len) {
             left -= parts->iov_len;
-            parts++;
+            parts++->iov_len = 0;
             count--;
         }
         if (count > 0) {
@@ -105,10 +106,24 @@ static void write_batch(void *owner)
     }
 }
 
+/* How much of the batch was not written. In a chunk that was cut the prefixes of lines count, but
+ * never more than its owner has put. */
+static uint64_t count_lost(const struct kolo_output *output)
+{
+    const struct chunk *chunk = output->batch;
+    uint64_t lost = 0;
+    for (int i = 0; chunk; i++, chunk = chunk->next) {
+        const size_t left = output->parts[i].iov_len;
+        lost += left < chunk->owed ? left : chunk->owed;
+    }
+    return lost;
+}
+
 static void give_back(void *owner)
 {
     struct kolo_output *output = owner;
     output->error = output->failed;
+    output->lost += count_lost(output);
     while (output->batch) {
         struct chunk *next = output->batch->next;
         output->batch->next = output->done;
@@ -221,6 +236,9 @@ static struct chunk *make_chunk(struct kolo_output *output, int fd, int owner, s
 {
     struct chunk *chunk = kolo_calloc(1, sizeof *chunk + room);
     if (!chunk) {
+        kolo_side_lock(&output->side);
+        output->lost += bytes;
+        kolo_side_unlock(&output->side);
         output->events.written(output->events.context, owner, bytes);
         return NULL;
     }
@@ -287,6 +305,14 @@ bool kolo_output_is_drained(struct kolo_output *output)
     bool is_drained = !output->queue && !output->done && !kolo_side_is_working(&output->side);
     kolo_side_unlock(&output->side);
     return is_drained;
+}
+
+uint64_t kolo_output_lost(struct kolo_output *output)
+{
+    kolo_side_lock(&output->side);
+    const uint64_t lost = output->lost;
+    kolo_side_unlock(&output->side);
+    return lost;
 }
 
 void kolo_output_close(struct kolo_output *output)

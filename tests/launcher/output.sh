@@ -119,6 +119,7 @@ grow() { # STATUS RANKS'-STATUS OPTIONS...
     # the limit holds for the files, not for the pipe
     run "$1" bash -c 'set -o pipefail; (ulimit -f 64; exec "$@") | cat' - "$KOLORUN" -np 2 --no-prefix "${@:3}" sh -c "seq 100000; exit $2"
     says err "^kolorun: --output-dir $work/grow: File too large: its files end here, and the job goes on"
+    kept=$(cat "$work"/grow/rank.* | wc -c)
     rm -r "$work/grow"
 }
 if ((SLOW == 1)); then # a sanitizer's own files may be larger
@@ -127,17 +128,24 @@ if ((SLOW == 1)); then # a sanitizer's own files may be larger
     says err "^kolorun: the files in $work/grow are not complete$"
     grow 7 7 --output-dir "$work/grow" --no-copy
     says err 'what the ranks write from now on follows here$'
+    # What was on its way is counted: each byte is in the files, here, or in that line.
+    lost() { sed -nE "s|^kolorun: ([0-9]+) bytes of the ranks' output are lost: they are neither in $work/grow nor here\$|\\1|p" "$work/$1"; }
+    lost=$(lost err) here=$(stat -c %s "$work/out")
+    ((lost > 0 && kept + here + lost == 2 * $(seq 100000 | wc -c))) ||
+        fail "$kept bytes in the files, $here here, '$lost' lost"
     # Nor does it end the job if the rest can not come here either: a full disk, no reader.
     (
         ulimit -f 64
         shorter=(sh -c 'seq 400000; : >"$0.$RANK"')
         "$KOLORUN" -np 2 --output-dir "$work/grow" --no-copy "${shorter[@]}" "$work/ended-full" >/dev/full 2>"$work/err-full"
         echo $? >"$work/status-full"
+        cat "$work"/grow/rank.* | wc -c >"$work/kept-full"
         rm -r "$work/grow"
         "$KOLORUN" -np 2 --output-dir "$work/grow" --no-copy "${shorter[@]}" "$work/ended-gone" 2>"$work/err-gone" | :
         echo "${PIPESTATUS[0]}" >"$work/status-gone"
         rm -r "$work/grow"
     )
+    (($(lost err-full) + $(<"$work/kept-full") == 2 * $(seq 400000 | wc -c))) || fail "$(lost err-full) bytes are lost"
     for how in full gone; do
         [[ $(<"$work/status-$how") == 1 ]] || fail "$how: status $(<"$work/status-$how")"
         [[ -e $work/ended-$how.0 && -e $work/ended-$how.1 ]] || fail "$how: the job was ended"

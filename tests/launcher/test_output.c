@@ -61,6 +61,7 @@ static void put_a_line(int fd, struct heard *heard)
         uv_run(&loop, UV_RUN_ONCE);
     cr_assert(kolo_output_is_drained(output));
     cr_assert_eq(heard->bytes, sizeof line - 1);
+    cr_assert_eq(kolo_output_lost(output), heard->error ? sizeof line - 1 : 0);
     kolo_output_close(output);
     while (uv_run(&loop, UV_RUN_NOWAIT) != 0)
         continue;

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -19,6 +20,7 @@
 
 enum { NAME_MAX_BYTES = 32, PATH_BYTES = 4096, STREAMS = 2, FILE_MODE = 0666, FOLDER_MODE = 0777 };
 
+static const char start[] = "rank.";
 static const char *const ends[STREAMS] = {".out", ".err"};
 
 struct kolo_rank_files {
@@ -32,7 +34,7 @@ struct kolo_rank_files {
 
 static void name_of(const struct kolo_rank_files *files, size_t index, char name[NAME_MAX_BYTES])
 {
-    snprintf(name, NAME_MAX_BYTES, "rank.%0*zu%s", files->digits, index / STREAMS,
+    snprintf(name, NAME_MAX_BYTES, "%s%0*zu%s", start, files->digits, index / STREAMS,
              ends[index % STREAMS]);
 }
 
@@ -102,12 +104,24 @@ static void remove_folders(const struct kolo_rank_files *files)
 
 static bool is_name_of_a_rank(const char *name)
 {
-    static const char start[] = "rank.";
     if (strncmp(name, start, sizeof start - 1) != 0)
         return false;
     const char *digits = name + sizeof start - 1;
     const char *end = digits + strspn(digits, "0123456789");
     return end > digits && (strcmp(end, ends[0]) == 0 || strcmp(end, ends[1]) == 0);
+}
+
+/* Whether the file of a rank with this name is one that was opened. */
+static bool is_own(const struct kolo_rank_files *files, const char *name)
+{
+    char own[NAME_MAX_BYTES];
+    const unsigned long rank = strtoul(name + sizeof start - 1, NULL, 10);
+    for (size_t i = 0; i < STREAMS && rank < files->opened / STREAMS; i++) {
+        name_of(files, rank * STREAMS + i, own);
+        if (strcmp(name, own) == 0)
+            return true;
+    }
+    return false;
 }
 
 static kolo_status refuse_earlier(const struct kolo_rank_files *files, const char *name)
@@ -127,8 +141,8 @@ static kolo_status look_for_earlier(const struct kolo_rank_files *files)
     if (!folder)
         return refuse(files, errno, "");
     for (const struct dirent *entry; (entry = readdir(folder));)
-        if (is_name_of_a_rank(entry->d_name) && strlen(entry->d_name) < sizeof first &&
-            (!first[0] || strcmp(entry->d_name, first) < 0))
+        if (is_name_of_a_rank(entry->d_name) && !is_own(files, entry->d_name) &&
+            strlen(entry->d_name) < sizeof first && (!first[0] || strcmp(entry->d_name, first) < 0))
             memcpy(first, entry->d_name, strlen(entry->d_name) + 1);
     (void)closedir(folder);
     return first[0] ? refuse_earlier(files, first) : KOLO_OK;
@@ -180,7 +194,9 @@ kolo_status kolo_rank_files_create(const char *directory, int size, size_t other
     KOLO_TRY(open_folder(files));
     KOLO_TRY(look_for_earlier(files));
     KOLO_TRY(check_room(files));
-    status = open_files(files);
+    KOLO_TRY(open_files(files));
+    /* again: a job that starts at this moment may have other digits, or more ranks */
+    status = look_for_earlier(files);
 out:
     if (status == KOLO_OK) {
         *files_out = files;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -29,16 +30,20 @@ static size_t count(const char *pattern)
     return number;
 }
 
+static void remove_all(const char *pattern)
+{
+    glob_t found;
+    if (glob(pattern, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            (void)remove(found.gl_pathv[i]);
+    globfree(&found);
+}
+
 static void clean(void)
 {
     static const char *const levels[] = {"*/*/*", "*/*", "*"};
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        glob_t found;
-        if (glob(levels[i], 0, NULL, &found) == 0)
-            for (size_t j = 0; j < found.gl_pathc; j++)
-                (void)remove(found.gl_pathv[j]);
-        globfree(&found);
-    }
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
+        remove_all(levels[i]);
     rmdir(folder);
 }
 
@@ -119,6 +124,38 @@ Test(rank_files, an_earlier_job_is_refused_and_kept)
     touch("d/franky.1.out");
     cr_assert_eq(kolo_rank_files_close(create("d", 2), true), KOLO_OK);
     cr_assert_eq(count("d/*"), 7);
+}
+
+/** Of two jobs that start at once, with other digits, at most one gets the directory. Other files
+ * are there, so that it takes them time to see that there are none of an earlier job. */
+Test(rank_files, jobs_that_start_at_once_are_not_mixed, .timeout = 60)
+{
+    enum { ROUNDS = 50, OTHERS = 3000 };
+    cr_assert_eq(mkdir("d", 0700), 0);
+    for (int i = 0; i < OTHERS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "d/%d", i);
+        touch(name);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        struct kolo_rank_files *files = NULL;
+        int begin[2], wait_status;
+        char byte;
+        cr_assert_eq(pipe(begin), 0);
+        const pid_t other = fork();
+        close(begin[other != 0 ? 0 : 1]);
+        if (other == 0) {
+            (void)!read(begin[0], &byte, 1);
+            _exit(kolo_rank_files_create("d", 11, 0, &files) == KOLO_OK);
+        }
+        close(begin[1]);
+        const bool mine = kolo_rank_files_create("d", 10, 0, &files) == KOLO_OK;
+        cr_assert_eq(waitpid(other, &wait_status, 0), other);
+        cr_assert(WIFEXITED(wait_status) && !(mine && WEXITSTATUS(wait_status) != 0), "round %d",
+                  i);
+        cr_assert_eq(kolo_rank_files_close(files, false), KOLO_OK);
+        remove_all("d/rank.*");
+    }
 }
 
 Test(rank_files, a_place_that_cannot_be_written_is_refused)

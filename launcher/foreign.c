@@ -4,6 +4,7 @@
 // --output-dir.
 #include "launcher/foreign.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -52,6 +53,7 @@ static const char *const advice[][2] = {
     {"export", VARIABLE},
     {"mca", "a setting of kolo is given by --set NAME=VALUE"},
     {"allow-run-as-root", "root needs no permission here: leave it out"},
+    {"no-python", "any program is started as it is: leave it out"},
     {"standalone", MEET},
     {"node-rank", MEET},
     {"master-addr", MEET},
@@ -60,13 +62,15 @@ static const char *const advice[][2] = {
     {"rdzv-backend", MEET},
 };
 
-/* Is @p typed, up to its end or '=', the name @p name? */
+/* Is @p typed, up to its end or '=', the name @p name? After a letter also a digit ends it: the
+ * value of -N2 or -t10:00 is attached. */
 static bool is_called(const char *typed, const char *name)
 {
+    const bool is_letter = name[1] == '\0';
     for (; *name; typed++, name++)
         if (*typed != *name && !(*typed == '_' && *name == '-'))
             return false;
-    return *typed == '\0' || *typed == '=';
+    return *typed == '\0' || *typed == '=' || (is_letter && isdigit((unsigned char)*typed));
 }
 
 const char *kolo_foreign_advice(const char *word)

@@ -22,19 +22,27 @@ Test(foreign, knows_habits)
     advises("-wdir", "--chdir");
     advises("--output-filename=x", "--output-dir DIR");
     advises("--master_addr", "leave it out");
+    advises("--no-python", "leave it out");
+    advises("-N2", "-H HOST:SLOTS");
+    advises("-c4", "-np N");
+    advises("-t10:00", "--timeout TIME");
     cr_assert_null(kolo_foreign_advice("--ppnn"));
     cr_assert_null(kolo_foreign_advice("-pp"));
     cr_assert_null(kolo_foreign_advice("--"));
     cr_assert_null(kolo_foreign_advice("-n"));
+    cr_assert_null(kolo_foreign_advice("-n2"));
+    cr_assert_null(kolo_foreign_advice("-np2"));
+    cr_assert_null(kolo_foreign_advice("--ppn2"));
 }
 
 /** What is advised must not be an option that kolorun takes: it would never be seen. */
 Test(foreign, is_refused_by_the_command_line)
 {
-    static char words[][16] = {
-        "-c",           "-N",           "-ppn",  "--nnodes", "-machinefile", "--wdir",
-        "--tag-output", "--standalone", "-genv", "--mca",    "-t",           "-l",
-        "-f",           "-w",           "-D",    "--output", "--output=x",   "-output"};
+    static char words[][16] = {"-c",           "-N",     "-ppn",         "--nnodes",
+                               "-machinefile", "--wdir", "--tag-output", "--standalone",
+                               "-genv",        "--mca",  "-t",           "-l",
+                               "-f",           "-w",     "-D",           "--output",
+                               "--output=x",   "-N2",    "-t10",         "-output"};
     static char value[] = "1", program[] = "p";
     static char *const no_environment[] = {NULL};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {

@@ -493,15 +493,6 @@ out:
     return status;
 }
 
-const struct kolo_host *kolo_hosts_of(const struct kolo_hosts *hosts, int rank)
-{
-    uint32_t place;
-    for (size_t i = 0; i < hosts->count; i++)
-        if (kolo_ranks_find(&hosts->at[i].ranks, (uint32_t)rank, &place))
-            return &hosts->at[i];
-    return NULL;
-}
-
 void kolo_hosts_fini(struct kolo_hosts *hosts)
 {
     drop_places(hosts);

@@ -45,8 +45,6 @@ kolo_status kolo_hosts_here(struct kolo_hosts *hosts, int slots) KOLO_NODISCARD;
  * there are too few slots: says how many there are, and what to do. */
 kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe, bool in_turn,
                            int *size_out) KOLO_NODISCARD;
-/** Returns the host of @p rank. */
-const struct kolo_host *kolo_hosts_of(const struct kolo_hosts *hosts, int rank);
 void kolo_hosts_fini(struct kolo_hosts *hosts);
 
 #endif

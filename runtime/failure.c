@@ -120,13 +120,28 @@ static void keep(struct kolo_engine *engine, uint32_t scope, int rank, kolo_stat
     engine->early_failures = early;
 }
 
+/** Whether this rank, at its own deadline, has words that another rank's timeout lacks: if all
+ * ranks are in the call, the way between some two of them is bad, and only these two know. */
+static bool has_own_view(const struct kolo_comm *comm, kolo_status status, const char *text)
+{
+    const struct kolo_suspicion *mine = &comm->suspicion;
+    return status == KOLO_ERR_TIMEOUT && mine->status == KOLO_ERR_TIMEOUT &&
+           strncmp(text, mine->text, strlen(mine->text)) != 0 &&
+           strstr(text, KOLO_STORE_ABSENT) == NULL;
+}
+
 /** Another rank reports that @p comm has failed. If that rank had met all members, they have all
  * opened it, so its making has succeeded. */
 static void reported(struct kolo_comm *comm, uint32_t scope, kolo_status status, bool is_told,
                      const char *text)
 {
+    char both[KOLO_DETAIL_MAX];
     if (scope == comm->number)
         comm->is_unmet = false;
+    if (has_own_view(comm, status, text)) {
+        snprintf(both, sizeof(both), "%s; and %s", text, comm->suspicion.text);
+        text = both;
+    }
     take_note(comm, -1, status, 0, is_told, text);
 }
 

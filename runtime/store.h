@@ -29,6 +29,8 @@ enum {
 /** What a failure ends: the communicator with that number, or one of these. */
 #define KOLO_STORE_RANK UINT32_MAX       /* every communicator that contains the rank */
 #define KOLO_STORE_JOB (UINT32_MAX - 1u) /* every communicator of the job */
+/** What the server writes before the ranks that are not in a call. */
+#define KOLO_STORE_ABSENT "not there yet: "
 /** With a communicator's number, which never has this bit: whoever reports the failure does not
  * know whether all members have opened the communicator. */
 #define KOLO_STORE_UNMET (1u << 30)

@@ -121,7 +121,7 @@ static void say_way(const struct kolo_store_server *server, struct words *words,
 static void say_not_there(const struct kolo_store_server *server, struct words *words,
                           const struct kolo_stall *stall)
 {
-    const int missing = say_others(server, words, stall, false, "not there yet: ");
+    const int missing = say_others(server, words, stall, false, KOLO_STORE_ABSENT);
     const int past = say_others(server, words, stall, true, missing ? "; over on " : "over on ");
     if (past)
         say_way(server, words, stall);

@@ -20,19 +20,14 @@ int *kolo_hub_ranks(const struct kolo_comm *comm)
 }
 
 /** Begins to make the links that the board will use. */
-static kolo_status link_members(const struct kolo_comm *comm, const int *ranks,
-                                kolo_deadline deadline)
+static kolo_status link_members(const struct kolo_comm *comm, kolo_deadline deadline)
 {
-    const kolo_deadline by = kolo_comm_dial_deadline(comm, deadline);
     struct kolo_link *link;
-    for (int i = 0; i < comm->size; i++) {
-        if (i == comm->rank)
-            continue;
-        kolo_status status = kolo_endpoint_link(comm->engine->endpoint, ranks[i], by, &link);
-        if (status != KOLO_OK)
-            return status;
-    }
-    return KOLO_OK;
+    kolo_status status = KOLO_OK;
+    for (int i = 0; i < comm->size && status == KOLO_OK; i++)
+        if (i != comm->rank)
+            status = kolo_comm_link(comm, i, deadline, &link);
+    return status;
 }
 
 static kolo_status open_board(struct kolo_hub *hub, kolo_deadline deadline)
@@ -46,7 +41,7 @@ static kolo_status open_board(struct kolo_hub *hub, kolo_deadline deadline)
         kolo_free_memory(ranks);
         return KOLO_ERR_NO_MEMORY;
     }
-    KOLO_TRY(link_members(comm, ranks, deadline));
+    KOLO_TRY(link_members(comm, deadline));
     KOLO_TRY(kolo_board_open(comm->engine->endpoint, comm->number, ranks, comm->size,
                              KOLO_BOARD_STAGE_BYTES, deadline, &hub->board));
     KOLO_TRY(kolo_board_reserve(hub->board, KOLO_BOARD_SHOWN_BYTES));

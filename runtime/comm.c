@@ -238,11 +238,18 @@ const char *kolo_comm_rank_text(const struct kolo_comm *comm, int rank,
     return text;
 }
 
-kolo_deadline kolo_comm_dial_deadline(const struct kolo_comm *comm, kolo_deadline call)
+kolo_status kolo_comm_link(const struct kolo_comm *comm, int member, kolo_deadline call,
+                           struct kolo_link **link_out)
 {
-    const kolo_deadline usual = kolo_deadline_in_ms(comm->engine->settings.timeout_ms);
+    struct kolo_endpoint *endpoint = comm->engine->endpoint;
+    const int world = kolo_comm_world(comm, member);
     const bool is_of_shrink = comm->is_unmet && comm->parent == NULL;
-    return is_of_shrink || call > usual ? call : usual;
+    *link_out = kolo_endpoint_link_up(endpoint, world);
+    if (*link_out != NULL) /* each step of a plan asks, so the clock is not read */
+        return KOLO_OK;
+    const kolo_deadline usual = kolo_deadline_in_ms(comm->engine->settings.timeout_ms);
+    return kolo_endpoint_link(endpoint, world, is_of_shrink || call > usual ? call : usual,
+                              link_out);
 }
 
 /** Whether messages of @p bytes in scratch need one copy less, to some member, if the scratch is

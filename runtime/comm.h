@@ -143,10 +143,11 @@ void kolo_comm_set_idle(struct kolo_comm *comm);
 /** "rank 5 (host7, pid 812)", or "rank 5 (1 of communicator 3, host7, pid 812)". */
 const char *kolo_comm_rank_text(const struct kolo_comm *comm, int rank,
                                 char text[KOLO_RANK_TEXT_MAX]);
-/** When to give up the dial of a link that a call on @p comm with the deadline @p call is the first
- * to need. All communicators use the link, so it outlives a call whose deadline is shorter than
- * KOLO_TIMEOUT; but in a shrink whoever is not reached in time is left out. */
-kolo_deadline kolo_comm_dial_deadline(const struct kolo_comm *comm, kolo_deadline call);
+/** kolo_endpoint_link() to @p member, for a call with the deadline @p call. All communicators use
+ * the link, so its dial outlives a call whose deadline is shorter than KOLO_TIMEOUT; but in a
+ * shrink whoever is not reached in time is left out. */
+kolo_status kolo_comm_link(const struct kolo_comm *comm, int member, kolo_deadline call,
+                           struct kolo_link **link_out) KOLO_NODISCARD;
 /** Provides at least @p bytes of scratch for @p request. Held: lock. ERR_NO_MEMORY. */
 kolo_status kolo_comm_scratch(struct kolo_comm *comm, struct kolo_request *request,
                               size_t bytes) KOLO_NODISCARD;

@@ -50,9 +50,7 @@ uint8_t *kolo_slice_address(const struct kolo_request *request, const struct kol
 static struct kolo_link *link_to(struct kolo_request *request, int peer, struct kolo_work *work)
 {
     struct kolo_link *link = NULL;
-    kolo_status status =
-        kolo_endpoint_link(request->comm->engine->endpoint, kolo_comm_world(request->comm, peer),
-                           kolo_comm_dial_deadline(request->comm, request->deadline), &link);
+    kolo_status status = kolo_comm_link(request->comm, peer, request->deadline, &link);
     if (status == KOLO_OK)
         return link;
     *work = (struct kolo_work){.status = status};

@@ -25,15 +25,12 @@
  * the plan needs it. */
 static bool reaches(const struct kolo_request *request, int peer)
 {
-    const struct kolo_comm *comm = request->comm;
     struct kolo_link *link = NULL;
     if (peer < 0)
         return true;
-    const kolo_deadline by =
-        kolo_comm_dial_deadline(comm, kolo_deadline_in_ms(request->timeout_ms));
-    const bool has_link = kolo_endpoint_link(comm->engine->endpoint, kolo_comm_world(comm, peer),
-                                             by, &link) == KOLO_OK;
-    return has_link && kolo_link_reaches_devices(link);
+    const kolo_deadline deadline = kolo_deadline_in_ms(request->timeout_ms);
+    return kolo_comm_link(request->comm, peer, deadline, &link) == KOLO_OK &&
+           kolo_link_reaches_devices(link);
 }
 
 static struct kolo_staged *find(const struct kolo_request *request, const void *host)

@@ -43,6 +43,15 @@ static void on_broken(void *context, int error)
     ((struct heard *)context)->error = error;
 }
 
+static void close_output(struct kolo_output *output, uv_loop_t *loop)
+{
+    kolo_output_close(output);
+    while (uv_run(loop, UV_RUN_NOWAIT) != 0)
+        continue;
+    kolo_output_destroy(output);
+    cr_assert_eq(uv_loop_close(loop), 0);
+}
+
 /** Puts a line on @p fd, and asks for a while whether it is drained before the loop runs. */
 static void put_a_line(int fd, struct heard *heard)
 {
@@ -62,11 +71,7 @@ static void put_a_line(int fd, struct heard *heard)
     cr_assert(kolo_output_is_drained(output));
     cr_assert_eq(heard->bytes, sizeof line - 1);
     cr_assert_eq(kolo_output_lost(output), heard->error ? sizeof line - 1 : 0);
-    kolo_output_close(output);
-    while (uv_run(&loop, UV_RUN_NOWAIT) != 0)
-        continue;
-    kolo_output_destroy(output);
-    cr_assert_eq(uv_loop_close(&loop), 0);
+    close_output(output, &loop);
 }
 
 Test(output, is_drained_once_the_loop_has_heard, .timeout = 20)
@@ -178,11 +183,7 @@ Test(output, bytes_go_to_their_files, .timeout = 60)
         close(ends[i][0]);
         close(ends[i][1]);
     }
-    kolo_output_close(output);
-    while (uv_run(&loop, UV_RUN_NOWAIT) != 0)
-        continue;
-    kolo_output_destroy(output);
-    cr_assert_eq(uv_loop_close(&loop), 0);
+    close_output(output, &loop);
 }
 
 /* Another process may make a file non-blocking, and with many ranks its number is large. */
@@ -214,11 +215,7 @@ Test(output, a_large_number_that_does_not_block_is_waited_for, .timeout = 60)
     while (heard.drained == 0)
         uv_run(&loop, UV_RUN_ONCE);
     cr_assert(heard.bytes == BYTES && heard.error == 0);
-    kolo_output_close(output);
-    while (uv_run(&loop, UV_RUN_NOWAIT) != 0)
-        continue;
-    kolo_output_destroy(output);
-    cr_assert_eq(uv_loop_close(&loop), 0);
+    close_output(output, &loop);
     close(ends[0]);
     close(ends[1]);
     close(NUMBER);
@@ -242,11 +239,7 @@ Test(output, lines_of_kolorun_have_no_control_characters, .timeout = 60)
         uv_run(&loop, UV_RUN_ONCE);
     cr_assert(read(ends[0], text, sizeof text - 1) > 0);
     cr_assert_str_eq(text, "kolorun: host a: ?[31mred?next\n\x1b[0m\n");
-    kolo_output_close(output);
-    while (uv_run(&loop, UV_RUN_NOWAIT) != 0)
-        continue;
-    kolo_output_destroy(output);
-    cr_assert_eq(uv_loop_close(&loop), 0);
+    close_output(output, &loop);
     close(ends[0]);
     close(ends[1]);
 }

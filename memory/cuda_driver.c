@@ -135,6 +135,11 @@ bool kolo_cuda_is_refusal(int result)
     return result == KOLO_CUDA_NOT_PERMITTED || result == KOLO_CUDA_NOT_SUPPORTED;
 }
 
+bool kolo_cuda_is_loss(int result)
+{
+    return result >= KOLO_CUDA_ILLEGAL_ADDRESS && result <= KOLO_CUDA_LAUNCH_FAILED;
+}
+
 static const char *advice(int result)
 {
     switch (result) {
@@ -172,7 +177,7 @@ static const char *advice(int result)
     default:
         break;
     }
-    if (result >= KOLO_CUDA_ILLEGAL_ADDRESS && result <= KOLO_CUDA_LAUNCH_FAILED)
+    if (kolo_cuda_is_loss(result))
         return "work on the device failed before, of the program or of a rank in its process: "
                "look at the first error";
     if (is_of_capture(result))

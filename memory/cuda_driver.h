@@ -217,6 +217,9 @@ kolo_status kolo_cuda_driver_load(const struct kolo_cuda_driver **driver_out) KO
 /** Whether this is the result of a call that the driver, the device or a sandbox does not support
  * at all, so that another way must be used. */
 bool kolo_cuda_is_refusal(int result);
+/** Whether this is the result of calls after work on the device has failed: then none of its work
+ * is running any more, and none will. */
+bool kolo_cuda_is_loss(int result);
 /** Writes the detail of a call that failed: the name of the call, the device (below 0: none), the
  * result and its name, and advice.
  *  @return ERR_NO_MEMORY if the device has no memory, ERR_UNSUPPORTED while a stream is captured,

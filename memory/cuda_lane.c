@@ -227,6 +227,21 @@ static kolo_status cuda_check(struct kolo_lane *base, enum kolo_way way)
     return status;
 }
 
+static kolo_status cuda_check_over(struct kolo_lane *base, enum kolo_way way)
+{
+    struct cuda_lane *lane = lane_of(base);
+    kolo_driver_entered();
+    int result = kolo_cuda_push(&lane->visit);
+    if (result == KOLO_CUDA_SUCCESS) {
+        result = lane->visit.driver->stream_query(lane->ways[way].stream);
+        kolo_cuda_leave(&lane->visit);
+    }
+    kolo_driver_left();
+    if (result == KOLO_CUDA_SUCCESS || kolo_cuda_is_loss(result))
+        return KOLO_OK;
+    return result == KOLO_CUDA_NOT_READY ? KOLO_AGAIN : judge(lane, "cuStreamQuery", result);
+}
+
 static kolo_status cuda_place(struct kolo_lane *base, void *stream, bool holds, int64_t timeout_ms,
                               struct kolo_gate **gate_out)
 {
@@ -323,6 +338,7 @@ static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
                                                    .tell = cuda_tell,
                                                    .look = cuda_look,
                                                    .check = cuda_check,
+                                                   .check_over = cuda_check_over,
                                                    .place = cuda_place,
                                                    .check_gates = cuda_check_gates,
                                                    .ready = cuda_ready,

@@ -184,6 +184,25 @@ kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t m
     return status;
 }
 
+/** Whoever marks or looks may have been refused by the driver, while the device copies. So then the
+ * stream itself is asked. */
+bool kolo_lane_is_over(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
+                       kolo_deadline deadline)
+{
+    char detail[KOLO_DETAIL_MAX]; /* why the call ended, which is the answer that matters */
+    kolo_detail_keep(detail);
+    kolo_status status = kolo_lane_wait(lane, way, mark, deadline);
+    bool is_late = false;
+    while (status != KOLO_OK && (status = lane->ops->check_over(lane, way)) == KOLO_AGAIN &&
+           !is_late) {
+        is_late = kolo_deadline_passed(deadline);
+        if (!is_late)
+            rest(lane, wakes_of(lane), deadline, KOLO_LANE_UNTOLD_NS);
+    }
+    kolo_detail_set(detail);
+    return status == KOLO_OK;
+}
+
 /* ---- memory that others have lent ---- */
 
 kolo_status kolo_lane_ready(struct kolo_lane *lane, kolo_deadline deadline)

@@ -72,6 +72,9 @@ struct kolo_lane_ops {
     kolo_status (*look)(struct kolo_lane *lane, enum kolo_way way, uint64_t last, uint64_t *passed);
     /** KOLO_OK: all of its copies are done. KOLO_AGAIN: not yet. */
     kolo_status (*check)(struct kolo_lane *lane, enum kolo_way way);
+    /** KOLO_OK: none of its copies will touch memory any more: they are done, or the device has
+     * failed. KOLO_AGAIN: some may. Any other failure: the driver does not tell. */
+    kolo_status (*check_over)(struct kolo_lane *lane, enum kolo_way way);
     kolo_status (*place)(struct kolo_lane *lane, void *stream, bool holds, int64_t timeout_ms,
                          struct kolo_gate **gate_out);
     /** KOLO_OK: no stream reads a gate of the lane any more, and kolo_lane_told will not be called.
@@ -160,6 +163,10 @@ kolo_status kolo_lane_sleeps(struct kolo_lane *lane, bool is_asleep) KOLO_NODISC
 /** Waits until the mark has passed. KOLO_AGAIN: it has not by @p deadline. */
 kolo_status kolo_lane_wait(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
                            kolo_deadline deadline) KOLO_NODISCARD;
+/** Waits until no copy before @p mark will touch memory any more, also if the copies have failed.
+ * False: that is not certain by @p deadline, so the memory must not be freed or used again. */
+bool kolo_lane_is_over(struct kolo_lane *lane, enum kolo_way way, uint64_t mark,
+                       kolo_deadline deadline) KOLO_NODISCARD;
 
 /** Inserts a gate into @p stream, which is of the lane's context (kolo_stream_look). When the
  * stream's earlier work is done, wake() is called, and the gate is reached. @p holds: the stream's

@@ -307,7 +307,7 @@ enum kolo_board_step kolo_board_lent_step(struct kolo_hub *hub)
         return KOLO_BOARD_STUCK;
     if (status != KOLO_OK) {
         hub->is_refused = true;
-        (void)kolo_staging_fail(hub->running, status); /* no kernel is running any more */
+        (void)kolo_staging_fail(hub->running, status);
         return KOLO_BOARD_STUCK;
     }
     kolo_board_lent_end(hub);
@@ -318,7 +318,7 @@ enum kolo_board_step kolo_board_lent_step(struct kolo_hub *hub)
 void kolo_board_lent_end(struct kolo_hub *hub)
 {
     struct kolo_hub_lent *lent = &hub->lent;
-    if (lent->is_launched && kolo_lane_passed(lent->lane, KOLO_WAY_OUT, lent->mark) == KOLO_AGAIN)
+    if (lent->is_launched && !kolo_lane_is_over(lent->lane, KOLO_WAY_OUT, lent->mark, 0))
         return; /* late: it still uses the mappings */
     if (lent->is_launched)
         kolo_hub_untouch(hub);

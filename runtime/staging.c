@@ -497,8 +497,8 @@ static bool await_copies(struct kolo_staged *staged, kolo_deadline deadline)
 {
     bool is_over = true;
     for (int way = 0; way < KOLO_WAYS; way++)
-        is_over &= kolo_lane_wait(staged->lane, (enum kolo_way)way, staged->marks[way],
-                                  staged->lane->is_late ? 0 : deadline) != KOLO_AGAIN;
+        is_over &= kolo_lane_is_over(staged->lane, (enum kolo_way)way, staged->marks[way],
+                                     staged->lane->is_late ? 0 : deadline);
     return is_over;
 }
 
@@ -506,9 +506,6 @@ static bool await_copies(struct kolo_staged *staged, kolo_deadline deadline)
 static void end_copies(struct kolo_request *request)
 {
     const kolo_deadline deadline = kolo_deadline_in_ms(CANCEL_MS);
-    /* the reason of the cancel, which the detail of a lost device would replace */
-    char detail[KOLO_DETAIL_MAX];
-    kolo_detail_keep(detail);
     for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next) {
         if (staged->bytes == 0)
             continue;
@@ -519,7 +516,6 @@ static void end_copies(struct kolo_request *request)
             staged->is_reserved = false;
         }
     }
-    kolo_detail_set(detail);
 }
 
 void kolo_staging_cancel(struct kolo_request *request)

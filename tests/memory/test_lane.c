@@ -4,6 +4,7 @@
 // a driver that does not notify. tests/runtime/test_staging.c tests the data that copies move.
 #include <criterion/criterion.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "memory/cuda_driver.h"
@@ -195,6 +196,26 @@ Test(lane, a_refused_function_is_done_without, .timeout = 60)
 Test(lane, a_refused_wait_is_done_without, .timeout = 60)
 {
     where_nobody_tells("cuStreamWaitEvent", KOLO_CUDA_NOT_PERMITTED);
+}
+
+Test(lane, a_copy_is_over_only_if_the_driver_tells, .timeout = 60)
+{
+    begin();
+    mock->hold(1);
+    const uint64_t mark = put();
+    cr_assert_not(kolo_lane_is_over(lane, KOLO_WAY_IN, mark, kolo_deadline_in_ms(20)), "held");
+    cr_assert_eq(setenv("MOCK_CUDA_FAIL", "cuEventQuery=801", 1), 0);
+    cr_assert_not(kolo_lane_is_over(lane, KOLO_WAY_IN, mark, kolo_deadline_in_ms(20)), "no event");
+    mock->hold(0);
+    cr_assert(kolo_lane_is_over(lane, KOLO_WAY_IN, mark, kolo_deadline_in_ms(LONG_MS)), "stream");
+    mock->hold(1);
+    const uint64_t next = put();
+    mock->fail("cuStreamQuery", 1, KOLO_CUDA_NOT_SUPPORTED);
+    cr_assert_not(kolo_lane_is_over(lane, KOLO_WAY_IN, next, kolo_deadline_in_ms(20)), "neither");
+    (void)kolo_fail(KOLO_ERR_SYSTEM, "why");
+    mock->fail("cuStreamQuery", 1, KOLO_CUDA_ILLEGAL_ADDRESS);
+    cr_assert(kolo_lane_is_over(lane, KOLO_WAY_IN, next, kolo_deadline_in_ms(20)), "lost");
+    cr_assert_str_eq(kolo_error_detail(), "why");
 }
 
 /** The call may free memory, before which the driver waits for all work of the program. */

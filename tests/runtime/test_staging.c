@@ -523,6 +523,47 @@ Test(staging, a_copy_that_does_not_end_ends_the_call, .timeout = 60)
     check_late_copy("KOLO_SHM_DIRECT_BYTES=1MiB");
 }
 
+/** Waits for a device's copy to the host, which does not begin, by a driver that does not tell. */
+static kolo_status sum_behind_a_stream(struct kolo_comm *comm, void *argument)
+{
+    struct side *side = side_create(kolo_rank(comm));
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = side->stream};
+    struct kolo_request *request = NULL;
+    kolo_status status = kolo_allreduce(comm, side->device_send, side->device_recv, COUNT,
+                                        KOLO_FLOAT32, KOLO_SUM, &opts, &request);
+    (void)argument;
+    if (status == KOLO_OK)
+        status = kolo_wait(&request, -1);
+    free(side);
+    return status;
+}
+
+/** The copy may not be over although its call has failed. */
+static void check_untold_copy(const char *setting)
+{
+    struct world world = {.size = 2,
+                          .transport = "inproc",
+                          .settings = {"KOLO_EXIT_TIMEOUT=200ms", "KOLO_PLAN=ring", setting, NULL}};
+    begin(1);
+    mock->pace(0);
+    cr_assert_eq(setenv("MOCK_CUDA_FAIL", "cuEventQuery=801", 1), 0); /* not supported */
+    cr_assert_neq(world_run(&world, sum_behind_a_stream, NULL), KOLO_OK);
+    cr_assert_eq(unsetenv("MOCK_CUDA_FAIL"), 0);
+    mock->pace(-1); /* the copies run now, into memory that still exists */
+    for (int device = 0; device < MOCK_DEVICES; device++) {
+        mock->set_current(device);
+        cr_assert_eq(kolo_cuda_driver_loaded()->context_synchronize(), KOLO_CUDA_SUCCESS);
+    }
+    cr_assert_not_null(strstr(world_cause(&world)->text, "cuEventQuery on device"), "%s",
+                       world_cause(&world)->text);
+}
+
+Test(staging, memory_of_a_copy_whose_end_nobody_tells_is_kept, .timeout = 60)
+{
+    check_untold_copy("KOLO_SHM_DIRECT_BYTES=1");
+    check_untold_copy("KOLO_SHM_DIRECT_BYTES=1MiB");
+}
+
 /* ---- host memory that stands in for device buffers ---- */
 
 enum { MANY = 300, LARGE = 40 << 20 };

@@ -330,6 +330,18 @@ static kolo_status cuda_fold(struct kolo_lane *base, enum kolo_way way,
     return status;
 }
 
+static kolo_status cuda_scale(struct kolo_lane *base, enum kolo_way way, void *out, const void *in,
+                              size_t count, kolo_dtype dtype, double factor)
+{
+    struct cuda_lane *lane = lane_of(base);
+    kolo_status status = enter(lane);
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_cuda_scale(lane->kernels, lane->ways[way].stream, out, in, count, dtype, factor);
+    leave(lane);
+    return status;
+}
+
 static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
                                                    .close = cuda_close,
                                                    .await_device = cuda_await_device,
@@ -349,7 +361,8 @@ static const struct kolo_lane_ops cuda_lane_ops = {.serves = cuda_serves,
                                                    .detach = cuda_detach,
                                                    .unmap = cuda_unmap,
                                                    .stuck = cuda_stuck,
-                                                   .fold = cuda_fold};
+                                                   .fold = cuda_fold,
+                                                   .scale = cuda_scale};
 
 /** Must be in the context. */
 static kolo_status open_way(struct cuda_lane *lane, struct way *way, int priority)

@@ -20,6 +20,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include <kolo/types.h>
+
 #include "base/clock.h"
 #include "memory/memory.h"
 
@@ -95,6 +97,8 @@ struct kolo_lane_ops {
     kolo_status (*fold)(struct kolo_lane *lane, enum kolo_way way, const struct kolo_fold *fold,
                         void *const out[], size_t nout, const void *const in[], size_t nin,
                         size_t count);
+    kolo_status (*scale)(struct kolo_lane *lane, enum kolo_way way, void *out, const void *in,
+                         size_t count, kolo_dtype dtype, double factor);
 };
 
 /** The members that all lanes have. A backend's struct begins with it. */
@@ -245,6 +249,14 @@ static inline kolo_status kolo_lane_fold(struct kolo_lane *lane, enum kolo_way w
                                          size_t count)
 {
     return lane->ops->fold(lane, way, fold, out, nout, in, nin, count);
+}
+/** Adds a multiplication in direction @p way, as kolo_scale, of memory that the lane's device can
+ * access. */
+static inline kolo_status kolo_lane_scale(struct kolo_lane *lane, enum kolo_way way, void *out,
+                                          const void *in, size_t count, kolo_dtype dtype,
+                                          double factor)
+{
+    return lane->ops->scale(lane, way, out, in, count, dtype, factor);
 }
 
 /* ---- for backends ---- */

@@ -132,6 +132,7 @@ enum kolo_board_phase {
     KOLO_BOARD_ENTERING,
     KOLO_BOARD_BRINGING, /* waits until all buffers that were lent in vain are copied to the host */
     KOLO_BOARD_MAPPING,  /* waits until this member has mapped what the others lend */
+    KOLO_BOARD_SCALING,  /* waits until this member's input is scaled, on its device */
     KOLO_BOARD_AGREEING, /* waits until all members have reported whether they could map */
     KOLO_BOARD_BORROWING, /* waits until all named memory is mapped */
     KOLO_BOARD_MOVING,    /* moves this member's share from memory to memory */
@@ -383,8 +384,13 @@ bool kolo_board_lent_put(struct kolo_hub *hub);
 bool kolo_board_lent_by_all(struct kolo_hub *hub);
 /** Whether @p member, which has entered, lends its buffers. */
 bool kolo_board_lent_by(const struct kolo_hub *hub, int member);
-/** Maps what the others lend, and publishes whether that succeeded. */
-void kolo_board_lent_map(struct kolo_hub *hub);
+/** Maps what the others lend, and publishes whether that succeeded. KOLO_BOARD_MOVED: it did, and
+ * will be published by kolo_board_lent_scale. KOLO_BOARD_STUCK: the device failed, which is the
+ * communicator's failure. */
+enum kolo_board_step kolo_board_lent_map(struct kolo_hub *hub);
+/** Publishes that this member has mapped everything, once its input is scaled. Until then, and if
+ * the device failed: KOLO_BOARD_STUCK. */
+enum kolo_board_step kolo_board_lent_scale(struct kolo_hub *hub);
 /** All members have reported: whether all could map. */
 bool kolo_board_lent_agreed(const struct kolo_hub *hub);
 /** This call and all later ones of the communicator go through the host: begins to copy there what

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way for device memory that all members lend: every member maps what the others lend, and its
 // kernels read the operands from all members' memory and write the results there, each element
-// once. No data goes through the host. Must never launch a kernel before all members have reported
-// that they could map everything, since a call that goes through the host after all needs its
-// inputs unchanged. Must never let a kernel wait for another rank.
+// once. No data goes through the host. Must never launch such a kernel before all members have
+// reported that they could map everything, since a call that goes through the host after all needs
+// its inputs unchanged (or scaled in place: kolo_request.is_scaled). Must never let a kernel wait
+// for another rank.
 //
 //   entered    the entry says that the member lends, its notes say what (struct kolo_loan)
-//   mapped     all report whether they could map. If one could not, or has its buffers in host
-//              memory, this call and all later ones go through the host, and members report when
-//              their data is there (brought)
+//   mapped     all report whether they could map, once their input is scaled if the call asks for
+//              that. If one could not map, or has its buffers in host memory, this call and all
+//              later ones go through the host, and members report when their data is there
+//              (brought)
 //   moving     touching = number until the kernels are over; then done, as in board_direct.c
 //
 // Each member moves its share, with one exception: if all are processes with the same device, one
@@ -201,16 +203,46 @@ static void let_go(struct kolo_hub *hub)
         kolo_loans_look(hub->comm->engine);
 }
 
-void kolo_board_lent_map(struct kolo_hub *hub)
+static void say_mapped(struct kolo_hub *hub, bool is_mapped)
 {
-    const kolo_status status = prepare(hub);
+    kolo_hub_publish(hub, &hub->members[hub->self].notes->mapped, 2 * hub->number + is_mapped);
+}
+
+/** The device failed, and this thread's detail says how. */
+static enum kolo_board_step fail(struct kolo_hub *hub, kolo_status status)
+{
+    hub->is_refused = true;
+    (void)kolo_staging_fail(hub->running, status);
+    return KOLO_BOARD_STUCK;
+}
+
+enum kolo_board_step kolo_board_lent_map(struct kolo_hub *hub)
+{
+    kolo_status status = prepare(hub);
     if (status != KOLO_OK) {
         KOLO_INFO("communicator %u: from now on its calls copy device memory to the host: %s",
                   hub->comm->number, kolo_error_detail());
         let_go(hub);
+        say_mapped(hub, false);
+        return KOLO_BOARD_DONE;
     }
-    kolo_hub_publish(hub, &hub->members[hub->self].notes->mapped,
-                     2 * hub->number + (status == KOLO_OK));
+    if (hub->running->prescale == 0) {
+        say_mapped(hub, true);
+        return KOLO_BOARD_DONE;
+    }
+    status = kolo_lent_scale_input(hub->running);
+    return status == KOLO_OK ? KOLO_BOARD_MOVED : fail(hub, status);
+}
+
+enum kolo_board_step kolo_board_lent_scale(struct kolo_hub *hub)
+{
+    const kolo_status status = kolo_lent_input_is_scaled(hub->running);
+    if (status == KOLO_AGAIN)
+        return KOLO_BOARD_STUCK;
+    if (status != KOLO_OK)
+        return fail(hub, status);
+    say_mapped(hub, true);
+    return KOLO_BOARD_DONE;
 }
 
 bool kolo_board_lent_agreed(const struct kolo_hub *hub)
@@ -305,11 +337,8 @@ enum kolo_board_step kolo_board_lent_step(struct kolo_hub *hub)
     const kolo_status status = run(hub);
     if (status == KOLO_AGAIN)
         return KOLO_BOARD_STUCK;
-    if (status != KOLO_OK) {
-        hub->is_refused = true;
-        (void)kolo_staging_fail(hub->running, status);
-        return KOLO_BOARD_STUCK;
-    }
+    if (status != KOLO_OK)
+        return fail(hub, status);
     kolo_board_lent_end(hub);
     hub->moves++;
     return KOLO_BOARD_DONE;

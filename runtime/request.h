@@ -127,6 +127,7 @@ struct kolo_request {
     size_t input_count;
     const void *unscaled;
     void *input;
+    bool is_scaled; /* its device has scaled the input of this start, in the caller's buffer */
     struct kolo_staged *staged; /* its device buffers (staging.c); NULL: none */
     enum kolo_stage stage;      /* where their data is */
     bool is_apart;              /* all of its buffers are device buffers */

@@ -273,8 +273,16 @@ static enum kolo_board_step bring_step(struct kolo_hub *hub)
 
 static enum kolo_board_step map_step(struct kolo_hub *hub)
 {
-    kolo_board_lent_map(hub);
-    return go_on(hub, KOLO_BOARD_AGREEING);
+    const enum kolo_board_step step = kolo_board_lent_map(hub);
+    if (step == KOLO_BOARD_STUCK)
+        return step;
+    return go_on(hub, step == KOLO_BOARD_MOVED ? KOLO_BOARD_SCALING : KOLO_BOARD_AGREEING);
+}
+
+static enum kolo_board_step scale_step(struct kolo_hub *hub)
+{
+    const enum kolo_board_step step = kolo_board_lent_scale(hub);
+    return step == KOLO_BOARD_DONE ? go_on(hub, KOLO_BOARD_AGREEING) : step;
 }
 
 static enum kolo_board_step agree_step(struct kolo_hub *hub)
@@ -368,6 +376,8 @@ static enum kolo_board_step step(struct kolo_hub *hub)
         return bring_step(hub);
     case KOLO_BOARD_MAPPING:
         return map_step(hub);
+    case KOLO_BOARD_SCALING:
+        return scale_step(hub);
     case KOLO_BOARD_AGREEING:
         return agree_step(hub);
     case KOLO_BOARD_BORROWING:
@@ -520,6 +530,7 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
             return "has come, but its device memory is not on the host yet";
         return NULL;
     case KOLO_BOARD_MAPPING:
+    case KOLO_BOARD_SCALING:
         return NULL;
     case KOLO_BOARD_AGREEING:
         if (kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, mapped)) < 2 * hub->number)

@@ -102,6 +102,12 @@ static void *place_for(struct kolo_request *request, const struct kolo_task *tas
     return request->scaled;
 }
 
+bool kolo_scale_has_place(const struct kolo_task *task)
+{
+    return !kolo_opts_scale(task->opts) || !is_set(task->opts->prescale) ||
+           task->kind == KOLO_CALL_ALLREDUCE;
+}
+
 void kolo_scale_describe(struct kolo_request *request, const struct kolo_task *task)
 {
     if (kolo_opts_scale(task->opts) && is_set(task->opts->postscale))
@@ -133,6 +139,8 @@ kolo_status kolo_scale_prepare(struct kolo_request *request, const struct kolo_t
 
 void kolo_scale_begin(const struct kolo_request *request)
 {
+    if (request->is_scaled)
+        return;
     kolo_scale(request->input, request->unscaled, request->input_count, request->call.dtype,
                request->prescale);
 }

@@ -12,6 +12,8 @@ bool kolo_opts_size_is_known(size_t size);
 struct kolo_opts kolo_opts_copy(const struct kolo_opts *opts);
 /** Whether these options (which may be NULL) scale anything. */
 bool kolo_opts_scale(const struct kolo_opts *opts);
+/** Whether the scaled input of a call goes to the call's own buffers, on all ranks. */
+bool kolo_scale_has_place(const struct kolo_task *task);
 /** Checks that the call can be scaled by the factors of its options. ERR_INVALID. */
 kolo_status kolo_scale_check(const struct kolo_task *task) KOLO_NODISCARD;
 /** Finds a place for the scaled input, and remembers the factors. ERR_NO_MEMORY. */
@@ -20,7 +22,8 @@ kolo_status kolo_scale_prepare(struct kolo_request *request,
 /** Makes the factor of the result, which must be the same on all ranks, part of the request's
  *  description. */
 void kolo_scale_describe(struct kolo_request *request, const struct kolo_task *task);
-/** Scales the input. Only for a request whose prescale is not 0. */
+/** Scales the input, unless its device has done that. Only for a request whose prescale is not
+ *  0. */
 void kolo_scale_begin(const struct kolo_request *request);
 /** Scales the result if the call asked for it. */
 void kolo_scale_end(const struct kolo_request *request);

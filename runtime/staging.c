@@ -113,11 +113,18 @@ static kolo_status add(struct kolo_request *request, const struct kolo_pointer *
     return KOLO_OK;
 }
 
+/** Where in @p to the byte is for which @p address stands, if it is in the buffer @p staged; else
+ * @p address. */
+static void *moved(const void *address, const struct kolo_staged *staged, uint8_t *to)
+{
+    const size_t at = (size_t)((uintptr_t)address - (uintptr_t)staged->host);
+    return at < staged->bytes ? to + at : (void *)(uintptr_t)address;
+}
+
 /** Also replaces the addresses that stood in for the buffer in the request. */
 kolo_status kolo_staging_take_slab(struct kolo_request *request, struct kolo_staged *staged)
 {
     struct kolo_engine *engine = request->comm->engine;
-    const uintptr_t old = (uintptr_t)staged->host;
     struct kolo_pointer pointer;
     if (!kolo_device_memory_find(engine, staged->device, staged->bytes, &pointer))
         return kolo_fail(KOLO_ERR_INVALID, "memory at %p was freed while a call has it",
@@ -126,10 +133,10 @@ kolo_status kolo_staging_take_slab(struct kolo_request *request, struct kolo_sta
     if (status != KOLO_OK)
         return status;
     uint8_t *memory = staged->slab->memory;
-    if ((uintptr_t)request->send - old < staged->bytes)
-        request->send = memory + ((uintptr_t)request->send - old);
-    if ((uintptr_t)request->recv - old < staged->bytes)
-        request->recv = memory + ((uintptr_t)request->recv - old);
+    request->send = moved(request->send, staged, memory);
+    request->recv = moved(request->recv, staged, memory);
+    request->input = moved(request->input, staged, memory);
+    request->unscaled = moved(request->unscaled, staged, memory);
     kolo_lent_drop(staged);
     staged->host = memory;
     return KOLO_OK;
@@ -474,7 +481,10 @@ bool kolo_staging_is_out(struct kolo_request *request)
     if (request->stage == KOLO_STAGE_FLOWS)
         status = kolo_flow_is_in(request);
     if (status == KOLO_OK && request->stage != KOLO_STAGE_OUT) {
-        kolo_request_finish(request);
+        if (request->stage == KOLO_STAGE_LENT)
+            status = kolo_lent_finish(request);
+        else
+            kolo_request_finish(request);
         if (!stays(request->stage))
             status = kolo_flow_end(request);
         request->stage = KOLO_STAGE_OUT;

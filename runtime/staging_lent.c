@@ -29,7 +29,7 @@ bool kolo_lent_may(const struct kolo_comm *comm, const struct kolo_task *task)
 {
     return comm->engine->settings.cuda_ipc && comm->has_board &&
            atomic_load(&comm->group) == NULL && (unsigned)task->op < KOLO_REDOP_OWN &&
-           !kolo_opts_scale(task->opts) && !kolo_call_is_message(task->kind) &&
+           kolo_scale_has_place(task) && !kolo_call_is_message(task->kind) &&
            task->kind != KOLO_CALL_ALLTOALLV;
 }
 
@@ -121,6 +121,7 @@ bool kolo_lent_can(const struct kolo_request *request)
 void kolo_lent_begin(struct kolo_request *request)
 {
     kolo_direct_begin(request); /* nothing is copied */
+    request->is_scaled = false;
     request->stage = KOLO_STAGE_LENT;
 }
 
@@ -143,6 +144,47 @@ void kolo_lent_marked(struct kolo_request *request, uint64_t mark)
 {
     first_of(request)->marks[KOLO_WAY_OUT] = mark;
 }
+
+/* ---- scaling ---- */
+
+/** Multiplies the memory for which @p out and @p in stand, and sets a mark behind that. */
+static kolo_status scale(struct kolo_request *request, void *out, const void *in, size_t count,
+                         double factor)
+{
+    struct kolo_staged *first = first_of(request);
+    uint64_t *mark = &first->marks[KOLO_WAY_OUT];
+    *mark = KOLO_LANE_IDLE; /* until it is set */
+    const kolo_status status =
+        kolo_lane_scale(first->lane, KOLO_WAY_OUT, kolo_staging_address(request, out),
+                        kolo_staging_address(request, (uint8_t *)(uintptr_t)in), count,
+                        request->call.dtype, factor);
+    return status == KOLO_OK ? kolo_lane_mark(first->lane, KOLO_WAY_OUT, mark) : status;
+}
+
+kolo_status kolo_lent_scale_input(struct kolo_request *request)
+{
+    if (request->prescale == 0)
+        return KOLO_OK;
+    if (request->input == request->unscaled) /* its buffer will never hold the input again */
+        request->is_scaled = true;
+    return scale(request, request->input, request->unscaled, request->input_count,
+                 request->prescale);
+}
+
+kolo_status kolo_lent_input_is_scaled(const struct kolo_request *request)
+{
+    const struct kolo_staged *first = first_of(request);
+    return kolo_lane_passed(first->lane, KOLO_WAY_OUT, first->marks[KOLO_WAY_OUT]);
+}
+
+kolo_status kolo_lent_finish(struct kolo_request *request)
+{
+    if (request->postscale == 0 || request->result_count == 0)
+        return KOLO_OK;
+    return scale(request, request->recv, request->recv, request->result_count, request->postscale);
+}
+
+/* ---- through the host after all ---- */
 
 bool kolo_lent_take_in(struct kolo_request *request)
 {

@@ -77,6 +77,13 @@ struct kolo_lane *kolo_lent_lane(const struct kolo_request *request);
 /** Kernels that use the buffers are over when @p mark of the outgoing direction of their lane has
  * passed. */
 void kolo_lent_marked(struct kolo_request *request, uint64_t mark);
+/** Multiplies the input of a call that lends by its prescale, on the device, if it has one;
+ * kolo_lent_input_is_scaled says when that is over. ERR_SYSTEM: the device failed. */
+kolo_status kolo_lent_scale_input(struct kolo_request *request) KOLO_NODISCARD;
+/** KOLO_OK: the input is scaled. KOLO_AGAIN: not yet. Any other failure: the device failed. */
+kolo_status kolo_lent_input_is_scaled(const struct kolo_request *request) KOLO_NODISCARD;
+/** As kolo_request_finish, for a call that lends: multiplies the result by its postscale. */
+kolo_status kolo_lent_finish(struct kolo_request *request) KOLO_NODISCARD;
 /** Copies what was lent to the host after all, which may take a while: KOLO_STAGE_IN. False: a
  * failure, which is the communicator's; the request has ended. */
 bool kolo_lent_take_in(struct kolo_request *request);

@@ -231,12 +231,11 @@ Test(board_lent, a_plan_over_links_is_carried_out_as_it_was)
     cr_assert(launches() == 0 && copies() > 0);
 }
 
-enum mixture { SEND_OF_HOST, ALL_OF_HOST, OWN_ALLOCATION, SCALED_ON_ALL, MIXTURES };
+enum mixture { SEND_OF_HOST, ALL_OF_HOST, OWN_ALLOCATION, MIXTURES };
 
-/** The last rank passes another kind of memory, or all ask for something that kernels cannot do. */
+/** The last rank passes another kind of memory. */
 static kolo_status mixed_call(struct kolo_comm *comm, struct side *side, enum mixture mixture)
 {
-    const struct kolo_opts half = {.size = sizeof half, .prescale = 0.5};
     const bool is_last = kolo_rank(comm) == kolo_size(comm) - 1;
     const void *send = side->device_send;
     void *recv = side->device_recv, *other = NULL;
@@ -244,12 +243,11 @@ static kolo_status mixed_call(struct kolo_comm *comm, struct side *side, enum mi
         other = mock->alloc(MOCK_DEVICE, kolo_rank(comm) % MOCK_DEVICES, BYTES);
         mock->write(other, side->send, BYTES);
         send = other;
-    } else if (mixture != SCALED_ON_ALL && is_last) {
+    } else if (is_last) {
         send = side->send;
         recv = mixture == ALL_OF_HOST ? side->got : recv;
     }
-    return kolo_allreduce(comm, send, recv, COUNT, KOLO_FLOAT32, KOLO_SUM,
-                          mixture == SCALED_ON_ALL ? &half : NULL, NULL);
+    return kolo_allreduce(comm, send, recv, COUNT, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
 }
 
 static kolo_status mixed(struct kolo_comm *comm, void *argument)
@@ -270,13 +268,11 @@ static kolo_status mixed(struct kolo_comm *comm, void *argument)
             float expected, got;
             memcpy(&expected, side->recv + 4 * i, 4);
             memcpy(&got, side->got + 4 * i, 4);
-            if (mixture == SCALED_ON_ALL)
-                expected *= 0.5f;
             WORLD_EXPECT(memcmp(&expected, &got, 4) == 0, "mixture %d, [%zu] is %g, not %g",
                          (int)mixture, i, (double)got, (double)expected);
         }
     }
-    WORLD_EXPECT(comm->lends == (mixture == SCALED_ON_ALL), "the ranks have not seen it");
+    WORLD_EXPECT(!comm->lends, "the ranks have not seen it");
     return side_free(comm, side);
 }
 
@@ -299,9 +295,119 @@ Test(board_lent, memory_that_kolo_has_not_allocated_is_not_lent, .timeout = 100)
     check_mixture("inproc", OWN_ALLOCATION);
 }
 
-Test(board_lent, what_is_scaled_goes_by_the_host, .timeout = 100)
+/* ---- scaling ---- */
+
+/** As compare(), with the same factors on the host. The factor of the input differs by rank. */
+static kolo_status compare_scaled(struct kolo_comm *comm, struct side *side,
+                                  const struct any_call *how, bool in_place)
 {
-    check_mixture("inproc", SCALED_ON_ALL);
+    const struct kolo_opts plain = {
+        .size = sizeof plain, .prescale = how->opts->prescale, .postscale = how->opts->postscale};
+    struct any_call on_host = *how;
+    on_host.opts = &plain;
+    fill(side->send, how->dtype, kolo_rank(comm), (int)how->op);
+    fill(side->recv, how->dtype, kolo_rank(comm), (int)how->op + 50);
+    mock->write_on(side->stream, side->device_send, side->send, BYTES);
+    mock->write_on(side->stream, side->device_recv, side->recv, BYTES);
+    WORLD_TRY(any_collective(comm, &on_host, in_place ? side->recv : side->send, side->recv));
+    WORLD_TRY(any_collective(comm, how, in_place ? side->device_recv : side->device_send,
+                             side->device_recv));
+    mock->read(side->device_recv, side->got, BYTES);
+    WORLD_EXPECT(memcmp(side->got, side->recv, BYTES) == 0, "collective %d of %s %s%s",
+                 (int)how->which, kolo_dtype_text(how->dtype), kolo_redop_text(how->op),
+                 in_place ? ", in place" : "");
+    mock->read(side->device_send, side->got, BYTES);
+    WORLD_EXPECT(memcmp(side->got, side->send, BYTES) == 0, "the input was written");
+    return KOLO_OK;
+}
+
+static const kolo_dtype floats[] = {KOLO_FLOAT16, KOLO_BFLOAT16, KOLO_FLOAT32, KOLO_FLOAT64};
+enum { FLOATS = sizeof floats / sizeof *floats };
+
+static kolo_status scaled_calls(struct kolo_comm *comm, void *argument)
+{
+    static const kolo_redop ops[] = {KOLO_SUM, KOLO_AVERAGE, KOLO_MAX, KOLO_PROD};
+    struct side *side;
+    (void)argument;
+    WORLD_TRY(side_create(comm, &side));
+    for (int round = 0; round < 3 * FLOATS; round++) {
+        const bool is_behind = round % 2 == 1;
+        struct kolo_opts opts = {.size = sizeof opts,
+                                 .postscale = round % 3 == 0 ? 0 : 1.0 / 3,
+                                 .stream = is_behind ? side->stream : NULL};
+        struct any_call any = call_of(ANY_ALLREDUCE, floats[round % FLOATS], ops[round % 4], &opts);
+        opts.prescale = round % 3 == 1 ? 0 : 0.3 + 0.1 * kolo_rank(comm);
+        WORLD_TRY(compare_scaled(comm, side, &any, round % 5 < 2));
+        opts.prescale = 0; /* the others scale their results only */
+        opts.postscale = 1.0 / 7;
+        any.which = round % 2 ? ANY_REDUCE : ANY_REDUCE_SCATTER;
+        WORLD_TRY(compare_scaled(comm, side, &any, false));
+        any.which = ANY_REDUCE_SCATTERV;
+        WORLD_TRY(compare_scaled(comm, side, &any, false));
+    }
+    WORLD_EXPECT(comm->lends, "the ranks have given up to lend");
+    return side_free(comm, side);
+}
+
+Test(board_lent, what_is_scaled_stays_on_the_devices, .timeout = 100)
+{
+    const char *const transports[] = {"inproc", "shm"};
+    for (int i = 0; i < 4; i++) {
+        struct world world = twoshot(2 + i, transports[i % 2], NULL);
+        begin(21 + (unsigned)i);
+        WORLD_MUST_RUN(&world, scaled_calls, NULL);
+        cr_assert(launches() > 0 && copies() == 0, "%d ranks: %d copies", world.size, copies());
+    }
+}
+
+/** No buffer of such a call holds its scaled input on all ranks. */
+static kolo_status scaled_apart(struct kolo_comm *comm, void *argument)
+{
+    struct side *side;
+    const struct kolo_opts half = {.size = sizeof half, .prescale = 0.5};
+    (void)argument;
+    WORLD_TRY(side_create(comm, &side));
+    for (int which = ANY_REDUCE; which <= ANY_REDUCE_SCATTERV; which++) {
+        const struct any_call any =
+            call_of((enum any_collective)which, KOLO_FLOAT32, KOLO_SUM, &half);
+        if (which == ANY_REDUCE || which >= ANY_REDUCE_SCATTER)
+            WORLD_TRY(compare_scaled(comm, side, &any, false));
+    }
+    WORLD_EXPECT(comm->lends, "other calls must still lend");
+    return side_free(comm, side);
+}
+
+Test(board_lent, what_is_scaled_elsewhere_goes_by_the_host, .timeout = 100)
+{
+    struct world world = twoshot(3, "inproc", NULL);
+    begin(25);
+    WORLD_MUST_RUN(&world, scaled_apart, NULL);
+    cr_assert(launches() == 0 && copies() > 0);
+}
+
+/** One rank cannot map; the others have scaled their input by then, out of place or in place. */
+static kolo_status scaled_in_vain(struct kolo_comm *comm, void *in_place)
+{
+    struct side *side;
+    const struct kolo_opts opts = {.size = sizeof opts, .prescale = 0.7, .postscale = 3};
+    const struct any_call any = call_of(ANY_ALLREDUCE, KOLO_FLOAT32, KOLO_SUM, &opts);
+    WORLD_TRY(side_create(comm, &side));
+    WORLD_TRY(compare_scaled(comm, side, &any, *(const bool *)in_place));
+    WORLD_TRY(compare_scaled(comm, side, &any, *(const bool *)in_place));
+    WORLD_EXPECT(!comm->lends, "the ranks have not seen it");
+    return side_free(comm, side);
+}
+
+Test(board_lent, no_input_is_scaled_twice, .timeout = 100)
+{
+    for (int in_place = 0; in_place < 2; in_place++) {
+        struct world world = twoshot(4, "inproc", NULL);
+        bool argument = in_place != 0;
+        begin(26);
+        mock->fail("cuCtxEnablePeerAccess", 2, KOLO_CUDA_PEER_UNSUPPORTED);
+        WORLD_MUST_RUN(&world, scaled_in_vain, &argument);
+        cr_assert(launches() > 0 && copies() > 0);
+    }
 }
 
 /** Long buffers are only reserved addresses until they are needed. */

@@ -122,7 +122,7 @@ kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key, void *value, si
 }
 
 static kolo_status add(struct kolo_comm *comm, const char *function, const char *key,
-                       const char *shown, int64_t amount, int64_t *sum_out)
+                       const char *shown, int64_t amount, int64_t timeout_ms, int64_t *sum_out)
 {
     struct kolo_store_call call = {0};
     kolo_status status;
@@ -131,7 +131,7 @@ static kolo_status add(struct kolo_comm *comm, const char *function, const char 
         status = kolo_comm_failed(comm, NULL);
     } else {
         kolo_store_client_add(comm->engine->store, key, amount, &call);
-        status = await(comm, function, shown, no_answer, &call, comm->engine->settings.timeout_ms);
+        status = await(comm, function, shown, no_answer, &call, timeout_ms);
     }
     kolo_comm_leave(comm);
     if (status == KOLO_OK && sum_out != NULL)
@@ -142,10 +142,13 @@ static kolo_status add(struct kolo_comm *comm, const char *function, const char 
 kolo_status kolo_kv_add(struct kolo_comm *comm, const char *key, int64_t amount, int64_t *sum_out)
 {
     kolo_status status = check_key(comm, "kolo_kv_add", key);
-    return status == KOLO_OK ? add(comm, "kolo_kv_add", key, key, amount, sum_out) : status;
+    if (status != KOLO_OK)
+        return status;
+    return add(comm, "kolo_kv_add", key, key, amount, comm->engine->settings.timeout_ms, sum_out);
 }
 
-kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count, int64_t *last_out)
+kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count, int timeout_ms,
+                         int64_t *last_out)
 {
-    return add(comm, function, KOLO_STORE_NUMBERS_KEY, "number", count, last_out);
+    return add(comm, function, KOLO_STORE_NUMBERS_KEY, "number", count, timeout_ms, last_out);
 }

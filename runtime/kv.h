@@ -10,7 +10,7 @@ kolo_status kolo_kv_read(struct kolo_comm *comm, const char *function, const cha
                          const char *key, void *value, size_t *bytes,
                          int timeout_ms) KOLO_NODISCARD;
 /** Reserves @p count numbers of communicators for the caller alone; *last_out is the highest. */
-kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count,
+kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count, int timeout_ms,
                          int64_t *last_out) KOLO_NODISCARD;
 
 #endif

@@ -220,7 +220,8 @@ static kolo_status cannot_exchange(struct kolo_comm *comm, const struct making *
 
 /** Before the exchange: allocates memory and, on member 0, takes numbers. A failure is offered to
  * the others as a fault, so that all refuse; only without the table there is no exchange. */
-static kolo_status prepare(struct kolo_comm *comm, struct making *making)
+static kolo_status prepare(struct kolo_comm *comm, const struct kolo_task *task,
+                           struct making *making)
 {
     size_t n = (size_t)comm->size;
     int64_t last = 0;
@@ -234,7 +235,8 @@ static kolo_status prepare(struct kolo_comm *comm, struct making *making)
     if (comm->rank != 0)
         return KOLO_OK;
     /* if the communicator is lost, the exchange fails too */
-    const kolo_status status = kolo_kv_take(comm, making->function, comm->size, &last);
+    const kolo_status status =
+        kolo_kv_take(comm, making->function, comm->size, kolo_task_timeout_ms(comm, task), &last);
     if (status == KOLO_OK && last < KOLO_COMMS_MAX)
         making->mine.first = (int32_t)(last - comm->size + 1);
     else if (making->mine.fault == FAULT_NONE)
@@ -255,7 +257,7 @@ static kolo_status make(struct kolo_comm *comm, struct making *making, struct ko
     kolo_status status;
     KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(kolo_group_none(comm, making->function));
-    KOLO_TRY(prepare(comm, making));
+    KOLO_TRY(prepare(comm, &task, making));
     task.recv = making->table;
     KOLO_TRY(kolo_task_run(comm, &task));
     KOLO_TRY(check_table(comm, making->function, making->table));

@@ -47,7 +47,8 @@ enum { KOLO_OPAQUE_BYTES_MAX = 4096, KOLO_DTYPE_OPAQUE = KOLO_DTYPE_LAST - KOLO_
  *  processor or on the order of two operands. (A single rank has no operation: its data stays as it
  *  is, also for average.) float16 and bfloat16 are accumulated in float32, in the order of ranks,
  *  and rounded to nearest even once, at the end. (They are rounded at every step only if KOLO_PLAN
- *  forces a plan that combines pairs, or if there are more than 4096 ranks on several hosts.)
+ *  forces a plan that combines pairs, or if there are more than 4096 ranks on several hosts. With
+ *  KOLO_NESTED_BYTES, an allreduce that is long enough also rounds the sum of each host.)
  *
  *  average is the sum divided by the number of ranks, once, at the end: integers are truncated
  *  toward zero; floats are divided in float64 for float64 and in float32 for all others, then

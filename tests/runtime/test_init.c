@@ -631,6 +631,53 @@ Test(init, a_rank_that_is_stopped_is_said_to_be, .timeout = 60)
     stop_rank_1("tcp");
 }
 
+/** Rank 0, in whose process the store is, stops while rank 1 duplicates a communicator of its
+ * own. */
+static kolo_status dup_without_store(struct kolo_comm *comm, struct party *party)
+{
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 300};
+    struct kolo_comm *own = NULL, *copy = NULL;
+    kolo_status status;
+    char byte;
+    KOLO_TRY(kolo_split(comm, kolo_rank(comm), 0, NULL, &own));
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 0) {
+        WORLD_EXPECT(write(party->ready_fd, "", 1) == 1, "write");
+        raise(SIGSTOP);
+        goto out;
+    }
+    WORLD_EXPECT(read(party->go_fd, &byte, 1) == 1, "read"); /* rank 0 has stopped */
+    status = kolo_dup(own, &opts, &copy);
+out:
+    return status;
+}
+
+Test(init, a_dup_ends_by_its_own_deadline_also_if_the_store_is_silent, .timeout = 60)
+{
+    char text[128], byte;
+    int ready[2], go[2], state;
+    name_file(text, "silent");
+    cr_assert(pipe(ready) == 0 && pipe(go) == 0, "pipe");
+    struct party party = {.size = 2,
+                          .transport = "auto",
+                          .rendezvous = text,
+                          .body = dup_without_store,
+                          .ready_fd = ready[1],
+                          .go_fd = go[0]};
+    for (int rank = 0; rank < 2; rank++)
+        start(&party, rank);
+    cr_assert(read(ready[0], &byte, 1) == 1, "read");
+    cr_assert(waitpid(party.pids[0], &state, WUNTRACED) == party.pids[0] && WIFSTOPPED(state));
+    const int64_t begin_ns = kolo_now_ns();
+    cr_assert(write(go[1], "", 1) == 1, "write");
+    finish_one(&party, 1);
+    kill(party.pids[0], SIGCONT);
+    finish(&party);
+    const struct report *result = &party.results[1];
+    cr_assert(result->status != KOLO_OK && strstr(result->text, "kolo_dup"), "%s", result->text);
+    cr_assert(result->at_ns - begin_ns < INT64_C(10000000000), "by KOLO_TIMEOUT: %s", result->text);
+}
+
 /* ---- configurations ---- */
 
 static kolo_status try_init(int nranks, int rank, const char *rendezvous, const char *key,

@@ -523,7 +523,7 @@ static kolo_status take_number(struct kolo_comm *comm, uint32_t *number_out)
     int64_t number = 0;
     kolo_status status = KOLO_OK;
     if (comm->rank == 0)
-        KOLO_TRY(kolo_kv_take(comm, "a test", 1, &number));
+        KOLO_TRY(kolo_kv_take(comm, "a test", 1, 10000, &number));
     KOLO_TRY(kolo_broadcast(comm, &number, 1, KOLO_INT64, 0, NULL, NULL));
     KOLO_TRY(kolo_barrier(comm, NULL, NULL));
     *number_out = (uint32_t)number;
@@ -596,7 +596,7 @@ static kolo_status one_gives_up(struct kolo_comm *comm, void *argument)
     kolo_status status;
     (void)argument;
     if (kolo_rank(comm) == 2) {
-        KOLO_TRY(kolo_kv_take(comm, "a test", 1, &number));
+        KOLO_TRY(kolo_kv_take(comm, "a test", 1, 10000, &number));
         begin_meeting(comm);
         status = meet(comm, (uint32_t)number, 50, &part);
         WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%s: %s", kolo_status_name(status),

@@ -135,9 +135,17 @@ bool kolo_cuda_is_refusal(int result)
     return result == KOLO_CUDA_NOT_PERMITTED || result == KOLO_CUDA_NOT_SUPPORTED;
 }
 
-bool kolo_cuda_is_loss(int result)
+/** Whether a program's work on the device, or kolo's, has failed. */
+static bool is_of_work(int result)
 {
     return result >= KOLO_CUDA_ILLEGAL_ADDRESS && result <= KOLO_CUDA_LAUNCH_FAILED;
+}
+
+bool kolo_cuda_is_loss(int result)
+{
+    return is_of_work(result) || result == KOLO_CUDA_ECC_UNCORRECTABLE ||
+           result == KOLO_CUDA_NVLINK_UNCORRECTABLE || result == KOLO_CUDA_CONTAINED ||
+           result == KOLO_CUDA_UNKNOWN;
 }
 
 static const char *advice(int result)
@@ -177,7 +185,7 @@ static const char *advice(int result)
     default:
         break;
     }
-    if (kolo_cuda_is_loss(result))
+    if (is_of_work(result))
         return "work on the device failed before, of the program or of a rank in its process: "
                "look at the first error";
     if (is_of_capture(result))

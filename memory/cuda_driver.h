@@ -30,8 +30,11 @@ enum { /* CUresult */
        KOLO_CUDA_INVALID_IMAGE = 200,
        KOLO_CUDA_INVALID_CONTEXT = 201,
        KOLO_CUDA_NO_BINARY = 209,
+       KOLO_CUDA_ECC_UNCORRECTABLE = 214,
        KOLO_CUDA_PEER_UNSUPPORTED = 217,
+       KOLO_CUDA_NVLINK_UNCORRECTABLE = 220,
        KOLO_CUDA_UNSUPPORTED_PTX = 222,
+       KOLO_CUDA_CONTAINED = 226,
        KOLO_CUDA_INVALID_HANDLE = 400,
        KOLO_CUDA_NOT_FOUND = 500,
        KOLO_CUDA_NOT_READY = 600,
@@ -46,6 +49,7 @@ enum { /* CUresult */
        KOLO_CUDA_STREAM_CAPTURE_UNSUPPORTED = 900,
        KOLO_CUDA_STREAM_CAPTURE_IMPLICIT = 906,
        KOLO_CUDA_CAPTURED_EVENT = 907,
+       KOLO_CUDA_UNKNOWN = 999,
 };
 
 enum { /* CUpointer_attribute */
@@ -217,8 +221,8 @@ kolo_status kolo_cuda_driver_load(const struct kolo_cuda_driver **driver_out) KO
 /** Whether this is the result of a call that the driver, the device or a sandbox does not support
  * at all, so that another way must be used. */
 bool kolo_cuda_is_refusal(int result);
-/** Whether this is the result of calls after work on the device has failed: then none of its work
- * is running any more, and none will. */
+/** Whether this is the result of calls after the device, or work on it, has failed: then none of
+ * its work is running any more, and none will. */
 bool kolo_cuda_is_loss(int result);
 /** Writes the detail of a call that failed: the name of the call, the device (below 0: none), the
  * result and its name, and advice.

@@ -232,12 +232,13 @@ static kolo_status cuda_check_over(struct kolo_lane *base, enum kolo_way way)
     struct cuda_lane *lane = lane_of(base);
     kolo_driver_entered();
     int result = kolo_cuda_push(&lane->visit);
+    const bool is_gone = result == KOLO_CUDA_INVALID_CONTEXT;
     if (result == KOLO_CUDA_SUCCESS) {
         result = lane->visit.driver->stream_query(lane->ways[way].stream);
         kolo_cuda_leave(&lane->visit);
     }
     kolo_driver_left();
-    if (result == KOLO_CUDA_SUCCESS || kolo_cuda_is_loss(result))
+    if (result == KOLO_CUDA_SUCCESS || is_gone || kolo_cuda_is_loss(result))
         return KOLO_OK;
     return result == KOLO_CUDA_NOT_READY ? KOLO_AGAIN : judge(lane, "cuStreamQuery", result);
 }

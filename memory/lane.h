@@ -70,7 +70,7 @@ struct kolo_lane_ops {
      * never before. */
     kolo_status (*tell)(struct kolo_lane *lane, enum kolo_way way, uint64_t mark);
     /** Asks the device which of the marks after *@p passed, up to @p last, have passed, and raises
-     * *@p passed accordingly. Not KOLO_OK: the device has failed. */
+     * *@p passed accordingly. Not KOLO_OK: the device has failed, or the driver does not tell. */
     kolo_status (*look)(struct kolo_lane *lane, enum kolo_way way, uint64_t last, uint64_t *passed);
     /** KOLO_OK: all of its copies are done. KOLO_AGAIN: not yet. */
     kolo_status (*check)(struct kolo_lane *lane, enum kolo_way way);
@@ -153,7 +153,7 @@ static inline kolo_status kolo_lane_copy(struct kolo_lane *lane, enum kolo_way w
 kolo_status kolo_lane_mark(struct kolo_lane *lane, enum kolo_way way,
                            uint64_t *mark_out) KOLO_NODISCARD;
 /** KOLO_OK: the copies before @p mark are done. KOLO_AGAIN: not yet. Any other failure: the device
- * failed. */
+ * failed, or its driver refused (then copies may still run: kolo_lane_is_over). */
 kolo_status kolo_lane_passed(struct kolo_lane *lane, enum kolo_way way,
                              uint64_t mark) KOLO_NODISCARD;
 /** The same; also returns the number of the last mark that has passed; 0: none. */

@@ -112,7 +112,8 @@ struct kolo_board_notes {
      * faster */
     struct kolo_board_word pulls;
     struct kolo_board_word unread; /* the latest collective for which it could not pull */
-    /* Twice the latest collective for which it has mapped what is lent, plus 1 if it succeeded. */
+    /* Twice the latest collective for which it has mapped what is lent, plus 1 if it succeeded
+     * (then its input is scaled too). */
     struct kolo_board_word mapped;
     /* the latest collective whose lent buffers it copied to the host */
     struct kolo_board_word brought;
@@ -377,7 +378,7 @@ bool kolo_staged_waits_for(const struct kolo_hub *hub, int member);
 /* ---- board_lent.c ---- */
 
 /** Publishes how this member's buffers are mapped; its entry, published afterwards, then says that
- * it lends them. False: the buffers are not lent. */
+ * it lends them. False: the buffers are not lent, or (is_refused) the call has failed. */
 bool kolo_board_lent_put(struct kolo_hub *hub);
 /** Some members lend their buffers: whether all that have buffers do; the same on all members once
  * all have entered. */
@@ -385,11 +386,11 @@ bool kolo_board_lent_by_all(struct kolo_hub *hub);
 /** Whether @p member, which has entered, lends its buffers. */
 bool kolo_board_lent_by(const struct kolo_hub *hub, int member);
 /** Maps what the others lend, and publishes whether that succeeded. KOLO_BOARD_MOVED: it did, and
- * will be published by kolo_board_lent_scale. KOLO_BOARD_STUCK: the device failed, which is the
- * communicator's failure. */
+ * will be published by kolo_board_lent_scale. KOLO_BOARD_STUCK: the device failed, or its driver
+ * refused, which is the communicator's failure. */
 enum kolo_board_step kolo_board_lent_map(struct kolo_hub *hub);
 /** Publishes that this member has mapped everything, once its input is scaled. Until then, and if
- * the device failed: KOLO_BOARD_STUCK. */
+ * that failed, as above: KOLO_BOARD_STUCK. */
 enum kolo_board_step kolo_board_lent_scale(struct kolo_hub *hub);
 /** All members have reported: whether all could map. */
 bool kolo_board_lent_agreed(const struct kolo_hub *hub);

@@ -32,6 +32,14 @@
 
 enum { PAGE_BYTES = 4096 };
 
+/** The call fails for the reason in this thread's detail. */
+static enum kolo_board_step fail(struct kolo_hub *hub, kolo_status status)
+{
+    hub->is_refused = true;
+    (void)kolo_staging_fail(hub->running, status);
+    return KOLO_BOARD_STUCK;
+}
+
 /* ---- what is published ---- */
 
 static bool has_buffers(const struct kolo_hub *hub, int member)
@@ -65,8 +73,15 @@ bool kolo_board_lent_put(struct kolo_hub *hub)
         return false;
     if (hub->is_oneshot)
         kolo_board_extents(hub);
-    return has_buffers(hub, hub->self) && show(hub, request->send, self->send_bytes, &lent[0]) &&
-           show(hub, request->recv, self->recv_bytes, &lent[1]);
+    if (!has_buffers(hub, hub->self))
+        return false;
+    const bool is_shown = show(hub, request->send, self->send_bytes, &lent[0]) &&
+                          show(hub, request->recv, self->recv_bytes, &lent[1]);
+    if (!is_shown) /* nothing of it is on the host, so that the call cannot go there either */
+        (void)fail(hub, kolo_fail(KOLO_ERR_INVALID,
+                                  "its device memory was freed while the call has it, or there is "
+                                  "no memory to lend it"));
+    return is_shown;
 }
 
 bool kolo_board_lent_by(const struct kolo_hub *hub, int member)
@@ -206,14 +221,6 @@ static void let_go(struct kolo_hub *hub)
 static void say_mapped(struct kolo_hub *hub, bool is_mapped)
 {
     kolo_hub_publish(hub, &hub->members[hub->self].notes->mapped, 2 * hub->number + is_mapped);
-}
-
-/** The device failed, and this thread's detail says how. */
-static enum kolo_board_step fail(struct kolo_hub *hub, kolo_status status)
-{
-    hub->is_refused = true;
-    (void)kolo_staging_fail(hub->running, status);
-    return KOLO_BOARD_STUCK;
 }
 
 enum kolo_board_step kolo_board_lent_map(struct kolo_hub *hub)

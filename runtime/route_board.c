@@ -17,9 +17,9 @@
 //                            \------else-------> STAGING <-----------------/
 //                                                   \--------------------------> OVER
 //   with device memory, as a oneshot too, except for broadcasts:
-//                             ENTERING --all lend--> MAPPING -> AGREEING --all could--> MOVING
-//                            \--some lend--> BRINGING <---------/ not all could
-//                                               \--> as from ENTERING
+//              ENTERING --all lend--> MAPPING [-> SCALING] -> AGREEING --all could--> MOVING
+//                  \--some lend--> BRINGING <---------------------/ not all could
+//                                     \--> as from ENTERING
 #include "runtime/route_board.h"
 
 #include <stddef.h>
@@ -89,6 +89,8 @@ static bool put_names(struct kolo_hub *hub)
     hub->may_show = bytes <= kolo_comm_shown(hub->comm, hub->collective);
     hub->has_named = kolo_board_direct_put(hub);
     const bool lends = kolo_board_lent_put(hub);
+    if (hub->is_refused)
+        return false;
     if (hub->may_show && (!hub->has_named || bytes >= KOLO_BOARD_LONG_BYTES))
         kolo_oneshot_choose(hub);
     if (!hub->has_named && hub->may_show && !lends)
@@ -134,11 +136,13 @@ static enum kolo_board_step enter(struct kolo_hub *hub)
     if (hub->is_oneshot) {
         kolo_oneshot_choose(hub);
         hub->does_any_lend = kolo_board_lent_put(hub);
-        if (!hub->does_any_lend)
+        if (!hub->does_any_lend && !hub->is_refused)
             kolo_oneshot_put(hub);
     } else {
         hub->does_any_lend = put_names(hub);
     }
+    if (hub->is_refused)
+        return KOLO_BOARD_STUCK;
     atomic_store(&entry->number, hub->number | (hub->does_any_lend ? KOLO_BOARD_LENDS : 0));
     kolo_board_ring(hub->board);
     return go_on(hub, KOLO_BOARD_ENTERING);
@@ -534,7 +538,7 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
         return NULL;
     case KOLO_BOARD_AGREEING:
         if (kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, mapped)) < 2 * hub->number)
-            return "has come, but has not mapped the others' memory yet";
+            return "has come, but has not mapped the others' memory, or not scaled its own, yet";
         return NULL;
     case KOLO_BOARD_BORROWING:
         return "has come, but its memory has not been passed yet";

@@ -368,6 +368,7 @@ kolo_status kolo_staging_await(struct kolo_request *request)
 
 static kolo_status begin_copies(struct kolo_request *request)
 {
+    request->is_scaled = false;
     if (kolo_direct_can(request)) {
         kolo_direct_begin(request);
         request->stage = KOLO_STAGE_DIRECT;

@@ -121,7 +121,6 @@ bool kolo_lent_can(const struct kolo_request *request)
 void kolo_lent_begin(struct kolo_request *request)
 {
     kolo_direct_begin(request); /* nothing is copied */
-    request->is_scaled = false;
     request->stage = KOLO_STAGE_LENT;
 }
 

@@ -49,7 +49,8 @@ bool kolo_flow_can(const struct kolo_request *request);
 /** Starts copying the input to the host: in segments, in the order in which the plan needs them, or
  * else whole. Held: lock, as in all below. */
 kolo_status kolo_flow_begin(struct kolo_request *request, bool in_segments) KOLO_NODISCARD;
-/** Whether all input is on the host. KOLO_AGAIN: not yet. Any other failure: the device failed. */
+/** Whether all input is on the host. KOLO_AGAIN: not yet. Any other failure: of the device or its
+ * driver. */
 kolo_status kolo_flow_is_in(struct kolo_request *request) KOLO_NODISCARD;
 /** Takes a slab for a buffer that only has addresses. Held: lock, which is released meanwhile.
  * ERR_NO_MEMORY. */
@@ -78,9 +79,10 @@ struct kolo_lane *kolo_lent_lane(const struct kolo_request *request);
  * passed. */
 void kolo_lent_marked(struct kolo_request *request, uint64_t mark);
 /** Multiplies the input of a call that lends by its prescale, on the device, if it has one;
- * kolo_lent_input_is_scaled says when that is over. ERR_SYSTEM: the device failed. */
+ * kolo_lent_input_is_scaled says when that is over. ERR_SYSTEM: of the device or its driver. */
 kolo_status kolo_lent_scale_input(struct kolo_request *request) KOLO_NODISCARD;
-/** KOLO_OK: the input is scaled. KOLO_AGAIN: not yet. Any other failure: the device failed. */
+/** KOLO_OK: the input is scaled. KOLO_AGAIN: not yet. Any other failure: of the device or its
+ * driver. */
 kolo_status kolo_lent_input_is_scaled(const struct kolo_request *request) KOLO_NODISCARD;
 /** As kolo_request_finish, for a call that lends: multiplies the result by its postscale. */
 kolo_status kolo_lent_finish(struct kolo_request *request) KOLO_NODISCARD;
@@ -103,7 +105,7 @@ uint8_t *kolo_direct_address(const struct kolo_request *request, uint8_t *host);
 kolo_status kolo_direct_received(struct kolo_request *request,
                                  const struct kolo_work *work) KOLO_NODISCARD;
 /** Whether @p step, number @p index, may begin. Starts what it copies. KOLO_AGAIN: a copy is not
- * done yet. Any other failure: the device failed. */
+ * done yet. Any other failure: of the device or its driver. */
 kolo_status kolo_direct_may(struct kolo_request *request, size_t index,
                             const struct kolo_step *step) KOLO_NODISCARD;
 /** Starts copying back the segments that the plan has finished with. */

@@ -3,6 +3,7 @@
 // when a sleeping thread is woken, also by a mark whose event another mark has taken over, and with
 // a driver that does not notify. tests/runtime/test_staging.c tests the data that copies move.
 #include <criterion/criterion.h>
+#include <criterion/parameterized.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,9 +214,25 @@ Test(lane, a_copy_is_over_only_if_the_driver_tells, .timeout = 60)
     mock->fail("cuStreamQuery", 1, KOLO_CUDA_NOT_SUPPORTED);
     cr_assert_not(kolo_lane_is_over(lane, KOLO_WAY_IN, next, kolo_deadline_in_ms(20)), "neither");
     (void)kolo_fail(KOLO_ERR_SYSTEM, "why");
-    mock->fail("cuStreamQuery", 1, KOLO_CUDA_ILLEGAL_ADDRESS);
-    cr_assert(kolo_lane_is_over(lane, KOLO_WAY_IN, next, kolo_deadline_in_ms(20)), "lost");
+    mock->fail("cuCtxPushCurrent_v2", 2, KOLO_CUDA_INVALID_CONTEXT); /* 1: for the event */
+    cr_assert(kolo_lane_is_over(lane, KOLO_WAY_IN, next, kolo_deadline_in_ms(20)), "no context");
     cr_assert_str_eq(kolo_error_detail(), "why");
+}
+
+ParameterizedTestParameters(lane, on_a_lost_device_all_copies_are_over)
+{
+    static int results[] = {KOLO_CUDA_ILLEGAL_ADDRESS, KOLO_CUDA_LAUNCH_FAILED,
+                            MOCK_ECC_UNCORRECTABLE, MOCK_UNKNOWN};
+    return cr_make_param_array(int, results, sizeof results / sizeof *results);
+}
+
+ParameterizedTest(int *result, lane, on_a_lost_device_all_copies_are_over, .timeout = 60)
+{
+    begin();
+    mock->hold(1);
+    const uint64_t mark = put();
+    mock->fail("cuEventQuery", 1, *result);
+    cr_assert(kolo_lane_is_over(lane, KOLO_WAY_IN, mark, kolo_deadline_in_ms(20)));
 }
 
 /** The call may free memory, before which the driver waits for all work of the program. */

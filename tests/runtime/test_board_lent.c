@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <dirent.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@
 enum { RANKS_MAX = 8, COUNT = 3001, BYTES = RANKS_MAX * COUNT * 8 };
 
 static const struct mock_cuda *mock;
+static atomic_bool is_freed;
 
 static void begin(unsigned seed)
 {
@@ -159,7 +161,7 @@ ParameterizedTestParameters(board_lent, all_collectives)
     return cr_make_param_array(struct setup, setups, sizeof setups / sizeof *setups);
 }
 
-/** Uses twoshots for every length, because a oneshot shows its data on the host. */
+/** A plan on the board, whatever is expected to be fast. */
 static struct world twoshot(int size, const char *transport, const char *setting)
 {
     return (struct world){
@@ -215,12 +217,13 @@ Test(board_lent, a_setting_keeps_it_off)
     cr_assert(launches() == 0 && copies() > 0);
 }
 
-Test(board_lent, short_vectors_are_shown)
+Test(board_lent, oneshots_are_lent_too)
 {
-    struct world world = {.size = 3, .transport = "inproc"};
+    struct world world = {
+        .size = 3, .transport = "inproc", .settings = {"KOLO_PLAN=oneshot", NULL}};
     begin(1);
     WORLD_MUST_RUN(&world, one_call, NULL);
-    cr_assert(launches() == 0 && copies() > 0);
+    cr_assert(launches() > 0 && copies() == 0);
 }
 
 Test(board_lent, a_plan_over_links_is_carried_out_as_it_was)
@@ -408,6 +411,44 @@ Test(board_lent, no_input_is_scaled_twice, .timeout = 100)
         WORLD_MUST_RUN(&world, scaled_in_vain, &argument);
         cr_assert(launches() > 0 && copies() > 0);
     }
+}
+
+/** A request that is started again: first on the devices, then, since another call was a mixture,
+ * through the host. Each start scales what is in the buffer then. */
+static kolo_status scaled_again(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts once = {.size = sizeof once, .prescale = 0.7, .postscale = 3};
+    struct kolo_opts again = once;
+    struct kolo_request *request = NULL;
+    struct side *side;
+    (void)argument;
+    again.flags = KOLO_PERSISTENT;
+    WORLD_TRY(side_create(comm, &side));
+    WORLD_TRY(kolo_allreduce(comm, side->device_recv, side->device_recv, COUNT, KOLO_FLOAT32,
+                             KOLO_SUM, &again, &request));
+    for (int start = 0; start < 4; start++) {
+        if (start == 2)
+            WORLD_TRY(mixed_call(comm, side, ALL_OF_HOST));
+        WORLD_EXPECT(comm->lends == (start < 2), "start %d", start);
+        fill(side->recv, KOLO_FLOAT32, kolo_rank(comm), start);
+        mock->write(side->device_recv, side->recv, BYTES);
+        WORLD_TRY(start % 2 ? kolo_run(request) : kolo_start(request));
+        WORLD_TRY(kolo_wait(&request, -1));
+        WORLD_TRY(kolo_allreduce(comm, side->recv, side->recv, COUNT, KOLO_FLOAT32, KOLO_SUM, &once,
+                                 NULL));
+        mock->read(side->device_recv, side->got, BYTES);
+        WORLD_EXPECT(memcmp(side->recv, side->got, BYTES) == 0, "start %d", start);
+    }
+    WORLD_TRY(kolo_request_free(&request));
+    return side_free(comm, side);
+}
+
+Test(board_lent, each_start_of_a_request_is_scaled, .timeout = 100)
+{
+    struct world world = twoshot(3, "shm", NULL);
+    begin(27);
+    WORLD_MUST_RUN(&world, scaled_again, NULL);
+    cr_assert(launches() > 0 && copies() > 0);
 }
 
 /** Long buffers are only reserved addresses until they are needed. */
@@ -774,6 +815,43 @@ Test(board_lent, a_device_that_is_lost_under_a_kernel_ends_all, .timeout = 100)
     cr_assert_neq(world_run(&world, failing, NULL), KOLO_OK);
     for (int rank = 0; rank < 3; rank++)
         cr_assert_neq(world.results[rank].status, KOLO_OK, "rank %d", rank);
+}
+
+/** An error of the program: memory is freed before its call begins, because an earlier call still
+ * runs. */
+static kolo_status free_too_early(struct kolo_comm *comm, void *argument)
+{
+    const size_t bytes = LONG_COUNT * sizeof(float);
+    void *memory[2] = {NULL, NULL};
+    struct kolo_request *requests[2] = {NULL, NULL};
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    for (int i = 0; i < 2; i++)
+        WORLD_TRY(kolo_alloc_device(comm, bytes, 0, &memory[i]));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 1) /* while the other waits for its first call */
+        WORLD_EXPECT(AWAIT(atomic_load(&is_freed)), "rank 0 has not freed its memory");
+    for (int i = 0; i < 2 && status == KOLO_OK; i++)
+        status = kolo_allreduce(comm, memory[i], memory[i], LONG_COUNT, KOLO_FLOAT32, KOLO_SUM,
+                                NULL, &requests[i]);
+    if (kolo_rank(comm) == 0) {
+        WORLD_TRY(status);
+        WORLD_TRY(kolo_free(comm, memory[1]));
+        atomic_store(&is_freed, true);
+    }
+    for (int i = 0; i < 2 && status == KOLO_OK; i++)
+        status = kolo_wait(&requests[i], -1);
+    return status;
+}
+
+Test(board_lent, memory_that_was_freed_too_early_is_an_error, .timeout = 100)
+{
+    struct world world = twoshot(2, "shm", "KOLO_EXIT_TIMEOUT=500ms");
+    begin(28);
+    cr_assert_eq(world_run(&world, free_too_early, NULL), KOLO_ERR_INVALID, "%s",
+                 world_cause(&world)->text);
+    cr_assert_not_null(strstr(world_cause(&world)->text, "freed while the call has it"), "%s",
+                       world_cause(&world)->text);
 }
 
 /** Kernels that never end are ended by the deadline. */

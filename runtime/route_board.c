@@ -538,7 +538,7 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
         return NULL;
     case KOLO_BOARD_AGREEING:
         if (kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, mapped)) < 2 * hub->number)
-            return "has come, but has not mapped the others' memory, or not scaled its own, yet";
+            return "has come, but has not mapped the others' memory or scaled its input yet";
         return NULL;
     case KOLO_BOARD_BORROWING:
         return "has come, but its memory has not been passed yet";

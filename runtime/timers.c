@@ -167,6 +167,15 @@ static const char in_driver[] =
     "waits for this collective (cudaFree, the first launch of a kernel: man kolo_allreduce, "
     "Streams)";
 
+/** Whether the call has its turn, and waits for nothing but work of this rank's device, if for no
+ * other rank. */
+static bool is_on_device(const struct kolo_comm *comm, const struct kolo_request *request)
+{
+    const bool has_turn = kolo_request_is_message(request) || comm->collectives.first == request;
+    return has_turn && (request->stage == KOLO_STAGE_IN || request->stage == KOLO_STAGE_LENT ||
+                        request->stage == KOLO_STAGE_OUT);
+}
+
 /** Writes what a call waits for whose deadline has passed. */
 static void say_late(const struct kolo_comm *comm, const struct kolo_request *request,
                      char text[KOLO_DETAIL_MAX])
@@ -185,7 +194,9 @@ static void say_late(const struct kolo_comm *comm, const struct kolo_request *re
     const bool has_cause = waits[0] == '\0' && comm->suspicion.status != KOLO_OK;
     if (waits[0] == '\0')
         snprintf(waits, sizeof(waits), "%.767s",
-                 has_cause ? comm->suspicion.text : "earlier calls");
+                 has_cause                     ? comm->suspicion.text
+                 : is_on_device(comm, request) ? "its device, which is not done"
+                                               : "earlier calls");
     snprintf(text, KOLO_DETAIL_MAX, "%s sequence %u on %s: %.1f s passed, %s%s%s", words,
              request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),
              request->timeout_ms / 1000.0, has_cause ? "and " : "waiting for ", waits, stopped);

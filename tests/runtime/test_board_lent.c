@@ -879,6 +879,34 @@ Test(board_lent, kernels_that_do_not_end_hold_nobody_up, .timeout = 100)
     mock->hold(0);
 }
 
+/** Only rank 1 scales its input, on a device that does nothing. */
+static kolo_status held_while_scaling(struct kolo_comm *comm, void *argument)
+{
+    const bool scales = kolo_rank(comm) == 1;
+    const struct kolo_opts opts = {
+        .size = sizeof opts, .timeout_ms = scales ? 200 : 9000, .prescale = scales ? 0.5 : 1};
+    struct side *side;
+    (void)argument;
+    WORLD_TRY(side_create(comm, &side));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (scales)
+        mock->hold(1);
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    const kolo_status status = sum(comm, side, &opts);
+    free(side);
+    return status;
+}
+
+Test(board_lent, a_device_that_does_not_scale_is_named, .timeout = 100)
+{
+    struct world world = twoshot(3, "shm", "KOLO_EXIT_TIMEOUT=500ms");
+    begin(28);
+    cr_assert_eq(world_run(&world, held_while_scaling, NULL), KOLO_ERR_TIMEOUT);
+    mock->hold(0);
+    const char *text = world.results[1].text;
+    cr_assert(strstr(text, "on rank 1") && strstr(text, "waiting for its device"), "%s", text);
+}
+
 /** A rank that never calls is named, and the others get their memory back. */
 static kolo_status one_is_missing(struct kolo_comm *comm, void *argument)
 {

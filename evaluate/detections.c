@@ -150,15 +150,35 @@ static bool is_blank(unsigned char byte)
     return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
 }
 
-/* Parses one byte of the object around the list, without what is in the list. Byte by byte, so that
- * it stops where the list begins. */
-static kolo_status read_head(struct reading *reading, size_t at)
+/* Parses bytes of the object around the list, without what is in the list. */
+static kolo_status read_head(struct reading *reading, size_t from, size_t to)
 {
     struct walk *walk = &reading->walk;
-    kolo_status status = eval_json_read(&reading->head, at, at + 1);
+    kolo_status status = eval_json_read(&reading->head, from, to);
     if (status == KOLO_OK && walk->place == HEAD && reading->head.list && reading->head.depth == 2)
         walk->place = FIRST;
     return status;
+}
+
+/* Parses what is around the list from byte *at on, up to the next bracket or the end of a string.
+ * So it stops where the list begins, and passes a string to the parser as a whole: the parser
+ * begins again with a string that it gets in parts, once for each part. */
+static kolo_status read_around(struct reading *reading, size_t *at)
+{
+    struct walk *walk = &reading->walk;
+    const unsigned char *data = reading->source.data;
+    size_t from = *at, to = *at;
+    bool is_over = false;
+    while (to < reading->source.bytes && !is_over) {
+        unsigned char kind = kinds[data[to++]];
+        bool was_escaped = walk->is_escaped;
+        walk->is_escaped = walk->in_string && !was_escaped && kind == ESCAPE;
+        if (kind == QUOTE && !was_escaped)
+            walk->in_string = !walk->in_string;
+        is_over = !walk->in_string && kind != PLAIN;
+    }
+    *at = to;
+    return read_head(reading, from, to);
 }
 
 static bool is_wrapped(const struct reading *reading)
@@ -170,7 +190,7 @@ static bool is_wrapped(const struct reading *reading)
 static kolo_status end_list(struct reading *reading, size_t at)
 {
     reading->walk.place = is_wrapped(reading) ? TAIL : BEHIND;
-    return is_wrapped(reading) ? read_head(reading, at) : KOLO_OK;
+    return is_wrapped(reading) ? read_head(reading, at, at + 1) : KOLO_OK;
 }
 
 static kolo_status refuse_begin(const struct reading *reading, size_t at)
@@ -189,12 +209,9 @@ static kolo_status step(struct reading *reading, unsigned char byte, size_t at)
     switch (walk->place) {
     case BEFORE:
         walk->place = byte == '{' ? HEAD : FIRST;
-        return byte == '{'   ? read_head(reading, at)
+        return byte == '{'   ? read_head(reading, at, at + 1)
                : byte == '[' ? KOLO_OK
                              : refuse_begin(reading, at);
-    case HEAD:
-    case TAIL:
-        return read_head(reading, at);
     case FIRST:
     case AFTER_COMMA:
         if (byte == ']' && walk->place == FIRST)
@@ -217,6 +234,8 @@ static kolo_status step(struct reading *reading, unsigned char byte, size_t at)
                : byte == ']'
                    ? end_list(reading, at)
                    : eval_source_fail(source, at, "',' or ']' is expected after a detection");
+    case HEAD:
+    case TAIL:
     case INSIDE:
     case BEHIND:
     case BEYOND:
@@ -254,7 +273,9 @@ static kolo_status read_piece(struct reading *reading, size_t at)
     while (status == KOLO_OK && at < source->bytes && walk->place != BEYOND) {
         if (walk->place == INSIDE) {
             status = read_object(reading, at, &at);
-        } else if (is_blank(source->data[at]) && walk->place != HEAD && walk->place != TAIL) {
+        } else if (walk->place == HEAD || walk->place == TAIL) {
+            status = read_around(reading, &at);
+        } else if (is_blank(source->data[at])) {
             at++;
         } else {
             size_t from = at;

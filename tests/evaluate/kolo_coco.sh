@@ -155,6 +155,15 @@ alone gt.json wrapped.json >out 2>err || wrong "wrapped: $(tail -2 err)"
 cmp -s out1 out || wrong "wrapped: other lines"
 together gt.json wrapped.json.gz >out 2>err || wrong "wrapped, together: $(tail -2 err)"
 cmp -s out1 out || wrong "wrapped, together: other lines"
+# A string around the list is not read again for each of its bytes (which took minutes), and what
+# looks like the list within it is none.
+{
+    printf '{"info": "'
+    awk 'BEGIN { for (i = 0; i < 60000; i++) printf "\\\"annotations\\\": [{\\\\" }'
+    printf '",\n "annotations": %s}' "$(<many.json)"
+} >wrapped.json
+alone gt.json wrapped.json >out 2>err || wrong "a long string around the list: $(tail -2 err)"
+cmp -s out1 out || wrong "a long string around the list: other lines"
 found 'bad.json: line 1.*"annotations" is there twice' "{\"annotations\": [$one], \"annotations\": []}"
 found 'bad.json: line 1.*"annotations" is an object' "{\"annotations\": $one}"
 found 'bad.json: no "annotations" in it' "{\"annotation\": [$one]}"

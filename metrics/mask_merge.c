@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unions and intersections of masks, made one mask after the other. Owns the intermediate masks. In
-// a result, only the first run may have no pixels, whatever the masks contain. (If two masks both
+// Unions and intersections of masks, made of two at a time. Owns the intermediate masks. In a
+// result, only the first run may have no pixels, whatever the masks contain. (If two masks both
 // have a run of no pixels at the same place, pycocotools takes it for the end of both.)
 #include "base/alloc.h"
 #include "metrics/mask.h"
@@ -63,6 +63,41 @@ static kolo_status merge_two(const struct kolo_mask *one, const struct kolo_mask
     return KOLO_OK;
 }
 
+static void swap(struct kolo_mask *one, struct kolo_mask *other)
+{
+    struct kolo_mask before = *one;
+    *one = *other;
+    *other = before;
+}
+
+/* Merges a few masks one after the other, and more of them by halves, so that the time does not
+ * grow with the square of their number. The result is the same. */
+static kolo_status merge_all(const struct kolo_mask *masks, size_t count, bool intersect,
+                             struct kolo_mask *made)
+{
+    enum { FEW = 16 };
+    const uint32_t height = masks->height, width = masks->width;
+    /* made and spare swap roles: one has the result so far, the other gets the next. */
+    struct kolo_mask spare = {.height = height, .width = width};
+    struct kolo_mask rest = {.height = height, .width = width};
+    size_t half = count / 2;
+    kolo_status status = count > FEW ? merge_all(masks, half, intersect, made)
+                                     : merge_two(masks, masks, intersect, made);
+    for (size_t i = 1; status == KOLO_OK && count <= FEW && i < count; i++) {
+        status = merge_two(made, &masks[i], intersect, &spare);
+        swap(made, &spare);
+    }
+    if (status == KOLO_OK && count > FEW) {
+        status = merge_all(masks + half, count - half, intersect, &rest);
+        if (status == KOLO_OK)
+            status = merge_two(made, &rest, intersect, &spare);
+        swap(made, &spare);
+    }
+    kolo_mask_free(&spare);
+    kolo_mask_free(&rest);
+    return status;
+}
+
 static kolo_status check(const struct kolo_mask *masks, size_t count)
 {
     kolo_status status = KOLO_OK;
@@ -87,17 +122,8 @@ kolo_status kolo_mask_merge(const struct kolo_mask *masks, size_t count, bool in
         status = kolo_mask_begin(mask_out, masks->height, masks->width, "kolo_mask_merge: mask");
     if (status != KOLO_OK)
         return status;
-    /* mask_out and spare swap roles: one has the result so far, the other gets the next. */
-    struct kolo_mask spare = {.height = masks->height, .width = masks->width};
-    status = merge_two(masks, masks, intersect, mask_out);
-    for (size_t i = 1; status == KOLO_OK && i < count; i++) {
-        status = merge_two(mask_out, &masks[i], intersect, &spare);
-        struct kolo_mask made = spare;
-        spare = *mask_out;
-        *mask_out = made;
-    }
+    status = merge_all(masks, count, intersect, mask_out);
     if (status != KOLO_OK)
         mask_out->count = 0;
-    kolo_mask_free(&spare);
     return status;
 }

@@ -131,6 +131,29 @@ Test(mask_overlap, masks_of_other_size_and_of_no_run)
     kolo_mask_free(&merged);
 }
 
+/* Mask i has only the pixel 2i, or all but that one. Merging them one after the other would take
+ * seconds. */
+Test(mask_overlap, many_masks_are_merged)
+{
+    enum { MANY = 20000 };
+    static uint32_t runs[MANY][4];
+    static struct kolo_mask mask[MANY];
+    for (int intersect = 0; intersect < 2; intersect++) {
+        for (uint32_t i = 0; i < MANY; i++) {
+            const uint32_t only[] = {2 * i, 1, 2 * (MANY - i) - 1, 0};
+            const uint32_t others[] = {0, 2 * i, 1, 2 * (MANY - i) - 1};
+            memcpy(runs[i], intersect ? others : only, sizeof only);
+            mask[i] = (struct kolo_mask){.height = 2, .width = MANY, .count = 4, .runs = runs[i]};
+        }
+        struct kolo_mask merged = {.runs = NULL};
+        cr_assert_eq(kolo_mask_merge(mask, MANY, intersect, &merged), KOLO_OK);
+        cr_assert_eq(merged.count, 2 * MANY + !intersect);
+        for (size_t i = 0; i < merged.count; i++)
+            cr_assert_eq(merged.runs[i], i > 0 || intersect);
+        kolo_mask_free(&merged);
+    }
+}
+
 Test(mask_overlap, without_memory)
 {
     uint32_t all[] = {0, 16}, half[] = {3, 8, 5};

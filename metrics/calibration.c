@@ -147,7 +147,7 @@ static kolo_status check_sample(const struct calibration *calibration, const flo
     for (size_t i = number * (size_t)classes; i < (number + 1) * (size_t)classes; i++)
         if (!(probabilities[i] >= 0 && probabilities[i] <= 1))
             return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_calibration_update: probabilities[%zu] is %g, not in 0..1", i,
+                             "kolo_calibration_update: probabilities[%zu] is %.9g, not in 0..1", i,
                              (double)probabilities[i]);
     return KOLO_OK;
 }

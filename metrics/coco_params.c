@@ -93,9 +93,10 @@ static kolo_status ascending(const char *what, const double *values, size_t coun
                          what, most);
     for (size_t i = 0; i < count; i++)
         if (!(values[i] > above && values[i] <= 1) || (i && values[i] <= values[i - 1]))
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_detection_create: %s[%zu] is %g; give ascending values up to 1",
-                             what, i, values[i]);
+            return kolo_fail(
+                KOLO_ERR_INVALID,
+                "kolo_detection_create: %s[%zu] is %.17g; give ascending values up to 1", what, i,
+                values[i]);
     return KOLO_OK;
 }
 

@@ -146,10 +146,11 @@ static kolo_status check_scores(const struct likelihood *likelihood, const float
                            ? scores[c] < INFINITY && (c != label || isfinite(scores[c]))
                            : scores[c] >= 0 && scores[c] <= 1;
         if (!is_good)
-            return kolo_fail(
-                KOLO_ERR_INVALID, "kolo_likelihood_update: element %zu has %s %g for class %lld%s",
-                element, likelihood->logits ? "the logit" : "the probability", (double)scores[c],
-                (long long)c, c == label ? ", which is its label" : "");
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_likelihood_update: element %zu has %s %.9g for class %lld%s",
+                             element, likelihood->logits ? "the logit" : "the probability",
+                             (double)scores[c], (long long)c,
+                             c == label ? ", which is its label" : "");
     }
     return KOLO_OK;
 }

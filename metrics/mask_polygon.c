@@ -38,6 +38,7 @@ struct edge {
 
 /* The pixels at which columns change between outside and inside, as places in the order of runs. */
 struct changes {
+    const char *call;       /* the public function, for error messages */
     struct kolo_mask *mask; /* its runs hold the places */
     size_t count, steps;    /* steps: all crossings, including those that cancelled each other */
 };
@@ -198,9 +199,9 @@ static kolo_status add_edge(struct changes *changes, int64_t x0, int64_t y0, int
     changes->steps += first < last ? last - first : 0;
     if (changes->steps > STEPS_MAX)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_mask_from_polygon: the polygon crosses columns of pixels more than "
-                         "%d times (%u x %u pixels); give one that goes around its object once",
-                         STEPS_MAX, (unsigned)changes->mask->height,
+                         "%s: the polygon crosses columns of pixels more than %d times (%u x %u "
+                         "pixels); give one that goes around its object once",
+                         changes->call, STEPS_MAX, (unsigned)changes->mask->height,
                          (unsigned)changes->mask->width);
     kolo_status status = KOLO_OK;
     for (uint32_t x = first; status == KOLO_OK && x < last; x++)
@@ -225,25 +226,22 @@ static void make_runs(struct changes *changes)
     mask->count = count;
 }
 
-static kolo_status check_corners(const double *xy, size_t points)
+static kolo_status check_corners(const char *call, const double *xy, size_t points)
 {
     if (!xy && points > 0)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_mask_from_polygon: xy is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, "%s: xy is NULL", call);
     for (size_t i = 0; i < points; i++)
         if (!(fabs(xy[2 * i]) <= farthest && fabs(xy[2 * i + 1]) <= farthest))
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_mask_from_polygon: corner %zu is %g, %g; give numbers up to %g",
-                             i, xy[2 * i], xy[2 * i + 1], farthest);
+            return kolo_fail(KOLO_ERR_INVALID, "%s: corner %zu is %g, %g; give numbers up to %g",
+                             call, i, xy[2 * i], xy[2 * i + 1], farthest);
     return KOLO_OK;
 }
 
-kolo_status kolo_mask_from_polygon(const double *xy, size_t points, uint32_t height, uint32_t width,
-                                   struct kolo_mask *mask_out)
+/* @param mask  a mask that was begun */
+static kolo_status draw(const char *call, const double *xy, size_t points, struct kolo_mask *mask)
 {
-    kolo_status status = kolo_mask_begin(mask_out, height, width, "kolo_mask_from_polygon: mask");
-    if (status == KOLO_OK)
-        status = check_corners(xy, points);
-    struct changes changes = {.mask = mask_out};
+    struct changes changes = {.call = call, .mask = mask};
+    kolo_status status = check_corners(call, xy, points);
     if (status == KOLO_OK)
         status = make_room(&changes);
     for (size_t i = 0; status == KOLO_OK && i < points; i++) {
@@ -256,12 +254,22 @@ kolo_status kolo_mask_from_polygon(const double *xy, size_t points, uint32_t hei
     return status;
 }
 
+kolo_status kolo_mask_from_polygon(const double *xy, size_t points, uint32_t height, uint32_t width,
+                                   struct kolo_mask *mask_out)
+{
+    kolo_status status = kolo_mask_begin(mask_out, height, width, "kolo_mask_from_polygon: mask");
+    return status == KOLO_OK ? draw("kolo_mask_from_polygon", xy, points, mask_out) : status;
+}
+
 kolo_status kolo_mask_from_box(const double *box, uint32_t height, uint32_t width,
                                struct kolo_mask *mask_out)
 {
-    if (!box)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_mask_from_box: box is NULL");
+    kolo_status status = kolo_mask_begin(mask_out, height, width, "kolo_mask_from_box: mask");
+    if (status == KOLO_OK && !box)
+        status = kolo_fail(KOLO_ERR_INVALID, "kolo_mask_from_box: box is NULL");
+    if (status != KOLO_OK)
+        return status;
     double left = box[0], top = box[1], right = left + box[2], bottom = top + box[3];
     const double corners[] = {left, top, left, bottom, right, bottom, right, top};
-    return kolo_mask_from_polygon(corners, 4, height, width, mask_out);
+    return draw("kolo_mask_from_box", corners, 4, mask_out);
 }

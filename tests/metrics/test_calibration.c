@@ -130,10 +130,13 @@ Test(calibration, refuses_bad_input_and_adds_nothing)
     cr_assert_eq(kolo_calibration_create(&config, &metric), KOLO_ERR_INVALID);
     config.bins = 0;
     cr_assert_eq(kolo_calibration_create(&config, &metric), KOLO_OK);
-    const float good = 1, bad = NAN;
+    const float good = 1, bad = NAN, above = 0x1.000002p0F;
     const int64_t one = 1, two = 2;
     cr_assert_eq(kolo_calibration_update(metric, &bad, &one, 1, NULL), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "probabilities[0] is nan"), "%s", kolo_error_detail());
+    cr_assert_eq(kolo_calibration_update(metric, &above, &one, 1, NULL), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "probabilities[0] is 1.00000012, not"), "%s",
+              kolo_error_detail());
     cr_assert_eq(kolo_calibration_update(metric, &good, &two, 1, NULL), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "labels[0] is 2, not in 0..1"), "%s",
               kolo_error_detail());

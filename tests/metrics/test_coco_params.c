@@ -82,3 +82,16 @@ Test(coco_params, only_the_first_recall_is_reached_by_nothing)
     cr_assert_eq(kolo_coco_params_make(&params, &config), KOLO_OK);
     kolo_coco_params_free(&params);
 }
+
+Test(coco_params, names_a_threshold_that_is_barely_above_one)
+{
+    struct kolo_coco_params params;
+    struct kolo_detection_config config = {.size = sizeof config,
+                                           .categories = (int64_t[]){1},
+                                           .category_count = 1,
+                                           .thresholds = (double[]){0.5, 0x1.0000000000001p0},
+                                           .threshold_count = 2};
+    cr_assert_eq(kolo_coco_params_make(&params, &config), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "thresholds[1] is 1.0000000000000002;"), "%s",
+              kolo_error_detail());
+}

@@ -108,11 +108,14 @@ Test(likelihood, refuses_bad_input_and_adds_nothing)
     config.floor = NAN;
     cr_assert_eq(kolo_likelihood_create(&config, &metric), KOLO_ERR_INVALID);
     config.floor = 0;
-    const float above[2] = {0.5F, 1.5F}, lost[2] = {0, -INFINITY}, nan[2] = {NAN, 0};
+    const float above[2] = {0.5F, 1.5F}, nearly[2] = {0, 0x1.000002p0F}, lost[2] = {0, -INFINITY},
+                nan[2] = {NAN, 0};
     const int64_t label = 1, far = 2;
     cr_assert_eq(kolo_likelihood_create(&config, &metric), KOLO_OK);
     cr_assert_eq(kolo_likelihood_update(metric, above, &label, 1, 1, NULL), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "the probability 1.5 for class 1, which is its label"));
+    cr_assert_eq(kolo_likelihood_update(metric, nearly, &label, 1, 1, NULL), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "the probability 1.00000012 for class 1"));
     cr_assert_eq(kolo_likelihood_update(metric, above, &far, 1, 1, NULL), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "labels[0] is 2, not in 0..1"));
     cr_assert_eq(kolo_likelihood_update(metric, NULL, &far, 1, 1, NULL), KOLO_ERR_INVALID);

@@ -44,6 +44,11 @@ Test(mask_polygon, boxes)
     cr_assert_eq(area, 6);
     cr_assert_eq(mask.runs[0], 2 * 8 + 1);
     cr_assert_eq(kolo_mask_from_box(NULL, 8, 8, &mask), KOLO_ERR_INVALID);
+    cr_assert_eq(kolo_mask_from_box((double[]){NAN, 1, 3, 2}, 8, 8, &mask), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "kolo_mask_from_box: corner 0 is nan, 1"), "%s",
+              kolo_error_detail());
+    cr_assert_eq(kolo_mask_from_box((double[]){2, 1, 3, 2}, 0, 8, &mask), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "kolo_mask_from_box: mask 0"), "%s", kolo_error_detail());
     kolo_mask_free(&mask);
 }
 

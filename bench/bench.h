@@ -40,6 +40,18 @@ static inline bool bench_is_device(enum bench_memory memory)
     return memory >= BENCH_DEVICE;
 }
 
+static inline bool bench_is_float(kolo_dtype dtype)
+{
+    return dtype == KOLO_FLOAT16 || dtype == KOLO_BFLOAT16 || dtype == KOLO_FLOAT32 ||
+           dtype == KOLO_FLOAT64;
+}
+
+/** Whether a multiplication by it changes anything. */
+static inline bool bench_scales(double factor)
+{
+    return factor < 1 || factor > 1;
+}
+
 struct bench_options {
     const struct bench_operation **operations; /* NULL-terminated */
     size_t noperations;
@@ -48,9 +60,10 @@ struct bench_options {
     size_t nsizes;
     kolo_dtype dtype;
     kolo_redop op;
-    int root;           /* or BENCH_ROOT_ROTATES: another one each call */
-    int peer;           /* of pingpong and bandwidth; -1: the last rank */
-    int64_t iterations; /* 0: as many as fit into time_ns */
+    double prescale, postscale; /* of reductions; 1: none */
+    int root;                   /* or BENCH_ROOT_ROTATES: another one each call */
+    int peer;                   /* of pingpong and bandwidth; -1: the last rank */
+    int64_t iterations;         /* 0: as many as fit into time_ns */
     int64_t time_ns, warmup;
     bool check, in_place, barrier, quiet, limits;
     bool stream; /* each call takes its place in a CUDA stream */
@@ -104,9 +117,9 @@ struct bench_call {
     struct kolo_comm *comm;
     const struct bench_options *options;
     const struct bench_operation *operation;
-    const struct kolo_opts *opts; /* of a collective; NULL: none */
-    struct kolo_opts stream_opts; /* its options with --stream */
-    struct bench_stream *stream;  /* NULL: none */
+    const struct kolo_opts *opts; /* of a collective: own_opts, or NULL: none */
+    struct kolo_opts own_opts;
+    struct bench_stream *stream; /* NULL: none */
     void *send, *recv;
     int rank, nranks, root, peer; /* the pair is rank 0 and the peer */
     size_t count;                 /* of each block; the mean if blocks are uneven */

@@ -200,11 +200,23 @@ static kolo_status open_stream(struct bench_call *call, const struct bench_buffe
     KOLO_TRY(bench_stream_lock(call->stream, buffers->send_image, buffers->send_bytes));
     if (buffers->recv_image)
         KOLO_TRY(bench_stream_lock(call->stream, buffers->recv_image, buffers->recv_bytes));
-    call->stream_opts = (struct kolo_opts){.size = sizeof call->stream_opts,
-                                           .stream = bench_stream_handle(call->stream)};
-    call->opts = &call->stream_opts;
 out:
     return status;
+}
+
+static void make_opts(struct bench_call *call)
+{
+    const struct bench_options *o = call->options;
+    const bool scales =
+        call->operation->reduces && (bench_scales(o->prescale) || bench_scales(o->postscale));
+    call->own_opts = (struct kolo_opts){.size = sizeof call->own_opts};
+    if (call->stream)
+        call->own_opts.stream = bench_stream_handle(call->stream);
+    if (scales) {
+        call->own_opts.prescale = o->prescale;
+        call->own_opts.postscale = o->postscale;
+    }
+    call->opts = call->stream || scales ? &call->own_opts : NULL;
 }
 
 kolo_status bench_buffers_make(struct bench_call *call, struct bench_buffers *buffers)
@@ -214,6 +226,7 @@ kolo_status bench_buffers_make(struct bench_call *call, struct bench_buffers *bu
     KOLO_TRY(place(call, buffers));
     if (call->options->stream)
         KOLO_TRY(open_stream(call, buffers));
+    make_opts(call);
 out:
     return status;
 }

@@ -74,12 +74,6 @@ static int64_t value_of(const struct bench_call *call, int rank, size_t i)
     return hash % (uint32_t)(most < 7 ? most + 1 : 8);
 }
 
-static bool is_float(kolo_dtype dtype)
-{
-    return dtype == KOLO_FLOAT16 || dtype == KOLO_BFLOAT16 || dtype == KOLO_FLOAT32 ||
-           dtype == KOLO_FLOAT64;
-}
-
 /* An integer as the type stores it. */
 static int64_t wrapped(kolo_dtype dtype, int64_t value)
 {
@@ -126,9 +120,9 @@ static int64_t combine(kolo_redop op, int64_t a, int64_t b)
     return op == KOLO_PROD ? a * b : a + b;
 }
 
-/* Element @p i of the reduction of all ranks; it has a fraction only if it is an average of
- * floats. */
-static double reduced(const struct bench_call *call, size_t i)
+/* Element @p i of the reduction of all ranks, unscaled; it has a fraction only if it is an average
+ * of floats. */
+static double combined(const struct bench_call *call, size_t i)
 {
     const struct bench_options *o = call->options;
     int64_t result = value_of(call, 0, i);
@@ -138,8 +132,14 @@ static double reduced(const struct bench_call *call, size_t i)
         result = result != 0; /* also with one rank */
     if (o->op != KOLO_AVERAGE)
         return (double)result;
-    return is_float(o->dtype) ? (double)result / call->nranks
-                              : (double)(wrapped(o->dtype, result) / call->nranks);
+    return bench_is_float(o->dtype) ? (double)result / call->nranks
+                                    : (double)(wrapped(o->dtype, result) / call->nranks);
+}
+
+/* The same, scaled: the factors are powers of two, with which all that is exact stays so. */
+static double reduced(const struct bench_call *call, size_t i)
+{
+    return combined(call, i) * call->options->prescale * call->options->postscale;
 }
 
 /* ---- elements ---- */

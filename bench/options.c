@@ -2,6 +2,7 @@
 // The command line of a measuring run, as one table that is also the help. Every bad value is
 // reported in one line that names the option, the value, what is allowed, and what was probably
 // meant.
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -191,6 +192,30 @@ TAKE(op)
 {
     OPTIONS;
     return bench_take_redop(value, &o->op);
+}
+
+static int take_power(const struct bench_flag *flag, const char *value, double *factor_out)
+{
+    static const double powers[] = {0.0625, 0.125, 0.25, 0.5, 1, 2, 4};
+    char *end;
+    *factor_out = strtod(value, &end);
+    for (size_t i = 0; *end == '\0' && i < sizeof powers / sizeof *powers; i++)
+        if (*factor_out >= powers[i] && *factor_out <= powers[i])
+            return BENCH_GO_ON;
+    return bad(flag, value,
+               "0.0625, 0.125, 0.25, 0.5, 2 or 4: with a power of two --check is exact");
+}
+
+TAKE(prescale)
+{
+    OPTIONS;
+    return take_power(flag, value, &o->prescale);
+}
+
+TAKE(postscale)
+{
+    OPTIONS;
+    return take_power(flag, value, &o->postscale);
 }
 
 TAKE(root)
@@ -392,6 +417,9 @@ static const struct bench_flag flags[] = {
      take_dtype},
     {'o', "op", "OP", "sum, min, max, prod, average, band, bor, bxor, land, lor, lxor [sum]",
      take_op},
+    {0, "prescale", "F", "multiply the input of reductions of floats by F, such as 0.5 [1]",
+     take_prescale},
+    {0, "postscale", "F", "multiply their result by F [1]", take_postscale},
     {0, "root", "RANK", "root of rooted collectives; rotate: another one in each call [0]",
      take_root},
     {0, "peer", "RANK", "the rank that pingpong and bandwidth use beside rank 0 [the last]",
@@ -483,15 +511,42 @@ static int take_word(const char *word, void *target)
     return BENCH_GO_ON;
 }
 
+static bool has_reduction(const struct bench_options *options)
+{
+    for (size_t i = 0; i < options->noperations; i++)
+        if (options->operations[i]->reduces)
+            return true;
+    return false;
+}
+
+/* "all" scales its reductions. */
+static int check_scaling(const struct bench_options *options)
+{
+    const char *option = bench_scales(options->prescale) ? "--prescale" : "--postscale";
+    char what[64];
+    if (!bench_scales(options->prescale) && !bench_scales(options->postscale))
+        return BENCH_GO_ON;
+    if (!bench_is_float(options->dtype)) {
+        snprintf(what, sizeof what, "%s with --dtype", option);
+        return bench_refuse(what, kolo_dtype_text(options->dtype), "a type of floats", NULL);
+    }
+    if (options->op == KOLO_PROD) {
+        snprintf(what, sizeof what, "%s with --op", option);
+        return bench_refuse(what, kolo_redop_text(options->op), "sum, average, min or max", NULL);
+    }
+    return options->limits || has_reduction(options)
+               ? BENCH_GO_ON
+               : bench_refuse(option, options->operations[0]->name,
+                              "a reduction, such as allreduce", NULL);
+}
+
 static int check_ranges(const struct bench_options *options)
 {
     char text[64];
     snprintf(text, sizeof text, "%lld", (long long)options->begin_bytes);
     if (!options->noperations && !options->limits)
         return bench_refuse("collective", "(none)", "at least one, such as allreduce", NULL);
-    bool is_float = options->dtype == KOLO_FLOAT16 || options->dtype == KOLO_BFLOAT16 ||
-                    options->dtype == KOLO_FLOAT32 || options->dtype == KOLO_FLOAT64;
-    if (is_float && options->op > KOLO_AVERAGE)
+    if (bench_is_float(options->dtype) && options->op > KOLO_AVERAGE)
         return bench_refuse("--op", kolo_redop_text(options->op),
                             "an operator that floats have, or --dtype with an integer type", NULL);
     if (options->begin_bytes > options->end_bytes)
@@ -499,7 +554,7 @@ static int check_ranges(const struct bench_options *options)
     for (size_t i = 0; options->plan && !options->has_all && i < options->noperations; i++)
         if (bench_check_plan(options->operations[i], options->plan) != BENCH_GO_ON)
             return 2;
-    return BENCH_GO_ON;
+    return check_scaling(options);
 }
 
 /* --limits always measures the same things: it takes no option that would change them, and has no
@@ -512,6 +567,8 @@ static int check_limits(const struct bench_options *o)
     } others[] = {
         {"--dtype", o->dtype != KOLO_FLOAT32},
         {"--op", o->op != KOLO_SUM},
+        {"--prescale", bench_scales(o->prescale)},
+        {"--postscale", bench_scales(o->postscale)},
         {"--root", o->root != 0},
         {"--peer", o->peer >= 0},
         {"--iterations", o->iterations != 0},
@@ -566,6 +623,8 @@ int bench_options_parse(char *const *argv, struct bench_options *options)
                                       .factor = 4,
                                       .dtype = KOLO_FLOAT32,
                                       .op = KOLO_SUM,
+                                      .prescale = 1,
+                                      .postscale = 1,
                                       .peer = -1,
                                       .time_ns = 200000000,
                                       .warmup = warmup_calls};

@@ -24,7 +24,8 @@ struct bench_report {
 
 static const char csv_columns[] =
     "collective,transport,plan,np,bytes,count,dtype,op,root,in_place,memory,time_us,mean_us,min_us,"
-    "p90_us,p99_us,max_us,slowest_rank,algbw_gbps,busbw_gbps,calls,samples,errors\n";
+    "p90_us,p99_us,max_us,slowest_rank,algbw_gbps,busbw_gbps,calls,samples,errors,prescale,"
+    "postscale\n";
 
 static kolo_status open_files(struct bench_report *report)
 {
@@ -77,16 +78,35 @@ kolo_status bench_report_open(const struct bench_options *options, struct kolo_c
     return status;
 }
 
+static double factor_of(const struct bench_operation *operation, double factor)
+{
+    return operation->reduces ? factor : 1;
+}
+
+static void scaling_text(const struct bench_options *o, const struct bench_operation *operation,
+                         char text[64])
+{
+    const double before = factor_of(operation, o->prescale);
+    const double after = factor_of(operation, o->postscale);
+    text[0] = '\0';
+    if (bench_scales(before))
+        snprintf(text, 64, ", prescale %g", before);
+    if (bench_scales(after))
+        snprintf(text + strlen(text), 64 - strlen(text), ", postscale %g", after);
+}
+
 void bench_report_header(struct bench_report *report, const struct bench_operation *operation)
 {
     const struct bench_options *o = report->options;
-    printf("# %s, %s, %s memory, %s calls%s%s\n", operation->name,
+    char scaling[64];
+    scaling_text(o, operation, scaling);
+    printf("# %s, %s, %s memory, %s calls%s%s%s\n", operation->name,
            operation->in_place && o->in_place ? "in place" : "out of place",
            o->memory == BENCH_KOLO ? "kolo_alloc" : bench_memory_text(o->memory),
            o->stream                ? "stream-ordered"
            : o->pace == BENCH_ASYNC ? "asynchronous"
                                     : "blocking",
-           o->barrier ? ", a barrier before each sample" : "",
+           scaling, o->barrier ? ", a barrier before each sample" : "",
            o->check ? ", every element checked" : "");
     for (const char *const *setting = o->settings; *setting; setting++)
         printf("# with %s\n", *setting);
@@ -211,13 +231,14 @@ static void write_csv(struct bench_report *report, const struct bench_row *row)
     errors_text(row, errors);
     fprintf(report->csv.stream,
             "%s,%s,%s,%d,%zu,%zu,%s,%s,%s,%d,%s,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%d,%.6f,%.6f,%" PRId64
-            ",%" PRId64 ",%s\n",
+            ",%" PRId64 ",%s,%g,%g\n",
             row->collective, row->transport, row->plan, row->nranks, row->bytes, row->count,
             kolo_dtype_text(o->dtype), operation->reduces ? kolo_redop_text(o->op) : "-", root,
             o->in_place && operation->in_place, bench_memory_text(o->memory), row->time_us,
             row->mean_us, row->min_us, row->p90_us, row->p99_us, row->max_us, row->slowest_rank,
             row->algbw_gbps, row->busbw_gbps, row->calls, row->samples,
-            row->errors < 0 ? "" : errors);
+            row->errors < 0 ? "" : errors, factor_of(operation, o->prescale),
+            factor_of(operation, o->postscale));
 }
 
 static json_t *row_object(const struct bench_options *o, const struct bench_row *row)
@@ -227,7 +248,7 @@ static json_t *row_object(const struct bench_options *o, const struct bench_row 
     root_text(o, operation, root);
     return json_pack(
         "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s, s:s, s:b, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:i,"
-        " s:f, s:f, s:I, s:I, s:o}",
+        " s:f, s:f, s:I, s:I, s:o, s:f, s:f}",
         "collective", row->collective, "transport", row->transport, "plan", row->plan, "np",
         row->nranks, "bytes", (json_int_t)row->bytes, "count", (json_int_t)row->count, "dtype",
         kolo_dtype_text(o->dtype), "op", operation->reduces ? kolo_redop_text(o->op) : "-", "root",
@@ -236,7 +257,8 @@ static json_t *row_object(const struct bench_options *o, const struct bench_row 
         row->min_us, "p90_us", row->p90_us, "p99_us", row->p99_us, "max_us", row->max_us,
         "slowest_rank", row->slowest_rank, "algbw_gbps", row->algbw_gbps, "busbw_gbps",
         row->busbw_gbps, "calls", (json_int_t)row->calls, "samples", (json_int_t)row->samples,
-        "errors", row->errors < 0 ? json_null() : json_integer(row->errors));
+        "errors", row->errors < 0 ? json_null() : json_integer(row->errors), "prescale",
+        factor_of(operation, o->prescale), "postscale", factor_of(operation, o->postscale));
 }
 
 static json_t *mismatch_object(const struct bench_mismatch *m)

@@ -22,6 +22,12 @@ for memory in pinned device cuda managed; do
     out=$(MOCK_CUDA_FAIL=cuInit=100 timeout 20 "$bin/kolobench" allreduce -s 4 --memory $memory 2>&1) && wrong "$memory without a device: succeeded"
     [[ $out =~ 'cuInit: CUDA_ERROR_NO_DEVICE' ]] || wrong "$memory without a device: $out"
 done
+# Each rank scales on its device, except for what goes through the host.
+for how in '' '--in-place --stream'; do
+    timeout 100 "$bin/kolorun" -np 3 "$bin/kolobench" allreduce reduce reduce_scatter reduce_scatterv -s 96,24K -n 2 --check --memory device -d float16 --prescale 0.5 --postscale 4 $how >"$work/out" 2>&1 ||
+        wrong "scaled $how: $(tail -3 "$work/out")"
+    [[ $(grep -c ', prescale 0.5, postscale 4' "$work/out") == 4 ]] || wrong "scaled $how: no header says so: $(cat "$work/out")"
+done
 # Calls ordered behind and before the work of a stream: processes, and threads that share one
 # context.
 for np in 1 3; do

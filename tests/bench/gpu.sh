@@ -80,6 +80,7 @@ for name in 'event of context recorded and seen' 'device awaited' 'mark put and 
     must "^\| $name \| [0-9.]+ \| [0-9.]+ \|\$"
 done
 must '; every element of every collective checked on device memory behind the work of a stream among 1 to 2 ranks; '
+must '; every element of every collective checked on device memory with prescale and postscale among 1 to 2 ranks; '
 must '; every element .* on cuda memory among 1 to 2 ranks; every element .* on managed memory among 1 to 2 ranks; '
 must '^\| collectives right on device memory, among 1 to n ranks \| 8 \| 2 \| missed \|$'
 must '^\| 256 MiB among 4 ranks, % of the bound \| at least 70 \| - \| not measured \|$'

@@ -59,6 +59,13 @@ refuse '--sizes 1T: expected up to 1024 sizes, in bytes or with K, M or G, such 
 refuse '--stream with --memory kolo: expected --memory device' allreduce --stream
 refuse '--begin 8: expected at least 1 and at most --end' allreduce -b 8 -e 4
 refuse '--dtype float31' allreduce -d float31
+refuse '--prescale 0.3: expected 0.0625, ' allreduce --prescale 0.3
+refuse '--prescale nan: expected 0.0625, ' allreduce --prescale nan
+refuse '--postscale 2x: expected 0.0625, ' allreduce --postscale 2x
+refuse '--prescale with --dtype int32: expected a type of floats' allreduce --prescale 2 -d int32
+refuse '--postscale with --op prod: expected sum, average, min or max' allreduce --postscale 2 -o prod
+refuse '--prescale broadcast: expected a reduction, such as allreduce' broadcast --prescale 2
+refuse '--prescale: expected to be left out with --limits' --limits --prescale 2
 refuse '--factor 1' allreduce -f 1
 refuse "^kolobench: unknown option '--frobnicate'; try --help$" allreduce --frobnicate
 refuse "^kolobench: unknown option '--iteratoins', did you mean --iterations\?; try --help$" allreduce --iteratoins

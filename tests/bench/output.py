@@ -17,7 +17,7 @@ work = tempfile.mkdtemp()
 failures = 0
 
 COLUMNS = ("collective transport plan np bytes count dtype op root in_place memory time_us mean_us min_us p90_us p99_us "
-           "max_us slowest_rank algbw_gbps busbw_gbps calls samples errors").split()
+           "max_us slowest_rank algbw_gbps busbw_gbps calls samples errors prescale postscale").split()
 BUS = {"allreduce": lambda n: 2 * (n - 1) / n, "allgather": lambda n: (n - 1) / n, "allgatherv": lambda n: (n - 1) / n,
        "reduce_scatter": lambda n: (n - 1) / n, "gather": lambda n: (n - 1) / n, "gatherv": lambda n: (n - 1) / n,
        "scatter": lambda n: (n - 1) / n, "alltoall": lambda n: (n - 1) / n, "alltoallv": lambda n: (n - 1) / n,

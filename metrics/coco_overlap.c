@@ -75,18 +75,22 @@ static kolo_status check_counts(const struct part *part, size_t images)
 {
     const struct kolo_boxes *boxes = part->boxes;
     size_t sum = 0;
+    bool is_more = false;
     if (!boxes->image_counts && images > 0)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_update: %s.image_counts is NULL",
                          part->what);
-    for (size_t i = 0; i < images; i++) {
+    for (size_t i = 0; i < images && !is_more; i++) {
+        is_more = boxes->image_counts[i] > boxes->count - sum;
         sum += boxes->image_counts[i];
-        if (sum < boxes->image_counts[i] || sum > boxes->count)
-            break;
     }
+    if (is_more)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_detection_update: %s.image_counts add up to more than count %zu",
+                         part->what, boxes->count);
     if (sum != boxes->count)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_update: %s.image_counts do not add up to count %zu",
-                         part->what, boxes->count);
+                         "kolo_detection_update: %s.image_counts add up to %zu, but count is %zu",
+                         part->what, sum, boxes->count);
     if (boxes->count >= UINT32_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_update: %zu %s; give fewer at a time",
                          boxes->count, part->what);

@@ -31,6 +31,7 @@ struct confusion {
 
 /* The arguments of an update. */
 struct source {
+    const char *call;           /* the public function, for messages */
     const int64_t *predictions; /* or */
     const float *scores;
     const int64_t *labels;
@@ -156,24 +157,22 @@ static kolo_status check_source(const struct confusion *confusion, const struct 
     size_t total;
     if (__builtin_mul_overflow(source->count, source->elements, &total) ||
         source->elements > UINT32_MAX)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_confusion_update: %zu samples of %zu elements are too many",
-                         source->count, source->elements);
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %zu samples of %zu elements are too many",
+                         source->call, source->count, source->elements);
     if (total && (!source->labels || (!source->predictions && !source->scores)))
-        return kolo_fail(KOLO_ERR_INVALID,
-                         source->labels ? "kolo_confusion_update: predictions or scores are NULL"
-                                        : "kolo_confusion_update: labels is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %s NULL", source->call,
+                         source->labels ? "predictions or scores are" : "labels is");
     for (size_t i = 0; i < total; i++) {
         if (is_ignored(confusion, source->labels[i]))
             continue;
         if (!is_class(confusion, source->labels[i]))
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_confusion_update: labels[%zu] is %lld, not in 0..%lld", i,
-                             (long long)source->labels[i], (long long)confusion->classes - 1);
+            return kolo_fail(KOLO_ERR_INVALID, "%s: labels[%zu] is %lld, not in 0..%lld",
+                             source->call, i, (long long)source->labels[i],
+                             (long long)confusion->classes - 1);
         if (source->predictions && !is_class(confusion, source->predictions[i]))
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_confusion_update: predictions[%zu] is %lld, not in 0..%lld", i,
-                             (long long)source->predictions[i], (long long)confusion->classes - 1);
+            return kolo_fail(KOLO_ERR_INVALID, "%s: predictions[%zu] is %lld, not in 0..%lld",
+                             source->call, i, (long long)source->predictions[i],
+                             (long long)confusion->classes - 1);
     }
     return KOLO_OK;
 }
@@ -279,13 +278,14 @@ static kolo_status update_staged(struct kolo_metric *metric, const struct source
 static kolo_status update(struct kolo_metric *metric, const struct source *given,
                           const int64_t *indices)
 {
-    struct kolo_stage stage = {.call = "kolo_confusion_update"};
+    struct kolo_stage stage = {.call = given->call};
     kolo_status status = kolo_metric_check(metric, &confusion_ops, stage.call);
     size_t count = given->count, elements = given->elements;
     if (status != KOLO_OK)
         return status;
     size_t classes = (size_t)((const struct confusion *)metric)->classes;
     const struct source source = {
+        .call = given->call,
         .predictions = kolo_stage(&stage, "predictions", given->predictions, count, elements,
                                   sizeof *given->predictions),
         .scores =
@@ -304,8 +304,11 @@ kolo_status kolo_confusion_update(struct kolo_metric *metric, const int64_t *pre
                                   const int64_t *labels, size_t count, size_t elements,
                                   const int64_t *indices)
 {
-    const struct source source = {
-        .predictions = predictions, .labels = labels, .count = count, .elements = elements};
+    const struct source source = {.call = "kolo_confusion_update",
+                                  .predictions = predictions,
+                                  .labels = labels,
+                                  .count = count,
+                                  .elements = elements};
     return update(metric, &source, indices);
 }
 
@@ -313,8 +316,11 @@ kolo_status kolo_confusion_update_scores(struct kolo_metric *metric, const float
                                          const int64_t *labels, size_t count,
                                          const int64_t *indices)
 {
-    const struct source source = {
-        .scores = scores, .labels = labels, .count = count, .elements = 1};
+    const struct source source = {.call = "kolo_confusion_update_scores",
+                                  .scores = scores,
+                                  .labels = labels,
+                                  .count = count,
+                                  .elements = 1};
     return update(metric, &source, indices);
 }
 

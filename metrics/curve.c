@@ -148,6 +148,7 @@ kolo_status kolo_curve_create(const struct kolo_curve_config *config,
 
 /* The truths of an update: one for each element, or the class of each sample. */
 struct truths {
+    const char *call; /* the public function that got them, for messages */
     const int8_t *each;
     const int64_t *classes;
 };
@@ -167,12 +168,11 @@ static kolo_status check_sample(const struct kolo_curve *curve, const float *sco
         return KOLO_OK;
     if (truths->classes &&
         (truths->classes[sample] < 0 || truths->classes[sample] >= curve->labels))
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_curve_update: classes[%zu] is %lld, not in 0..%lld", sample,
-                         (long long)truths->classes[sample], (long long)curve->labels - 1);
+        return kolo_fail(KOLO_ERR_INVALID, "%s: classes[%zu] is %lld, not in 0..%lld", truths->call,
+                         sample, (long long)truths->classes[sample], (long long)curve->labels - 1);
     for (size_t i = sample * labels; i < (sample + 1) * labels; i++)
         if (isnan(scores[i]))
-            return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_update: scores[%zu] is NaN", i);
+            return kolo_fail(KOLO_ERR_INVALID, "%s: scores[%zu] is NaN", truths->call, i);
     return KOLO_OK;
 }
 
@@ -182,10 +182,10 @@ static kolo_status check_update(const struct kolo_metric *metric, const float *s
     const struct kolo_curve *curve = (const struct kolo_curve *)metric;
     kolo_status status = KOLO_OK;
     if (count > 0 && (!scores || (!truths->each && !truths->classes)))
-        return kolo_fail(KOLO_ERR_INVALID, scores ? "kolo_curve_update: truths or classes are NULL"
-                                                  : "kolo_curve_update: scores is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %s NULL", truths->call,
+                         scores ? "truths or classes are" : "scores is");
     if (truths->each)
-        status = kolo_truths_check("kolo_curve_update", &curve->ignored, truths->each,
+        status = kolo_truths_check(truths->call, &curve->ignored, truths->each,
                                    count * (size_t)curve->labels);
     for (size_t i = 0; status == KOLO_OK && i < count; i++)
         status = check_sample(curve, scores, truths, i);
@@ -230,13 +230,14 @@ static kolo_status update_staged(struct kolo_metric *metric, const float *scores
 static kolo_status update(struct kolo_metric *metric, const float *scores,
                           const struct truths *given, size_t count, const int64_t *indices)
 {
-    struct kolo_stage stage = {.call = "kolo_curve_update"};
+    struct kolo_stage stage = {.call = given->call};
     kolo_status status = kolo_metric_check(metric, ops_of(metric), stage.call);
     if (status != KOLO_OK)
         return status;
     size_t labels = (size_t)((const struct kolo_curve *)metric)->labels;
     scores = kolo_stage(&stage, "scores", scores, count, labels, sizeof *scores);
     const struct truths truths = {
+        .call = given->call,
         .each = kolo_stage(&stage, "truths", given->each, count, labels, sizeof *given->each),
         .classes = kolo_stage(&stage, "classes", given->classes, count, 1, sizeof *given->classes)};
     indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
@@ -249,14 +250,14 @@ static kolo_status update(struct kolo_metric *metric, const float *scores,
 kolo_status kolo_curve_update(struct kolo_metric *metric, const float *scores, const int8_t *truths,
                               size_t count, const int64_t *indices)
 {
-    const struct truths each = {.each = truths};
+    const struct truths each = {.call = "kolo_curve_update", .each = truths};
     return update(metric, scores, &each, count, indices);
 }
 
 kolo_status kolo_curve_update_classes(struct kolo_metric *metric, const float *scores,
                                       const int64_t *classes, size_t count, const int64_t *indices)
 {
-    const struct truths by_class = {.classes = classes};
+    const struct truths by_class = {.call = "kolo_curve_update_classes", .classes = classes};
     return update(metric, scores, &by_class, count, indices);
 }
 

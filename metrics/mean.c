@@ -154,14 +154,14 @@ kolo_status kolo_mean_create(const struct kolo_mean_config *config, struct kolo_
     return KOLO_OK;
 }
 
-static kolo_status prepare(struct kolo_metric *metric, const void *values, size_t count,
-                           const int64_t *indices)
+static kolo_status prepare(const char *call, struct kolo_metric *metric, const void *values,
+                           size_t count, const int64_t *indices)
 {
-    kolo_status status = kolo_metric_check(metric, &mean_ops, "kolo_mean_update");
+    kolo_status status = kolo_metric_check(metric, &mean_ops, call);
     if (status != KOLO_OK)
         return status;
     if (!values && count > 0)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_mean_update: values is NULL");
+        return kolo_fail(KOLO_ERR_INVALID, "%s: values is NULL", call);
     return kolo_metric_prepare(metric, count, count * sizeof(double), indices);
 }
 
@@ -199,11 +199,13 @@ static void add_fast(struct kolo_metric *metric, const void *values, size_t byte
 static kolo_status update(struct kolo_metric *metric, const void *values, size_t bytes,
                           size_t count, const int64_t *indices)
 {
-    struct kolo_stage stage = {.call = "kolo_mean_update"};
+    const char *call =
+        bytes == sizeof(float) ? "kolo_mean_update_float32" : "kolo_mean_update_float64";
+    struct kolo_stage stage = {.call = call};
     values = kolo_stage(&stage, "values", values, count, 1, bytes);
     indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
     kolo_status status =
-        stage.status == KOLO_OK ? prepare(metric, values, count, indices) : stage.status;
+        stage.status == KOLO_OK ? prepare(call, metric, values, count, indices) : stage.status;
     if (status == KOLO_OK && !indices && ((const struct mean *)metric)->is_fast) {
         add_fast(metric, values, bytes, count);
         count = 0;

@@ -13,6 +13,15 @@ static size_t seen_words(int64_t samples)
     return (size_t)samples / 64 + 1;
 }
 
+/* This thread's detail says which allocation failed. */
+static kolo_status no_memory(const struct kolo_metric_ops *ops, size_t words, int64_t samples)
+{
+    char detail[KOLO_DETAIL_MAX];
+    kolo_detail_keep(detail);
+    return kolo_fail(KOLO_ERR_NO_MEMORY, "kolo_%s_create: %s, for %zu numbers and %lld samples",
+                     ops->name, detail, words, (long long)samples);
+}
+
 kolo_status kolo_metric_create(const struct kolo_metric_ops *ops, size_t bytes, int64_t samples,
                                size_t words, struct kolo_metric **metric_out)
 {
@@ -21,7 +30,7 @@ kolo_status kolo_metric_create(const struct kolo_metric_ops *ops, size_t bytes, 
                          (long long)samples);
     struct kolo_metric *metric = kolo_calloc(1, bytes);
     if (!metric)
-        return KOLO_ERR_NO_MEMORY;
+        return no_memory(ops, words, samples);
     metric->ops = ops;
     metric->samples = samples;
     metric->settings = KOLO_HASH_START;
@@ -32,7 +41,7 @@ kolo_status kolo_metric_create(const struct kolo_metric_ops *ops, size_t bytes, 
         metric->seen = kolo_calloc(seen_words(samples), sizeof *metric->seen);
     if (!metric->direct || !metric->merged || (samples > 0 && !metric->seen)) {
         kolo_metric_destroy(metric);
-        return KOLO_ERR_NO_MEMORY;
+        return no_memory(ops, words, samples);
     }
     *metric_out = metric;
     return KOLO_OK;

@@ -160,14 +160,14 @@ kolo_status kolo_regression_create(const struct kolo_regression_config *config,
     return KOLO_OK;
 }
 
-static kolo_status prepare(struct kolo_metric *metric, const void *predictions, const void *targets,
-                           size_t count, const int64_t *indices)
+static kolo_status prepare(const char *call, struct kolo_metric *metric, const void *predictions,
+                           const void *targets, size_t count, const int64_t *indices)
 {
-    kolo_status status = kolo_metric_check(metric, &regression_ops, "kolo_regression_update");
+    kolo_status status = kolo_metric_check(metric, &regression_ops, call);
     if (status != KOLO_OK)
         return status;
     if (count > 0 && (!predictions || !targets))
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_regression_update: %s is NULL",
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL", call,
                          predictions ? "targets" : "predictions");
     return kolo_metric_prepare(metric, count, count * sizeof(struct pair), indices);
 }
@@ -176,12 +176,14 @@ static kolo_status prepare(struct kolo_metric *metric, const void *predictions, 
 static kolo_status update(struct kolo_metric *metric, const void *predictions, const void *targets,
                           size_t bytes, size_t count, const int64_t *indices)
 {
-    struct kolo_stage stage = {.call = "kolo_regression_update"};
+    const char *call = bytes == sizeof(float) ? "kolo_regression_update_float32"
+                                              : "kolo_regression_update_float64";
+    struct kolo_stage stage = {.call = call};
     predictions = kolo_stage(&stage, "predictions", predictions, count, 1, bytes);
     targets = kolo_stage(&stage, "targets", targets, count, 1, bytes);
     indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
     kolo_status status = stage.status == KOLO_OK
-                             ? prepare(metric, predictions, targets, count, indices)
+                             ? prepare(call, metric, predictions, targets, count, indices)
                              : stage.status;
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
         const struct pair pair = {kolo_number_at(predictions, bytes, i),

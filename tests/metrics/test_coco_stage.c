@@ -298,8 +298,14 @@ Test(coco_stage, what_is_refused_of_the_host_is_refused_of_a_device)
     found = right;
     found.count--;
     cr_assert_eq(kolo_detection_update(detection, images, IMAGES, NULL, &found), KOLO_ERR_INVALID);
-    cr_assert_not_null(strstr(kolo_error_detail(), "do not add up"), "%s", kolo_error_detail());
+    cr_assert_not_null(strstr(kolo_error_detail(), "add up to more than count"), "%s",
+                       kolo_error_detail());
     found.count++;
+    image_counts[0]--;
+    found.image_counts = mock_cuda_copy(mock, MOCK_DEVICE, 1, image_counts, sizeof image_counts);
+    cr_assert_eq(kolo_detection_update(detection, images, IMAGES, NULL, &found), KOLO_ERR_INVALID);
+    cr_assert_not_null(strstr(kolo_error_detail(), ", but count is "), "%s", kolo_error_detail());
+    found = right;
     cr_assert_eq(kolo_detection_update(detection, images, 0, NULL, &found), KOLO_ERR_INVALID);
     boxes[1][5] = NAN;
     found.boxes = mock_cuda_copy(mock, MOCK_DEVICE, 0, boxes[1], sizeof boxes[1]);

@@ -6,6 +6,7 @@
 
 #include <kolo/metrics.h>
 
+#include "base/alloc.h"
 #include "tests/support/shards.h"
 #include "tests/support/world.h"
 
@@ -184,6 +185,25 @@ Test(mean, refuses_batches_that_cannot_be_counted)
     cr_assert_eq(create(5, &metric), KOLO_OK);
     cr_assert_eq(kolo_mean_update_batch(metric, 1, 1), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "samples 5"), "%s", kolo_error_detail());
+    kolo_metric_destroy(metric);
+}
+
+Test(mean, that_has_no_memory_names_its_function)
+{
+    struct kolo_metric *metric = NULL;
+    const struct kolo_mean_config config = {.size = sizeof config, .samples = 77};
+    kolo_status status = KOLO_AGAIN;
+    for (uint64_t nth = 1; status != KOLO_OK; nth++) {
+        kolo_alloc_fail_nth(nth);
+        status = kolo_mean_create(&config, &metric);
+        kolo_alloc_fail_nth(0);
+        if (status == KOLO_OK)
+            break;
+        cr_assert_eq(status, KOLO_ERR_NO_MEMORY);
+        cr_assert(strstr(kolo_error_detail(), "kolo_mean_create: ") == kolo_error_detail() &&
+                      strstr(kolo_error_detail(), "77 samples"),
+                  "%s", kolo_error_detail());
+    }
     kolo_metric_destroy(metric);
 }
 

@@ -110,6 +110,8 @@ void kolo_comm_close(struct kolo_comm *comm)
             kolo_request_end(request, KOLO_ERR_ABORTED);
         kolo_request_drop(request);
     }
+    if (comm->hub != NULL)
+        kolo_board_lent_end(comm->hub); /* kernels of a failed call were late then */
     kolo_hub_close(comm->hub);
     comm->hub = NULL;
     kolo_comm_tell_finalized(comm, end_sequence);

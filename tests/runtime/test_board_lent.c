@@ -645,11 +645,19 @@ Test(board_lent, requests_repeat_and_queue, .timeout = 100)
 
 enum { LIVES = 40 };
 
-/** Whether there are fewer allocations than @p bound, once ranks that are behind have unmapped what
- * they had mapped. */
-static bool has_come_back(int bound)
+/** Makes calls until only page-locked memory of the host is left: while ranks wait in calls, they
+ * unmap what others have freed. */
+static kolo_status await_return(struct kolo_comm *comm)
 {
-    return AWAIT(mock->allocated() < bound);
+    const kolo_deadline deadline = kolo_deadline_in_ms(AWAIT_MS);
+    int32_t state[2]; /* allocations, and whether it is too late: the same on all ranks */
+    do {
+        state[0] = mock->allocated() - mock->registered();
+        state[1] = kolo_deadline_passed(deadline);
+        WORLD_TRY(kolo_allreduce(comm, state, state, 2, KOLO_INT32, KOLO_MAX, NULL, NULL));
+    } while (state[0] > 0 && !state[1]);
+    WORLD_EXPECT(state[0] == 0, "%d allocations are left", (int)state[0]);
+    return KOLO_OK;
 }
 
 /** In each life, memory is freed while the others have it mapped; all of it is reclaimed. */
@@ -661,8 +669,7 @@ static kolo_status many_lives(struct kolo_comm *comm, void *argument)
         WORLD_TRY(side_create(comm, &side));
         WORLD_TRY(compare_sum(comm, side, false));
         WORLD_TRY(side_free(comm, side));
-        WORLD_EXPECT(has_come_back(10 * kolo_size(comm)), "life %d: %d allocations", life,
-                     mock->allocated());
+        WORLD_TRY(await_return(comm));
     }
     return KOLO_OK;
 }
@@ -905,6 +912,48 @@ Test(board_lent, a_device_that_does_not_scale_is_named, .timeout = 100)
     mock->hold(0);
     const char *text = world.results[1].text;
     cr_assert(strstr(text, "on rank 1") && strstr(text, "waiting for its device"), "%s", text);
+}
+
+static kolo_status await_devices(void)
+{
+    for (int device = 0; device < MOCK_DEVICES; device++) {
+        mock->set_current(device);
+        WORLD_EXPECT(kolo_cuda_driver_loaded()->context_synchronize() == KOLO_CUDA_SUCCESS, "late");
+    }
+    return KOLO_OK;
+}
+
+/** Kernels were late when their call failed, and are over when their communicator is finalized:
+ * then the memory that they used is given back. */
+static kolo_status late_kernels(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 200};
+    struct kolo_comm *copy = NULL;
+    struct side *side;
+    (void)argument;
+    WORLD_TRY(kolo_dup(comm, NULL, &copy));
+    WORLD_TRY(side_create(comm, &side));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 0)
+        mock->hold(1);
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    WORLD_EXPECT(sum(copy, side, &opts) == KOLO_ERR_TIMEOUT, "%s", kolo_error_detail());
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* it has failed on all ranks */
+    if (kolo_rank(comm) == 0)
+        mock->hold(0);
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    WORLD_TRY(await_devices());
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    (void)kolo_finalize(copy);
+    WORLD_TRY(side_free(comm, side));
+    return await_return(comm);
+}
+
+Test(board_lent, memory_of_late_kernels_is_freed_after_their_communicator, .timeout = 100)
+{
+    struct world world = twoshot(3, "shm", NULL);
+    begin(29);
+    WORLD_MUST_RUN(&world, late_kernels, NULL);
 }
 
 /** A rank that never calls is named, and the others get their memory back. */

@@ -162,8 +162,6 @@ static kolo_status scale(struct kolo_request *request, void *out, const void *in
 
 kolo_status kolo_lent_scale_input(struct kolo_request *request)
 {
-    if (request->prescale == 0)
-        return KOLO_OK;
     if (request->input == request->unscaled) /* its buffer will never hold the input again */
         request->is_scaled = true;
     return scale(request, request->input, request->unscaled, request->input_count,

@@ -78,7 +78,7 @@ struct kolo_lane *kolo_lent_lane(const struct kolo_request *request);
 /** Kernels that use the buffers are over when @p mark of the outgoing direction of their lane has
  * passed. */
 void kolo_lent_marked(struct kolo_request *request, uint64_t mark);
-/** Multiplies the input of a call that lends by its prescale, on the device, if it has one;
+/** Multiplies the input of a call that lends by its prescale, which is not 0, on the device;
  * kolo_lent_input_is_scaled says when that is over. ERR_SYSTEM: of the device or its driver. */
 kolo_status kolo_lent_scale_input(struct kolo_request *request) KOLO_NODISCARD;
 /** KOLO_OK: the input is scaled. KOLO_AGAIN: not yet. Any other failure: of the device or its

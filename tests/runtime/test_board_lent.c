@@ -108,7 +108,8 @@ static void fill(uint8_t *buffer, kolo_dtype dtype, int rank, int salt)
     }
 }
 
-/** Makes the call with host memory and with device memory, whose input a late stream writes. */
+/** Makes the call with host memory and with device memory, whose input a late stream writes, both
+ * with the same factors. */
 static kolo_status compare(struct kolo_comm *comm, struct side *side, const struct any_call *how,
                            bool in_place)
 {
@@ -117,8 +118,13 @@ static kolo_status compare(struct kolo_comm *comm, struct side *side, const stru
     fill(side->recv, how->dtype, rank, salt + 50);
     mock->write_on(side->stream, side->device_send, side->send, BYTES);
     mock->write_on(side->stream, side->device_recv, side->recv, BYTES);
+    struct kolo_opts opts = {.size = sizeof opts};
     struct any_call plain = *how;
-    plain.opts = NULL;
+    plain.opts = &opts;
+    if (how->opts) {
+        opts.prescale = how->opts->prescale;
+        opts.postscale = how->opts->postscale;
+    }
     WORLD_TRY(any_collective(comm, &plain, in_place ? side->recv : side->send, side->recv));
     WORLD_TRY(any_collective(comm, how, in_place ? side->device_recv : side->device_send,
                              side->device_recv));
@@ -126,6 +132,8 @@ static kolo_status compare(struct kolo_comm *comm, struct side *side, const stru
     WORLD_EXPECT(memcmp(side->got, side->recv, BYTES) == 0, "collective %d of %s %s, rank %d%s",
                  (int)how->which, kolo_dtype_text(how->dtype), kolo_redop_text(how->op), rank,
                  in_place ? ", in place" : "");
+    mock->read(side->device_send, side->got, BYTES);
+    WORLD_EXPECT(memcmp(side->got, side->send, BYTES) == 0, "the input was written");
     return KOLO_OK;
 }
 
@@ -300,30 +308,6 @@ Test(board_lent, memory_that_kolo_has_not_allocated_is_not_lent, .timeout = 100)
 
 /* ---- scaling ---- */
 
-/** As compare(), with the same factors on the host. The factor of the input differs by rank. */
-static kolo_status compare_scaled(struct kolo_comm *comm, struct side *side,
-                                  const struct any_call *how, bool in_place)
-{
-    const struct kolo_opts plain = {
-        .size = sizeof plain, .prescale = how->opts->prescale, .postscale = how->opts->postscale};
-    struct any_call on_host = *how;
-    on_host.opts = &plain;
-    fill(side->send, how->dtype, kolo_rank(comm), (int)how->op);
-    fill(side->recv, how->dtype, kolo_rank(comm), (int)how->op + 50);
-    mock->write_on(side->stream, side->device_send, side->send, BYTES);
-    mock->write_on(side->stream, side->device_recv, side->recv, BYTES);
-    WORLD_TRY(any_collective(comm, &on_host, in_place ? side->recv : side->send, side->recv));
-    WORLD_TRY(any_collective(comm, how, in_place ? side->device_recv : side->device_send,
-                             side->device_recv));
-    mock->read(side->device_recv, side->got, BYTES);
-    WORLD_EXPECT(memcmp(side->got, side->recv, BYTES) == 0, "collective %d of %s %s%s",
-                 (int)how->which, kolo_dtype_text(how->dtype), kolo_redop_text(how->op),
-                 in_place ? ", in place" : "");
-    mock->read(side->device_send, side->got, BYTES);
-    WORLD_EXPECT(memcmp(side->got, side->send, BYTES) == 0, "the input was written");
-    return KOLO_OK;
-}
-
 static const kolo_dtype floats[] = {KOLO_FLOAT16, KOLO_BFLOAT16, KOLO_FLOAT32, KOLO_FLOAT64};
 enum { FLOATS = sizeof floats / sizeof *floats };
 
@@ -340,13 +324,13 @@ static kolo_status scaled_calls(struct kolo_comm *comm, void *argument)
                                  .stream = is_behind ? side->stream : NULL};
         struct any_call any = call_of(ANY_ALLREDUCE, floats[round % FLOATS], ops[round % 4], &opts);
         opts.prescale = round % 3 == 1 ? 0 : 0.3 + 0.1 * kolo_rank(comm);
-        WORLD_TRY(compare_scaled(comm, side, &any, round % 5 < 2));
+        WORLD_TRY(compare(comm, side, &any, round % 5 < 2));
         opts.prescale = 0; /* the others scale their results only */
         opts.postscale = 1.0 / 7;
         any.which = round % 2 ? ANY_REDUCE : ANY_REDUCE_SCATTER;
-        WORLD_TRY(compare_scaled(comm, side, &any, false));
+        WORLD_TRY(compare(comm, side, &any, false));
         any.which = ANY_REDUCE_SCATTERV;
-        WORLD_TRY(compare_scaled(comm, side, &any, false));
+        WORLD_TRY(compare(comm, side, &any, false));
     }
     WORLD_EXPECT(comm->lends, "the ranks have given up to lend");
     return side_free(comm, side);
@@ -374,7 +358,7 @@ static kolo_status scaled_apart(struct kolo_comm *comm, void *argument)
         const struct any_call any =
             call_of((enum any_collective)which, KOLO_FLOAT32, KOLO_SUM, &half);
         if (which == ANY_REDUCE || which >= ANY_REDUCE_SCATTER)
-            WORLD_TRY(compare_scaled(comm, side, &any, false));
+            WORLD_TRY(compare(comm, side, &any, false));
     }
     WORLD_EXPECT(comm->lends, "other calls must still lend");
     return side_free(comm, side);
@@ -395,8 +379,8 @@ static kolo_status scaled_in_vain(struct kolo_comm *comm, void *in_place)
     const struct kolo_opts opts = {.size = sizeof opts, .prescale = 0.7, .postscale = 3};
     const struct any_call any = call_of(ANY_ALLREDUCE, KOLO_FLOAT32, KOLO_SUM, &opts);
     WORLD_TRY(side_create(comm, &side));
-    WORLD_TRY(compare_scaled(comm, side, &any, *(const bool *)in_place));
-    WORLD_TRY(compare_scaled(comm, side, &any, *(const bool *)in_place));
+    WORLD_TRY(compare(comm, side, &any, *(const bool *)in_place));
+    WORLD_TRY(compare(comm, side, &any, *(const bool *)in_place));
     WORLD_EXPECT(!comm->lends, "the ranks have not seen it");
     return side_free(comm, side);
 }
@@ -861,6 +845,15 @@ Test(board_lent, memory_that_was_freed_too_early_is_an_error, .timeout = 100)
                        world_cause(&world)->text);
 }
 
+/** From when all ranks are here, no stream begins anything. */
+static kolo_status hold_all(struct kolo_comm *comm)
+{
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 0)
+        mock->hold(1);
+    return kolo_barrier(comm, NULL, NULL);
+}
+
 /** Kernels that never end are ended by the deadline. */
 static kolo_status held_up(struct kolo_comm *comm, void *argument)
 {
@@ -868,10 +861,7 @@ static kolo_status held_up(struct kolo_comm *comm, void *argument)
     struct side *side;
     (void)argument;
     WORLD_TRY(side_create(comm, &side));
-    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
-    if (kolo_rank(comm) == 0)
-        mock->hold(1);
-    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    WORLD_TRY(hold_all(comm));
     const kolo_status status = sum(comm, side, &opts);
     free(side);
     return status;
@@ -895,10 +885,7 @@ static kolo_status held_while_scaling(struct kolo_comm *comm, void *argument)
     struct side *side;
     (void)argument;
     WORLD_TRY(side_create(comm, &side));
-    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
-    if (scales)
-        mock->hold(1);
-    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    WORLD_TRY(hold_all(comm));
     const kolo_status status = sum(comm, side, &opts);
     free(side);
     return status;
@@ -933,10 +920,7 @@ static kolo_status late_kernels(struct kolo_comm *comm, void *argument)
     (void)argument;
     WORLD_TRY(kolo_dup(comm, NULL, &copy));
     WORLD_TRY(side_create(comm, &side));
-    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
-    if (kolo_rank(comm) == 0)
-        mock->hold(1);
-    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    WORLD_TRY(hold_all(comm));
     WORLD_EXPECT(sum(copy, side, &opts) == KOLO_ERR_TIMEOUT, "%s", kolo_error_detail());
     WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* it has failed on all ranks */
     if (kolo_rank(comm) == 0)

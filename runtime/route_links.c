@@ -329,6 +329,8 @@ static bool links_advance(struct kolo_request *request)
         return look(request, &request->main) && request->main.first == request->main.next;
     }
     is_over = advance_strand(request, &request->main);
+    if (request->status != KOLO_AGAIN) /* a device failed: nothing more may be posted for it */
+        return false;
     if (request->closing.plan != NULL)
         is_over &= advance_strand(request, &request->closing);
     return is_over;

@@ -196,34 +196,43 @@ Test(staging_flow, nobody_waits_for_the_function_that_a_stream_calls, .timeout =
 
 static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)
 {
+    const bool *is_broadcast = argument;
     uint8_t *memory = mock->alloc(MOCK_DEVICE, kolo_rank(comm) % MOCK_DEVICES, PIECES * PIECE);
-    kolo_status status = kolo_barrier(comm, NULL, NULL); /* all are there */
-    (void)argument;
+    struct kolo_comm *other = NULL;
+    char detail[KOLO_DETAIL_MAX];
+    kolo_status status = kolo_dup(comm, NULL, &other); /* also: all are there */
     for (int i = 0; i < 50 && status == KOLO_OK; i++)
-        status =
-            kolo_allreduce(comm, memory, memory, PIECES * PIECE, KOLO_UINT8, KOLO_SUM, NULL, NULL);
+        status = *is_broadcast
+                     ? kolo_broadcast(other, memory, PIECES * PIECE, KOLO_UINT8, i % 3, NULL, NULL)
+                     : kolo_allreduce(other, memory, memory, PIECES * PIECE, KOLO_UINT8, KOLO_SUM,
+                                      NULL, NULL);
+    kolo_detail_keep(detail);
+    kolo_finalize(other);
+    kolo_detail_set(detail);
     return status;
 }
 
 /** Each copy on a stream fails in turn, and each operation of a stream: on the way in, between two
- * steps, and on the way out. */
+ * steps, and on the way out. A broadcast has a second strand of steps, which must not go on. */
 Test(staging_flow, a_failure_in_between_is_everybodys, .timeout = 200)
 {
-    for (int nth = 1; nth < 150; nth += 13) {
+    for (int nth = 1; nth < 150; nth += 7) {
+        bool is_broadcast = nth / 7 % 2 == 0;
         struct world world = {.size = 3,
                               .transport = "inproc",
                               .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB",
-                                           "KOLO_PLAN=ring", "KOLO_STALL=200ms"}};
+                                           is_broadcast ? "KOLO_PLAN=auto" : "KOLO_PLAN=ring",
+                                           "KOLO_STALL=200ms"}};
         begin((unsigned)nth, 50);
         if (nth % 2)
             mock->fail("cuMemcpyAsync", nth, KOLO_CUDA_INVALID_VALUE);
         else
             mock->fail_async(nth, KOLO_CUDA_ILLEGAL_ADDRESS);
-        const kolo_status status = world_run(&world, until_it_fails, NULL);
+        const kolo_status status = world_run(&world, until_it_fails, &is_broadcast);
         mock->fail("", 1, 0); /* no more failures */
         cr_assert_eq(status, KOLO_ERR_SYSTEM, "%d: %s", nth, world_cause(&world)->text);
         for (int rank = 0; rank < world.size; rank++)
-            cr_assert(strstr(world.results[rank].text, "allreduce") &&
+            cr_assert(strstr(world.results[rank].text, is_broadcast ? "broadcast" : "allreduce") &&
                           strstr(world.results[rank].text, "rank "),
                       "%d: %s", nth, world.results[rank].text);
     }

@@ -105,6 +105,15 @@ void mock_take_out_unused(struct allocation *a);
 /** Whether kernels of @p context reach the memory at @p address. */
 bool mock_reaches(const struct context *context, uint64_t address);
 
+/* ---- timed.c ---- */
+
+/** Whether copies only take time. Held: lock, as in the next two. */
+bool mock_is_timed(void);
+/** Takes as long as a call. */
+void mock_timed_call(void);
+/** Returns when a copy is done that begins @p after the work before it, in kolo_now_ns(). */
+int64_t mock_timed_copy(int64_t after, bool is_in, size_t bytes);
+
 /* ---- peers.c ---- */
 
 /** Creates the file of an allocation. */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "tests/mock/mock.h"
 
 enum {
@@ -21,6 +22,7 @@ struct event {
     uint64_t parts; /* number of streams of its context that it still waits for */
     /* how often it was recorded in a stream, and how often the stream has reached it */
     uint64_t given, done;
+    int64_t due; /* of a timed device: when it passes */
     bool is_destroyed;
     struct event *next;
 };
@@ -52,6 +54,7 @@ struct stream {
     bool is_closing;
     enum mock_capture capture;
     bool is_spoilt; /* its capture is invalid */
+    int64_t due;    /* of a timed device: when its last copy is done */
 };
 
 struct module {
@@ -132,7 +135,8 @@ static bool is_ready(const struct stream *stream, const struct op *op)
     if (op->what == CALL)
         return !is_muted;
     if (op->what == AWAIT_EVENT)
-        return op->event->done >= op->count;
+        return op->event->done >= op->count &&
+               (!mock_is_timed() || op->event->due <= kolo_now_ns());
     if (op->what != AWAIT_VALUE)
         return true;
     const uint32_t now =
@@ -534,6 +538,8 @@ int cuStreamQuery(void *handle)
     const struct stream *stream = find(handle);
     if (!stream)
         return KOLO_CUDA_INVALID_HANDLE;
+    if (mock_is_timed() && stream->due > kolo_now_ns())
+        return KOLO_CUDA_NOT_READY;
     return stream->first ? KOLO_CUDA_NOT_READY : KOLO_CUDA_SUCCESS;
 }
 
@@ -618,6 +624,10 @@ int cuEventRecord(void *event, void *handle)
     const struct stream *stream = find(handle);
     if (!is_event(event) || !stream || stream->context != recorded->context)
         return KOLO_CUDA_INVALID_HANDLE;
+    if (mock_is_timed()) {
+        recorded->due = stream->due;
+        return KOLO_CUDA_SUCCESS;
+    }
     const int result = submit(handle, &(struct op){.what = RECORD, .event = recorded});
     recorded->given += result == KOLO_CUDA_SUCCESS;
     return result;
@@ -665,6 +675,8 @@ int cuEventQuery(void *event)
     const struct event *asked = event;
     if (!is_event(event))
         return KOLO_CUDA_INVALID_HANDLE;
+    if (mock_is_timed() && asked->due > kolo_now_ns())
+        return KOLO_CUDA_NOT_READY;
     return asked->parts > 0 || asked->done < asked->given ? KOLO_CUDA_NOT_READY : KOLO_CUDA_SUCCESS;
 }
 
@@ -681,6 +693,12 @@ int cuMemcpyAsync(uint64_t into, uint64_t from, size_t bytes, void *stream)
     if ((to && !mock_within(to, into, bytes)) || (of && !mock_within(of, from, bytes)) ||
         (!to && !of)) /* memory that is not page-locked would make the call wait */
         return KOLO_CUDA_INVALID_VALUE;
+    if (mock_is_timed() && find(stream)) {
+        find(stream)->due =
+            mock_timed_copy(find(stream)->due, is_of_device(from) && !is_of_device(into), bytes);
+        mock_timed_call();
+        return KOLO_CUDA_SUCCESS;
+    }
     return submit(stream, &(struct op){.what = COPY, .into = into, .from = from, .count = bytes});
 }
 

@@ -29,7 +29,7 @@
 #include "memory/gate_watch.h"
 #include "memory/lane.h"
 
-enum { EVENTS = 32 };
+enum { EVENTS = 128 };
 
 struct way {
     struct cuda_lane *lane;

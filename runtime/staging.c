@@ -416,7 +416,7 @@ bool kolo_staging_is_in(struct kolo_request *request)
         status = look_behind(request);
     else if (request->stage != KOLO_STAGE_IN && request->stage != KOLO_STAGE_FLOWS)
         return true;
-    if (status == KOLO_OK)
+    if (status == KOLO_OK && request->stage == KOLO_STAGE_IN)
         status = kolo_flow_is_in(request);
     if (status != KOLO_OK && status != KOLO_AGAIN) {
         (void)kolo_staging_fail(request, status);
@@ -430,6 +430,14 @@ bool kolo_staging_is_in(struct kolo_request *request)
     request->comm->engine->has_moved = true;
     kolo_request_load(request);
     return true;
+}
+
+bool kolo_staging_has(struct kolo_request *request, const struct kolo_step *step)
+{
+    const kolo_status status = kolo_flow_has(request, step);
+    if (status != KOLO_OK && status != KOLO_AGAIN)
+        (void)kolo_staging_fail(request, status);
+    return status == KOLO_OK;
 }
 
 /* ---- where links reach the device ---- */
@@ -461,7 +469,7 @@ void kolo_staging_flow(struct kolo_request *request)
 {
     if (request->stage != KOLO_STAGE_FLOWS)
         return;
-    const kolo_status status = kolo_flow_out(request);
+    const kolo_status status = kolo_flow_continue(request);
     if (status != KOLO_OK)
         (void)kolo_staging_fail(request, status);
 }
@@ -478,8 +486,10 @@ static kolo_status look_out(const struct kolo_request *request)
 bool kolo_staging_is_out(struct kolo_request *request)
 {
     kolo_status status = KOLO_OK;
-    /* segments that no step touched may still be on their way to the host */
+    /* segments that no step touched may still have to be copied to the host */
     if (request->stage == KOLO_STAGE_FLOWS)
+        status = kolo_flow_continue(request);
+    if (status == KOLO_OK && request->stage == KOLO_STAGE_FLOWS)
         status = kolo_flow_is_in(request);
     if (status == KOLO_OK && request->stage != KOLO_STAGE_OUT) {
         if (request->stage == KOLO_STAGE_LENT)

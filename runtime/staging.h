@@ -25,8 +25,8 @@ kolo_status kolo_staging_begin(struct kolo_request *request) KOLO_NODISCARD;
 /** Whether the route can continue. If the device failed, the communicator has failed and the
  * request has ended. */
 bool kolo_staging_is_in(struct kolo_request *request);
-/** Whether everything that @p step touches is on the host. */
-bool kolo_staging_has(const struct kolo_request *request, const struct kolo_step *step);
+/** Whether everything that @p step touches is on the host. A failure as in kolo_staging_is_in. */
+bool kolo_staging_has(struct kolo_request *request, const struct kolo_step *step);
 /** For a request whose links reach its devices' memory (KOLO_STAGE_DIRECT): the device address for
  * @p host, an address in what stands in for a buffer; NULL: @p host is plain host memory. */
 uint8_t *kolo_staging_address(const struct kolo_request *request, uint8_t *host);
@@ -35,8 +35,9 @@ uint8_t *kolo_staging_address(const struct kolo_request *request, uint8_t *host)
 bool kolo_staging_may(struct kolo_request *request, size_t index, const struct kolo_step *step);
 /** The receive @p work of the request is over. False: a failure as in kolo_staging_is_in. */
 bool kolo_staging_received(struct kolo_request *request, const struct kolo_work *work);
-/** Copies segments that the plan has finished with to the device, if the copies run beside the
- * plan. A failure as in kolo_staging_is_in. */
+/** If the copies run beside the plan: starts those that its next steps need, and those of what it
+ * has finished with. To be called after steps have begun, or were found to be over. A failure as in
+ * kolo_staging_is_in. */
 void kolo_staging_flow(struct kolo_request *request);
 /** The call is over: completes its result and copies it to the device. Whether the result is there;
  * a failure as in kolo_staging_is_in. */

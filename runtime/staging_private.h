@@ -17,9 +17,14 @@ struct kolo_byte_range {
 /** A segment of a buffer. All have the same length except the last. */
 struct kolo_segment {
     uint64_t mark; /* after its copy to the host; 0: it is not copied to the host */
-    size_t last;   /* 1 + the number of the last step that writes to it; 0: none does */
-    bool is_put;   /* its copy to the host has been started */
-    bool is_out;   /* the copy of its result has been started */
+    size_t first;  /* the first step that touches it */
+    /* 1 + the last step that receives into it, and the last one that computes what is in it before
+     * its messages; 0: none does */
+    size_t received, computed;
+    size_t turn;    /* of the segment with number i: which one is copied to the host as the i-th */
+    bool has_place; /* it is in that order */
+    bool is_put;    /* its copy to the host has been started */
+    bool is_out;    /* the copy of its result has been started */
 };
 
 /** A device buffer. */
@@ -32,8 +37,15 @@ struct kolo_staged {
     struct kolo_byte_range in, out; /* the parts that are copied to the host, and back */
     uint64_t marks[KOLO_WAYS]; /* after the last copy in each direction; KOLO_LANE_IDLE: not yet */
     uint64_t passed;           /* the latest mark of the copies to the host that was seen passed */
-    size_t steps_seen;         /* steps that were over when segments were last checked */
     size_t bytes, segment_bytes, segment_count;
+    /* of the order in which segments are copied to the host: how many have a place, how many are
+     * touched by steps that have begun or are next, and how many have been put */
+    size_t placed, due, put;
+    size_t
+        results_left; /* segments that steps write, and whose copies back have not been started */
+    /* when segments were last checked for results: steps that were over and that had begun, and to
+     * where in this buffer the oldest one that was not over had received */
+    size_t steps_over, steps_begun, arrived;
     struct kolo_segment segments[];
 };
 
@@ -52,6 +64,9 @@ kolo_status kolo_flow_begin(struct kolo_request *request, bool in_segments) KOLO
 /** Whether all input is on the host. KOLO_AGAIN: not yet. Any other failure: of the device or its
  * driver. */
 kolo_status kolo_flow_is_in(struct kolo_request *request) KOLO_NODISCARD;
+/** Whether everything that @p step touches is on the host; statuses as above. */
+kolo_status kolo_flow_has(struct kolo_request *request,
+                          const struct kolo_step *step) KOLO_NODISCARD;
 /** Takes a slab for a buffer that only has addresses. Held: lock, which is released meanwhile.
  * ERR_NO_MEMORY. */
 kolo_status kolo_staging_take_slab(struct kolo_request *request,
@@ -108,8 +123,9 @@ kolo_status kolo_direct_received(struct kolo_request *request,
  * done yet. Any other failure: of the device or its driver. */
 kolo_status kolo_direct_may(struct kolo_request *request, size_t index,
                             const struct kolo_step *step) KOLO_NODISCARD;
-/** Starts copying back the segments that the plan has finished with. */
-kolo_status kolo_flow_out(struct kolo_request *request) KOLO_NODISCARD;
+/** Steps have begun or are over: starts copying what the next ones need to the host, and what the
+ * plan has finished with back. */
+kolo_status kolo_flow_continue(struct kolo_request *request) KOLO_NODISCARD;
 /** The call is over: starts copying back all other segments. */
 kolo_status kolo_flow_end(struct kolo_request *request) KOLO_NODISCARD;
 

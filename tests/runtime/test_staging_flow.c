@@ -6,6 +6,8 @@
 // gives a wrong result.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +39,7 @@ Test(staging_flow, segments_are_as_long_as_asked_for_and_not_too_many)
     for (size_t bytes = 1; bytes < (size_t)1 << 40; bytes = bytes * 3 + 1) {
         const size_t segment = kolo_flow_segment_bytes(bytes, 1 << 20);
         cr_assert(segment >= 1 << 20 && segment % 4096 == 0 &&
-                      (bytes + segment - 1) / segment <= 64,
+                      (bytes + segment - 1) / segment <= 256,
                   "%zu bytes in segments of %zu", bytes, segment);
     }
 }
@@ -167,6 +169,125 @@ Test(staging_flow, results_go_back_while_input_is_still_to_come, .timeout = 100)
     mock->pace(2 * PIECES - 4);
     const kolo_status status = world_run(&world, reduce_long, NULL);
     cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+enum { LONG = 200 * PIECE };
+
+static kolo_status reduce_longer(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 20000};
+    uint8_t *memory = mock->alloc(MOCK_DEVICE, kolo_rank(comm), LONG);
+    (void)argument;
+    return kolo_allreduce(comm, memory, memory, LONG, KOLO_UINT8, KOLO_SUM, &opts, NULL);
+}
+
+/** As above: of a buffer of many segments, the first ones are seen to be there before half of them
+ * are. */
+Test(staging_flow, a_buffer_of_many_segments_flows_from_its_first_ones_on, .timeout = 100)
+{
+    struct world world = {
+        .size = 2,
+        .transport = "inproc",
+        .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB", "KOLO_PLAN=ring"}};
+    begin(2, 0);
+    mock->pace(30);
+    cr_assert_eq(world_run(&world, reduce_longer, NULL), KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+enum { AHEAD = 16, FIRST = 2 /* segments of the first step */ };
+
+static kolo_status start_and_look(struct kolo_comm *comm, void *argument)
+{
+    static atomic_int looked;
+    uint8_t *memory = mock->alloc(MOCK_DEVICE, kolo_rank(comm), LONG);
+    struct kolo_request *request = NULL;
+    (void)argument;
+    WORLD_TRY(kolo_allreduce(comm, memory, memory, LONG, KOLO_UINT8, KOLO_SUM, NULL, &request));
+    kolo_status status = KOLO_AGAIN;
+    for (int i = 0; i < 100 && status == KOLO_AGAIN; i++)
+        status = kolo_test(&request);
+    const int copies = mock->calls("cuMemcpyAsync");
+    atomic_fetch_add(&looked, 1);
+    while (atomic_load(&looked) < kolo_size(comm))
+        (void)sched_yield();
+    mock->hold(0);
+    WORLD_TRY(kolo_wait(&request, 20000));
+    WORLD_EXPECT(status == KOLO_AGAIN && copies <= kolo_size(comm) * (FIRST + AHEAD),
+                 "%d copies before the first step", copies);
+    return KOLO_OK;
+}
+
+/** Segments that no step needs soon would only push the next ones out of the cache, and, on a
+ * device of several ranks, come before the first ones of others. */
+Test(staging_flow, only_the_next_segments_are_copied_ahead, .timeout = 100)
+{
+    struct world world = {
+        .size = 2,
+        .transport = "tcp",
+        .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB", "KOLO_PLAN=ring"}};
+    begin(3, 0);
+    mock->hold(1);
+    cr_assert_eq(world_run(&world, start_and_look, NULL), KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+enum { HALF = PIECES * PIECE / 8 }; /* of the elements that the next test reduces */
+
+struct folder {
+    int rank;
+    bool was_there;
+    kolo_deadline deadline;
+    const int32_t *_Atomic *first; /* rank 0's result, on its device */
+};
+
+/** Rank 1 computes its half of the result only when rank 0's half is on rank 0's device. */
+static void add_late(void *into, const void *from, size_t count, kolo_dtype dtype, void *context)
+{
+    struct folder *folder = context;
+    int32_t sum[HALF] = {0};
+    (void)dtype;
+    for (size_t i = 0; i < count; i++)
+        ((int32_t *)into)[i] += ((const int32_t *)from)[i];
+    while (folder->rank == 1 && !folder->was_there && !kolo_deadline_passed(folder->deadline)) {
+        const int32_t *result = atomic_load(folder->first);
+        if (result)
+            mock->read(result, sum, sizeof sum);
+        folder->was_there = sum[0] == 3 && sum[HALF - 1] == 3;
+    }
+}
+
+static kolo_status reduce_by_turns(struct kolo_comm *comm, void *argument)
+{
+    struct folder folder = {
+        .rank = kolo_rank(comm), .deadline = kolo_deadline_in_ms(10000), .first = argument};
+    const struct kolo_op late = {.size = sizeof late,
+                                 .name = "late",
+                                 .fold = add_late,
+                                 .context = &folder,
+                                 .flags = KOLO_COMMUTATIVE};
+    int32_t in[2 * HALF];
+    int32_t *send = mock->alloc(MOCK_DEVICE, folder.rank, sizeof in);
+    int32_t *recv = mock->alloc(MOCK_DEVICE, folder.rank, sizeof in);
+    kolo_redop op;
+    for (size_t i = 0; i < 2 * HALF; i++)
+        in[i] = folder.rank + 1;
+    mock->write(send, in, sizeof in);
+    if (folder.rank == 0)
+        atomic_store(folder.first, recv);
+    WORLD_TRY(kolo_op_create(comm, &late, &op));
+    WORLD_TRY(kolo_allreduce(comm, send, recv, (size_t)2 * HALF, KOLO_INT32, op, NULL, NULL));
+    WORLD_EXPECT(folder.rank == 0 || folder.was_there, "rank 0's half is not on its device");
+    return KOLO_OK;
+}
+
+/** What a step has computed is copied back while its messages are on their way. */
+Test(staging_flow, a_computed_result_goes_back_before_its_step_is_over, .timeout = 100)
+{
+    struct world world = {
+        .size = 2, .transport = "tcp", .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_PLAN=direct"}};
+    const int32_t *_Atomic first = NULL;
+    begin(5, 0);
+    cr_assert_eq(world_run(&world, reduce_by_turns, &first), KOLO_OK, "%s",
+                 world_cause(&world)->text);
 }
 
 static kolo_status without_being_told(struct kolo_comm *comm, void *argument)

@@ -484,33 +484,95 @@ kolo_status eval_json_open(struct eval_json *json, struct eval_source *source,
     return KOLO_OK;
 }
 
+static bool is_word(unsigned char byte)
+{
+    return (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') ||
+           (byte >= 'a' && byte <= 'z') || byte == '+' || byte == '-' || byte == '.';
+}
+
+/* The first byte of the value that ends before @p end, or of the part of it in this piece. */
+static size_t value_begin(const unsigned char *data, size_t end)
+{
+    size_t begin = end > 0 ? end - 1 : 0, backslashes;
+    if (end == 0)
+        return 0;
+    if (data[begin] != '"') {
+        while (begin > 0 && is_word(data[begin]) && is_word(data[begin - 1]))
+            begin--;
+        return begin;
+    }
+    do { /* a quote inside the string follows an odd number of backslashes */
+        for (backslashes = 0; begin > 0 && data[--begin] != '"';)
+            continue;
+        while (backslashes < begin && data[begin - 1 - backslashes] == '\\')
+            backslashes++;
+    } while (backslashes % 2 == 1);
+    return begin;
+}
+
+/* The first byte of the invalid UTF-8 that yajl noticed at byte @p at: it may have begun up to
+ * three bytes before. */
+static size_t letter_begin(const unsigned char *data, size_t at)
+{
+    for (size_t back = 1; back <= 3 && back <= at; back++) {
+        unsigned char byte = data[at - back];
+        size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+        if (length > 1)
+            return back < length ? at - back : at;
+        if (byte < 0x80)
+            break;
+    }
+    return at;
+}
+
 /* Python writes and reads NaN and Infinity, which JSON does not have. */
 static const char *not_finite(const struct eval_source *source, size_t at)
 {
-    for (size_t i = at > 1 ? at - 2 : 0; i <= at && i < source->bytes; i++) {
-        const char *text = (const char *)source->data + i;
-        if (source->bytes - i >= 3 && memcmp(text, "NaN", 3) == 0)
-            return "NaN: numbers must be finite";
-        if (source->bytes - i >= 8 && memcmp(text, "Infinity", 8) == 0)
-            return "Infinity: numbers must be finite";
+    static const char *const words[] = {"NaN: numbers must be finite",
+                                        "Infinity: numbers must be finite"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t length = strcspn(words[i], ":");
+        if (source->bytes - at >= length && memcmp(source->data + at, words[i], length) == 0)
+            return words[i];
     }
     return NULL;
 }
 
-static kolo_status fail(struct eval_json *json, yajl_status how, size_t from, size_t at)
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Fails with what yajl says, which has read all bytes before @p at: a value that it refuses, but of
+ * the lexical errors in only two kinds the byte that it refuses. */
+static kolo_status refuse_text(const struct eval_source *source, const char *why, size_t at)
+{
+    const unsigned char *data = source->data;
+    size_t read = at > 0 ? at - 1 : 0;
+    const char *words = NULL;
+    if (!begins(why, "lexical error"))
+        return eval_source_fail(source, value_begin(data, at), why);
+    if (begins(why, "lexical error: invalid bytes in UTF8"))
+        return eval_source_fail(source, letter_begin(data, read), why);
+    if (begins(why, "lexical error: invalid char in json"))
+        at = read;
+    else if (!begins(why, "lexical error: malformed number"))
+        return eval_source_fail(source, at, why);
+    words = not_finite(source, at);
+    return eval_source_fail(source, words ? value_begin(data, at + 1) : at, words ? words : why);
+}
+
+static kolo_status fail(struct eval_json *json, yajl_status how, size_t at)
 {
     if (how == yajl_status_client_canceled)
-        return eval_source_fail(json->source, at > from ? at - 1 : at, json->why);
-    const char *words = not_finite(json->source, at);
-    if (words)
-        return eval_source_fail(json->source, at > from ? at - 1 : at, words);
+        return eval_source_fail(json->source, value_begin(json->source->data, at), json->why);
     unsigned char *text = yajl_get_error(json->parser, 0, NULL, 0);
     char why[256];
     (void)snprintf(why, sizeof why, "%s", text ? (const char *)text : "no JSON");
     why[strcspn(why, "\n")] = '\0';
     if (text)
         yajl_free_error(json->parser, text);
-    return eval_source_fail(json->source, at > from ? at - 1 : at, why);
+    return refuse_text(json->source, why, at);
 }
 
 kolo_status eval_json_read(struct eval_json *json, size_t from, size_t to)
@@ -523,7 +585,7 @@ kolo_status eval_json_read(struct eval_json *json, size_t from, size_t to)
                                 "a string of more than 64 MiB, or as many blanks");
     if (how == yajl_status_ok)
         return KOLO_OK;
-    return fail(json, how, from, from + yajl_get_bytes_consumed(json->parser));
+    return fail(json, how, from + yajl_get_bytes_consumed(json->parser));
 }
 
 kolo_status eval_json_read_all(struct eval_json *json)

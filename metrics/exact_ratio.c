@@ -111,15 +111,26 @@ static double quotient(const struct big *over, const struct big *under)
     return ldexp(a / b, over_exponent - under_exponent);
 }
 
+/* Returns what the squares of n tiny numbers may have lost, times n: each at most 2^-1074. */
+static struct big blur_of(int64_t n)
+{
+    struct kolo_exact_sum blur;
+    kolo_exact_sum_init(&blur);
+    kolo_exact_sum_add(&blur, (double)n * 0x1p-1074);
+    return scaled(&blur, n);
+}
+
 double kolo_exact_r2(int64_t n, const struct kolo_exact_sum *residuals,
                      const struct kolo_exact_sum *squares, const struct kolo_exact_sum *sum)
 {
     static const struct big zero;
     struct big unexplained = scaled(residuals, n), all = scaled(squares, n);
     struct big magnitude = magnitude_of(sum), square = times(&magnitude, &magnitude);
-    if (compare(&all, &square) <= 0)
+    struct big blur = blur_of(n), spread = zero, rest;
+    if (compare(&all, &square) > 0)
+        spread = minus(&all, &square);
+    if (compare(&spread, &blur) <= 0)
         return compare(&unexplained, &zero) == 0 ? 1 : 0;
-    struct big spread = minus(&all, &square), rest;
     if (compare(&spread, &unexplained) >= 0) {
         rest = minus(&spread, &unexplained);
         return quotient(&rest, &spread);

@@ -47,8 +47,9 @@ struct kolo_regression_result {
     double mae, mse;   /**< mean absolute error, mean square error */
     double rmse;       /**< square root of mse */
     double r2;         /**< 1 - sum((y - p)^2) / sum((y - mean y)^2), with scikit-learn's special
-                              cases: NaN for fewer than two samples; if all targets are equal, 1 if
-                              all predictions are right, else 0. (TorchMetrics differs there.) */
+                              cases: NaN for fewer than two samples; if all targets are equal (or
+                              their squares, rounded at 2^-1074, do not tell them apart), 1 if all
+                              predictions are right, else 0. (TorchMetrics differs there.) */
     int64_t nonfinite; /**< samples that were not finite, or too large */
     struct kolo_sample_counts samples;
 };

@@ -136,6 +136,10 @@ Test(regression, says_what_has_no_spread_as_scikit_learn_does, .timeout = 60)
     const double y[] = {0.1, 0.1, 0.1}, p[] = {0.1, 0.1, 0.2}, far[] = {1e3, -1e3, 5};
     cr_assert_eq(of((struct job){.predictions = y, .targets = y, .count = 3}).r2, 1);
     cr_assert_eq(of((struct job){.predictions = p, .targets = y, .count = 3}).r2, 0);
+    const double tiny[3] = {0x1.921fb54442d18p-497, 0x1.921fb54442d18p-497, 0x1.921fb54442d18p-497};
+    cr_assert_eq(of((struct job){.predictions = tiny, .targets = tiny, .count = 3}).r2, 1);
+    cr_assert_eq(of((struct job){.predictions = p, .targets = tiny, .count = 3}).r2, 0,
+                 "squares are rounded at 2^-1074");
     cr_assert(isnan(of((struct job){.predictions = p, .targets = y, .count = 1}).r2));
     cr_assert(isnan(of((struct job){.predictions = p, .targets = y, .count = 0}).mse));
     cr_assert_lt(of((struct job){.predictions = far, .targets = p, .count = 3}).r2, -1e6);

@@ -254,7 +254,8 @@ struct kolo_likelihood_config {
     int64_t samples; /**< as in kolo_mean_config */
     int64_t classes; /**< at least 1 (for example, the size of a vocabulary) */
     bool logits;     /**< scores are logits, to be passed through softmax; else probabilities */
-    double floor;    /**< lower bound of probabilities; 0: 2^-52, as in scikit-learn */
+    double floor;    /**< lower bound of probabilities, 0 to 1; 0: 2^-52, as in scikit-learn. Not
+                          used with logits, whose log-softmax needs no bound. */
     bool ignores;    /**< leave out labels equal to ignore_index, and count them as ignored */
     int64_t ignore_index;
 };

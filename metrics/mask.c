@@ -89,6 +89,10 @@ kolo_status kolo_mask_from_runs(const uint32_t *runs, size_t count, uint32_t hei
     /* only to be checked: its runs are not written */
     const struct kolo_mask given = {
         .height = height, .width = width, .count = count, .runs = (uint32_t *)(uintptr_t)runs};
+    if (mask_out && runs && mask_out->room > 0 && mask_out->runs == runs)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_mask_from_runs: runs are those of mask_out; give another, zeroed "
+                         "mask");
     kolo_status status = kolo_mask_begin(mask_out, height, width, call);
     if (status == KOLO_OK)
         status = kolo_mask_check_one(&given, call, 0);

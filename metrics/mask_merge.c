@@ -118,6 +118,11 @@ kolo_status kolo_mask_merge(const struct kolo_mask *masks, size_t count, bool in
                             struct kolo_mask *mask_out)
 {
     kolo_status status = check(masks, count);
+    for (size_t i = 0; status == KOLO_OK && mask_out && i < count; i++)
+        if (mask_out->runs && mask_out->runs == masks[i].runs)
+            status =
+                kolo_fail(KOLO_ERR_INVALID,
+                          "kolo_mask_merge: mask_out is mask %zu; give another, zeroed mask", i);
     if (status == KOLO_OK)
         status = kolo_mask_begin(mask_out, masks->height, masks->width, "kolo_mask_merge: mask");
     if (status != KOLO_OK)

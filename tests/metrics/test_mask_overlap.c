@@ -124,6 +124,11 @@ Test(mask_overlap, masks_of_other_size_and_of_no_run)
     cr_assert_eq(kolo_mask_merge(mask + 2, 2, false, &merged), KOLO_OK);
     cr_assert(merged.count == 2 && merged.runs[0] == 15 && merged.runs[1] == 1);
     cr_assert_eq(kolo_mask_merge(mask, 0, false, &merged), KOLO_ERR_INVALID);
+    struct kolo_mask both[] = {mask[0], merged}; /* which share the runs of merged */
+    cr_assert_eq(kolo_mask_merge(both, 2, false, &merged), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "mask_out is mask 1;"), "%s", kolo_error_detail());
+    cr_assert_eq(kolo_mask_from_runs(merged.runs, 2, 4, 4, &merged), KOLO_ERR_INVALID);
+    cr_assert(merged.count == 2 && merged.runs[0] == 15, "nothing is lost");
     corner[0] = 14;
     cr_assert_eq(kolo_mask_overlaps(mask, 4, mask, 4, NULL, overlaps), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "detection 2"), "%s", kolo_error_detail());

@@ -55,7 +55,9 @@ static kolo_status check_opts(const struct kolo_task *task)
     if (opts == NULL)
         return KOLO_OK;
     if (!kolo_opts_size_is_known(opts->size))
-        return kolo_fail(KOLO_ERR_INVALID, "%s: opts->size is %zu, not %zu: set it to sizeof",
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s: opts->size is %zu, not %zu: set it to "
+                         "sizeof(struct kolo_opts)",
                          task->function, opts->size, sizeof(*opts));
     if (opts->timeout_ms < 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->timeout_ms is %d, negative", task->function,

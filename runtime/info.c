@@ -72,7 +72,8 @@ kolo_status kolo_get_info(struct kolo_comm *comm, struct kolo_info *info_out)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_get_info: info_out is NULL");
     if (info_out->size != sizeof(*info_out))
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_get_info: info_out->size is %zu, not %zu: set it to sizeof",
+                         "kolo_get_info: info_out->size is %zu, not %zu: set it to "
+                         "sizeof(struct kolo_info)",
                          info_out->size, sizeof(*info_out));
     kolo_comm_enter(comm);
     status = look_once(comm->engine);
@@ -133,7 +134,8 @@ kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank, struct kolo_pee
         return kolo_fail(KOLO_ERR_INVALID, "kolo_get_peer_info: info_out is NULL");
     if (info_out->size != sizeof(*info_out))
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_get_peer_info: info_out->size is %zu, not %zu: set it to sizeof",
+                         "kolo_get_peer_info: info_out->size is %zu, not %zu: set it to "
+                         "sizeof(struct kolo_peer_info)",
                          info_out->size, sizeof(*info_out));
     if (rank < 0 || rank >= comm->size)
         return kolo_fail(KOLO_ERR_INVALID,

@@ -78,7 +78,8 @@ static kolo_status apply_config(struct kolo_settings *settings, const struct kol
 {
     kolo_status status = KOLO_OK;
     if (config->size != sizeof(*config))
-        return kolo_fail(KOLO_ERR_INVALID, "config->size is %zu, not %zu: set it to sizeof",
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "config->size is %zu, not %zu: set it to sizeof(struct kolo_config)",
                          config->size, sizeof(*config));
     for (size_t i = 0; config->settings != NULL && config->settings[i] != NULL; i++)
         KOLO_TRY(apply_text(settings, config->settings[i]));

@@ -76,7 +76,8 @@ static kolo_status misuse_options(struct kolo_comm *comm)
     size_t counts[2] = {3, 3}, overlapping[2] = {0, 2}, backwards[2] = {2, 0};
     float a[8] = {0}, b[8] = {0};
     kolo_status status;
-    KOLO_TRY(refused(kolo_barrier(comm, &small, NULL), "kolo_barrier", "opts->size is 8"));
+    KOLO_TRY(refused(kolo_barrier(comm, &small, NULL), "kolo_barrier",
+                     "opts->size is 8, not 56: set it to sizeof(struct kolo_opts)"));
     KOLO_TRY(refused(kolo_barrier(comm, &negative, NULL), "kolo_barrier", "timeout_ms is -1"));
     KOLO_TRY(refused(kolo_send(comm, a, 1, KOLO_INT8, 1 - kolo_rank(comm), &small, NULL),
                      "kolo_send", "opts->size is 8"));

@@ -192,9 +192,8 @@ static kolo_status check_update(const struct kolo_metric *metric, const float *s
     int64_t classes = accuracy->classes;
     for (size_t i = 0; i < count; i++)
         if ((labels[i] < 0 || labels[i] >= classes) && !is_ignored(accuracy, labels[i]))
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_accuracy_update: labels[%zu] is %lld, not in 0..%lld", i,
-                             (long long)labels[i], (long long)classes - 1);
+            return kolo_metric_refuse_class("kolo_accuracy_update", "labels", i, labels[i],
+                                            classes - 1, accuracy->ignores);
     return KOLO_OK;
 }
 
@@ -203,7 +202,8 @@ static kolo_status update(struct kolo_metric *metric, const float *scores, const
 {
     kolo_status status = check_update(metric, scores, labels, count);
     if (status == KOLO_OK)
-        status = kolo_metric_prepare(metric, count, count * sizeof(uint32_t), indices);
+        status = kolo_metric_prepare("kolo_accuracy_update", metric, count,
+                                     count * sizeof(uint32_t), indices);
     if (status != KOLO_OK)
         return status;
     const struct accuracy *accuracy = (const struct accuracy *)metric;
@@ -234,9 +234,8 @@ kolo_status kolo_accuracy_update(struct kolo_metric *metric, const float *scores
 kolo_status kolo_accuracy_result(const struct kolo_metric *metric,
                                  struct kolo_accuracy_result *result_out)
 {
-    kolo_status status =
-        kolo_metric_check_result(metric, &accuracy_ops, "kolo_accuracy_result", result_out,
-                                 result_out ? result_out->size : 0, sizeof *result_out);
+    kolo_status status = kolo_metric_check_struct(metric, &accuracy_ops, "kolo_accuracy_result",
+                                                  result_out, sizeof *result_out);
     if (status != KOLO_OK)
         return status;
     const struct accuracy *accuracy = (const struct accuracy *)metric;

@@ -141,9 +141,8 @@ static kolo_status check_sample(const struct calibration *calibration, const flo
     if (is_ignored(calibration, label))
         return KOLO_OK;
     if (label < 0 || label > last)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_calibration_update: labels[%zu] is %lld, not in 0..%lld", number,
-                         (long long)label, (long long)last);
+        return kolo_metric_refuse_class("kolo_calibration_update", "labels", number, label, last,
+                                        calibration->ignores);
     for (size_t i = number * (size_t)classes; i < (number + 1) * (size_t)classes; i++)
         if (!(probabilities[i] >= 0 && probabilities[i] <= 1))
             return kolo_fail(KOLO_ERR_INVALID,
@@ -183,7 +182,8 @@ static kolo_status update(struct kolo_metric *metric, const float *probabilities
 {
     kolo_status status = check_update(metric, probabilities, labels, count);
     if (status == KOLO_OK)
-        status = kolo_metric_prepare(metric, count, count * sizeof(struct judged), indices);
+        status = kolo_metric_prepare("kolo_calibration_update", metric, count,
+                                     count * sizeof(struct judged), indices);
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
         const struct calibration *calibration = (const struct calibration *)metric;
         const struct judged judged =
@@ -214,9 +214,8 @@ kolo_status kolo_calibration_update(struct kolo_metric *metric, const float *pro
 kolo_status kolo_calibration_result(const struct kolo_metric *metric,
                                     struct kolo_calibration_result *result_out)
 {
-    kolo_status status =
-        kolo_metric_check_result(metric, &calibration_ops, "kolo_calibration_result", result_out,
-                                 result_out ? result_out->size : 0, sizeof *result_out);
+    kolo_status status = kolo_metric_check_struct(
+        metric, &calibration_ops, "kolo_calibration_result", result_out, sizeof *result_out);
     if (status != KOLO_OK)
         return status;
     struct kolo_sample_counts counts = metric->counts;

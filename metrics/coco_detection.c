@@ -249,7 +249,10 @@ kolo_status kolo_detection_compute(struct kolo_comm *comm, struct kolo_detection
 {
     /* If it is NULL, kolo_metrics_compute() tells the other ranks. */
     struct kolo_metric *metric = kolo_detection_metric(detection);
-    return kolo_metrics_compute(comm, &metric, 1, opts);
+    kolo_status status = kolo_metrics_compute(comm, &metric, 1, opts);
+    if (status == KOLO_ERR_INVALID && comm && !detection)
+        return kolo_fail(status, "kolo_detection_compute: the detection is NULL");
+    return status;
 }
 
 static kolo_status check_computed(const struct kolo_detection *detection, const char *function)
@@ -258,7 +261,9 @@ static kolo_status check_computed(const struct kolo_detection *detection, const 
         return kolo_fail(KOLO_ERR_INVALID, "%s: the detection is NULL", function);
     if (!detection->metric.is_computed)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "%s: the detection was not computed since its last update", function);
+                         "%s: not computed since the last update; call kolo_detection_compute() on "
+                         "all ranks",
+                         function);
     return KOLO_OK;
 }
 
@@ -276,6 +281,26 @@ kolo_status kolo_detection_result(const struct kolo_detection *detection,
     return KOLO_OK;
 }
 
+static kolo_status check_slice(const struct kolo_coco_params *params,
+                               const struct kolo_detection_slice *slice)
+{
+    const struct {
+        const char *name;
+        int64_t value, low, end;
+    } fields[] = {{"threshold", slice->threshold, -1, (int64_t)params->thresholds},
+                  {"category", slice->category, -1, (int64_t)params->classes},
+                  {"area", (int64_t)slice->area, 0, (int64_t)params->areas},
+                  {"cap", (int64_t)slice->cap, 0, (int64_t)params->caps},
+                  {"group", slice->group, 0, INT64_MAX}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].value < fields[i].low || fields[i].value >= fields[i].end)
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_detection_average: slice->%s is %lld, not in %lld..%lld",
+                             fields[i].name, (long long)fields[i].value, (long long)fields[i].low,
+                             (long long)fields[i].end - 1);
+    return KOLO_OK;
+}
+
 kolo_status kolo_detection_average(const struct kolo_detection *detection,
                                    const struct kolo_detection_slice *slice, double *average_out)
 {
@@ -288,17 +313,10 @@ kolo_status kolo_detection_average(const struct kolo_detection *detection,
         return status;
     if (!average_out)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_detection_average: average_out is NULL");
-    const struct kolo_coco_params *params = &detection->params;
-    if (slice->threshold < -1 || slice->threshold >= (int64_t)params->thresholds ||
-        slice->category < -1 || slice->category >= (int64_t)params->classes ||
-        slice->area >= params->areas || slice->cap >= params->caps || slice->group < 0)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_average: threshold %lld, category %lld, area %zu, cap "
-                         "%zu or group %lld is out of range; there are %zu, %zu, %zu and %zu",
-                         (long long)slice->threshold, (long long)slice->category, slice->area,
-                         slice->cap, (long long)slice->group, params->thresholds, params->classes,
-                         params->areas, params->caps);
-    *average_out = kolo_coco_average(params, &detection->arrays, slice);
+    status = check_slice(&detection->params, slice);
+    if (status != KOLO_OK)
+        return status;
+    *average_out = kolo_coco_average(&detection->params, &detection->arrays, slice);
     return KOLO_OK;
 }
 

@@ -338,6 +338,15 @@ static kolo_status finish(const struct kolo_comm *comm, struct kolo_metric *metr
     return status;
 }
 
+/* Says which of several metrics has failed. Its detail begins with its kind. */
+static kolo_status name_failed(const struct work *work, size_t i, kolo_status status)
+{
+    char detail[KOLO_DETAIL_MAX];
+    kolo_detail_keep(detail);
+    return work->count > 1 ? kolo_fail(status, "kolo_metrics_compute: metrics[%zu], %s", i, detail)
+                           : status;
+}
+
 /* Step 4. If policies fail, the call returns the first failure after all metrics have results. */
 static kolo_status merge(struct kolo_comm *comm, struct work *work, const struct kolo_opts *opts)
 {
@@ -350,11 +359,16 @@ static kolo_status merge(struct kolo_comm *comm, struct work *work, const struct
     if (status != KOLO_OK)
         return status;
     const int64_t *at = work->words + STAMP_WORDS;
+    char detail[KOLO_DETAIL_MAX];
     for (size_t i = 0; i < work->count; at += words_of(work->metrics[i++])) {
         kolo_status finished = finish(comm, work->metrics[i], at, work->words[0]);
-        if (status == KOLO_OK)
-            status = finished;
+        if (status == KOLO_OK && finished != KOLO_OK) {
+            status = name_failed(work, i, finished);
+            kolo_detail_keep(detail);
+        }
     }
+    if (status != KOLO_OK)
+        kolo_detail_set(detail);
     return status;
 }
 

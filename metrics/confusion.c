@@ -32,6 +32,7 @@ struct confusion {
 /* The arguments of an update. */
 struct source {
     const char *call;           /* the public function, for messages */
+    const char *guesses;        /* what that calls the predictions */
     const int64_t *predictions; /* or */
     const float *scores;
     const int64_t *labels;
@@ -160,15 +161,14 @@ static kolo_status check_source(const struct confusion *confusion, const struct 
         return kolo_fail(KOLO_ERR_INVALID, "%s: %zu samples of %zu elements are too many",
                          source->call, source->count, source->elements);
     if (total && (!source->labels || (!source->predictions && !source->scores)))
-        return kolo_fail(KOLO_ERR_INVALID, "%s: %s NULL", source->call,
-                         source->labels ? "predictions or scores are" : "labels is");
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL", source->call,
+                         source->labels ? source->guesses : "labels");
     for (size_t i = 0; i < total; i++) {
         if (is_ignored(confusion, source->labels[i]))
             continue;
         if (!is_class(confusion, source->labels[i]))
-            return kolo_fail(KOLO_ERR_INVALID, "%s: labels[%zu] is %lld, not in 0..%lld",
-                             source->call, i, (long long)source->labels[i],
-                             (long long)confusion->classes - 1);
+            return kolo_metric_refuse_class(source->call, "labels", i, source->labels[i],
+                                            confusion->classes - 1, confusion->ignores);
         if (source->predictions && !is_class(confusion, source->predictions[i]))
             return kolo_fail(KOLO_ERR_INVALID, "%s: predictions[%zu] is %lld, not in 0..%lld",
                              source->call, i, (long long)source->predictions[i],
@@ -244,8 +244,8 @@ static kolo_status add_indexed(struct confusion *confusion, const struct source 
     kolo_status status =
         kolo_grow((void **)&confusion->pairs, &confusion->pair_capacity, most, sizeof(struct pair));
     if (status == KOLO_OK)
-        status = kolo_metric_prepare(&confusion->metric, source->count, all * sizeof(struct pair),
-                                     indices);
+        status = kolo_metric_prepare(source->call, &confusion->metric, source->count,
+                                     all * sizeof(struct pair), indices);
     for (size_t i = 0; status == KOLO_OK && i < source->count; i++) {
         size_t pairs = make_record(confusion, source, i, true);
         kolo_metric_add(&confusion->metric, indices + i, confusion->pairs,
@@ -260,7 +260,7 @@ static kolo_status update_staged(struct kolo_metric *metric, const struct source
     struct confusion *confusion = (struct confusion *)metric;
     kolo_status status = check_source(confusion, source);
     if (status == KOLO_OK)
-        status = kolo_metric_prepare(metric, source->count, 0, indices);
+        status = kolo_metric_prepare(source->call, metric, source->count, 0, indices);
     if (status != KOLO_OK || source->count == 0)
         return status;
     if (indices)
@@ -286,6 +286,7 @@ static kolo_status update(struct kolo_metric *metric, const struct source *given
     size_t classes = (size_t)((const struct confusion *)metric)->classes;
     const struct source source = {
         .call = given->call,
+        .guesses = given->guesses,
         .predictions = kolo_stage(&stage, "predictions", given->predictions, count, elements,
                                   sizeof *given->predictions),
         .scores =
@@ -305,6 +306,7 @@ kolo_status kolo_confusion_update(struct kolo_metric *metric, const int64_t *pre
                                   const int64_t *indices)
 {
     const struct source source = {.call = "kolo_confusion_update",
+                                  .guesses = "predictions",
                                   .predictions = predictions,
                                   .labels = labels,
                                   .count = count,
@@ -317,6 +319,7 @@ kolo_status kolo_confusion_update_scores(struct kolo_metric *metric, const float
                                          const int64_t *indices)
 {
     const struct source source = {.call = "kolo_confusion_update_scores",
+                                  .guesses = "scores",
                                   .scores = scores,
                                   .labels = labels,
                                   .count = count,
@@ -363,9 +366,8 @@ static void set_agreement(const struct kolo_metric *metric, struct kolo_confusio
 kolo_status kolo_confusion_result(const struct kolo_metric *metric,
                                   struct kolo_confusion_result *result_out)
 {
-    kolo_status status =
-        kolo_metric_check_result(metric, &confusion_ops, "kolo_confusion_result", result_out,
-                                 result_out ? result_out->size : 0, sizeof *result_out);
+    kolo_status status = kolo_metric_check_struct(metric, &confusion_ops, "kolo_confusion_result",
+                                                  result_out, sizeof *result_out);
     if (status != KOLO_OK)
         return status;
     struct kolo_confusion_result result = {.size = sizeof result,
@@ -381,13 +383,14 @@ kolo_status kolo_confusion_result(const struct kolo_metric *metric,
 kolo_status kolo_confusion_counts(const struct kolo_metric *metric, int64_t *counts_out,
                                   size_t count)
 {
-    kolo_status status =
-        kolo_metric_check_result(metric, &confusion_ops, "kolo_confusion_counts", counts_out, 0, 0);
+    kolo_status status = kolo_metric_check_result(metric, &confusion_ops, "kolo_confusion_counts",
+                                                  "counts_out", counts_out);
     if (status != KOLO_OK)
         return status;
     if (count < metric->words - 2)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_confusion_counts: room for %zu of %zu counts",
-                         count, metric->words - 2);
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_confusion_counts: count is %zu, but counts_out gets %zu", count,
+                         metric->words - 2);
     memcpy(counts_out, metric->merged, (metric->words - 2) * sizeof *counts_out);
     return KOLO_OK;
 }
@@ -396,8 +399,8 @@ kolo_status kolo_confusion_score(const struct kolo_metric *metric,
                                  const struct kolo_score_config *config, double *values_out,
                                  size_t count)
 {
-    kolo_status status =
-        kolo_metric_check_result(metric, &confusion_ops, "kolo_confusion_score", values_out, 0, 0);
+    kolo_status status = kolo_metric_check_result(metric, &confusion_ops, "kolo_confusion_score",
+                                                  "values_out", values_out);
     if (status != KOLO_OK)
         return status;
     return kolo_scores(metric, outcomes_of, ((const struct confusion *)metric)->classes,

@@ -149,6 +149,7 @@ kolo_status kolo_curve_create(const struct kolo_curve_config *config,
 /* The truths of an update: one for each element, or the class of each sample. */
 struct truths {
     const char *call; /* the public function that got them, for messages */
+    const char *what; /* what that calls them */
     const int8_t *each;
     const int64_t *classes;
 };
@@ -168,8 +169,8 @@ static kolo_status check_sample(const struct kolo_curve *curve, const float *sco
         return KOLO_OK;
     if (truths->classes &&
         (truths->classes[sample] < 0 || truths->classes[sample] >= curve->labels))
-        return kolo_fail(KOLO_ERR_INVALID, "%s: classes[%zu] is %lld, not in 0..%lld", truths->call,
-                         sample, (long long)truths->classes[sample], (long long)curve->labels - 1);
+        return kolo_metric_refuse_class(truths->call, "classes", sample, truths->classes[sample],
+                                        curve->labels - 1, curve->ignored.is_set);
     for (size_t i = sample * labels; i < (sample + 1) * labels; i++)
         if (isnan(scores[i]))
             return kolo_fail(KOLO_ERR_INVALID, "%s: scores[%zu] is NaN", truths->call, i);
@@ -182,8 +183,8 @@ static kolo_status check_update(const struct kolo_metric *metric, const float *s
     const struct kolo_curve *curve = (const struct kolo_curve *)metric;
     kolo_status status = KOLO_OK;
     if (count > 0 && (!scores || (!truths->each && !truths->classes)))
-        return kolo_fail(KOLO_ERR_INVALID, "%s: %s NULL", truths->call,
-                         scores ? "truths or classes are" : "scores is");
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL", truths->call,
+                         scores ? truths->what : "scores");
     if (truths->each)
         status = kolo_truths_check(truths->call, &curve->ignored, truths->each,
                                    count * (size_t)curve->labels);
@@ -215,7 +216,7 @@ static kolo_status update_staged(struct kolo_metric *metric, const float *scores
         return status;
     struct kolo_curve *curve = (struct kolo_curve *)metric;
     size_t labels = (size_t)curve->labels, bytes = labels * sizeof *curve->record;
-    status = kolo_metric_prepare(metric, count, count * bytes, indices);
+    status = kolo_metric_prepare(truths->call, metric, count, count * bytes, indices);
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
         bool is_out = is_ignored(curve, truths, i);
         for (size_t l = 0; l < labels; l++)
@@ -238,6 +239,7 @@ static kolo_status update(struct kolo_metric *metric, const float *scores,
     scores = kolo_stage(&stage, "scores", scores, count, labels, sizeof *scores);
     const struct truths truths = {
         .call = given->call,
+        .what = given->what,
         .each = kolo_stage(&stage, "truths", given->each, count, labels, sizeof *given->each),
         .classes = kolo_stage(&stage, "classes", given->classes, count, 1, sizeof *given->classes)};
     indices = kolo_stage(&stage, "indices", indices, count, 1, sizeof *indices);
@@ -250,14 +252,15 @@ static kolo_status update(struct kolo_metric *metric, const float *scores,
 kolo_status kolo_curve_update(struct kolo_metric *metric, const float *scores, const int8_t *truths,
                               size_t count, const int64_t *indices)
 {
-    const struct truths each = {.call = "kolo_curve_update", .each = truths};
+    const struct truths each = {.call = "kolo_curve_update", .what = "truths", .each = truths};
     return update(metric, scores, &each, count, indices);
 }
 
 kolo_status kolo_curve_update_classes(struct kolo_metric *metric, const float *scores,
                                       const int64_t *classes, size_t count, const int64_t *indices)
 {
-    const struct truths by_class = {.call = "kolo_curve_update_classes", .classes = classes};
+    const struct truths by_class = {
+        .call = "kolo_curve_update_classes", .what = "classes", .classes = classes};
     return update(metric, scores, &by_class, count, indices);
 }
 
@@ -358,9 +361,8 @@ static struct kolo_curve_label mean_of(const struct kolo_curve *curve, bool is_w
 kolo_status kolo_curve_result(const struct kolo_metric *metric,
                               struct kolo_curve_result *result_out)
 {
-    kolo_status status =
-        kolo_metric_check_result(metric, ops_of(metric), "kolo_curve_result", result_out,
-                                 result_out ? result_out->size : 0, sizeof *result_out);
+    kolo_status status = kolo_metric_check_struct(metric, ops_of(metric), "kolo_curve_result",
+                                                  result_out, sizeof *result_out);
     if (status != KOLO_OK)
         return status;
     struct kolo_curve_label mean = mean_of((const struct kolo_curve *)metric, false);
@@ -376,13 +378,14 @@ kolo_status kolo_curve_result(const struct kolo_metric *metric,
 kolo_status kolo_curve_labels(const struct kolo_metric *metric, struct kolo_curve_label *labels_out,
                               size_t count)
 {
-    kolo_status status =
-        kolo_metric_check_result(metric, ops_of(metric), "kolo_curve_labels", labels_out, 0, 0);
+    kolo_status status = kolo_metric_check_result(metric, ops_of(metric), "kolo_curve_labels",
+                                                  "labels_out", labels_out);
     if (status != KOLO_OK)
         return status;
     const struct kolo_curve *curve = (const struct kolo_curve *)metric;
     if (count < (size_t)curve->labels)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_curve_labels: room for %zu of %lld labels", count,
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_curve_labels: count is %zu, but labels_out gets %lld", count,
                          (long long)curve->labels);
     for (int64_t l = 0; l < curve->labels; l++)
         labels_out[l] = label_of(curve, l);
@@ -392,8 +395,8 @@ kolo_status kolo_curve_labels(const struct kolo_metric *metric, struct kolo_curv
 kolo_status kolo_curve_average(const struct kolo_metric *metric, kolo_average average,
                                struct kolo_curve_label *average_out)
 {
-    kolo_status status =
-        kolo_metric_check_result(metric, ops_of(metric), "kolo_curve_average", average_out, 0, 0);
+    kolo_status status = kolo_metric_check_result(metric, ops_of(metric), "kolo_curve_average",
+                                                  "average_out", average_out);
     if (status != KOLO_OK)
         return status;
     const struct kolo_curve *curve = (const struct kolo_curve *)metric;

@@ -146,11 +146,13 @@ static kolo_status check_scores(const struct likelihood *likelihood, const float
                            ? scores[c] < INFINITY && (c != label || isfinite(scores[c]))
                            : scores[c] >= 0 && scores[c] <= 1;
         if (!is_good)
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_likelihood_update: element %zu has %s %.9g for class %lld%s",
-                             element, likelihood->logits ? "the logit" : "the probability",
-                             (double)scores[c], (long long)c,
-                             c == label ? ", which is its label" : "");
+            return kolo_fail(
+                KOLO_ERR_INVALID,
+                "kolo_likelihood_update: element %zu has %s %.9g for class %lld%s%s", element,
+                likelihood->logits ? "the logit" : "the probability", (double)scores[c],
+                (long long)c, c == label ? ", which is its label" : "",
+                likelihood->logits ? "; logits are numbers, or -infinity for other classes"
+                                   : "; give 0 to 1, or set logits if these are logits");
     }
     return KOLO_OK;
 }
@@ -165,9 +167,8 @@ static kolo_status find_losses(struct likelihood *likelihood, const float *score
         if (likelihood->ignores && labels[i] == likelihood->ignore_index)
             continue;
         if (labels[i] < 0 || labels[i] >= likelihood->classes)
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_likelihood_update: labels[%zu] is %lld, not in 0..%lld", i,
-                             (long long)labels[i], (long long)likelihood->classes - 1);
+            return kolo_metric_refuse_class("kolo_likelihood_update", "labels", i, labels[i],
+                                            likelihood->classes - 1, likelihood->ignores);
         kolo_status status = check_scores(likelihood, own, labels[i], i);
         if (status != KOLO_OK)
             return status;
@@ -193,7 +194,7 @@ static kolo_status update(struct kolo_metric *metric, const float *scores, const
     if (status == KOLO_OK)
         status = find_losses(likelihood, scores, labels, total);
     if (status == KOLO_OK)
-        status = kolo_metric_prepare(metric, count, bytes, indices);
+        status = kolo_metric_prepare("kolo_likelihood_update", metric, count, bytes, indices);
     for (size_t i = 0; status == KOLO_OK && i < count; i++)
         kolo_metric_add(metric, indices ? indices + i : NULL, likelihood->losses + i * elements,
                         elements * sizeof(double));
@@ -226,9 +227,8 @@ kolo_status kolo_likelihood_update(struct kolo_metric *metric, const float *scor
 kolo_status kolo_likelihood_result(const struct kolo_metric *metric,
                                    struct kolo_likelihood_result *result_out)
 {
-    kolo_status status =
-        kolo_metric_check_result(metric, &likelihood_ops, "kolo_likelihood_result", result_out,
-                                 result_out ? result_out->size : 0, sizeof *result_out);
+    kolo_status status = kolo_metric_check_struct(metric, &likelihood_ops, "kolo_likelihood_result",
+                                                  result_out, sizeof *result_out);
     if (status != KOLO_OK)
         return status;
     struct kolo_exact_sum sum = kolo_exact_of(metric->merged);

@@ -162,7 +162,7 @@ static kolo_status prepare(const char *call, struct kolo_metric *metric, const v
         return status;
     if (!values && count > 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: values is NULL", call);
-    return kolo_metric_prepare(metric, count, count * sizeof(double), indices);
+    return kolo_metric_prepare(call, metric, count, count * sizeof(double), indices);
 }
 
 /* Adds eight sums side by side, so that no addition waits for the one before. */
@@ -243,7 +243,7 @@ static kolo_status check_batch(const struct kolo_metric *metric, double mean, in
     if (count < 0 || count > KOLO_COUNT_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_mean_update_batch: count %lld is not in 0..%lld",
                          (long long)count, (long long)KOLO_COUNT_MAX);
-    status = kolo_metric_check_more(metric, "update_batch", (size_t)count);
+    status = kolo_metric_check_more("kolo_mean_update_batch", metric, (size_t)count);
     if (status != KOLO_OK)
         return status;
     if (isfinite(mean) && !isfinite(mean * (double)count))
@@ -287,9 +287,8 @@ kolo_status kolo_mean_update_batch(struct kolo_metric *metric, double mean, int6
 
 kolo_status kolo_mean_result(const struct kolo_metric *metric, struct kolo_mean_result *result_out)
 {
-    kolo_status status =
-        kolo_metric_check_result(metric, &mean_ops, "kolo_mean_result", result_out,
-                                 result_out ? result_out->size : 0, sizeof *result_out);
+    kolo_status status = kolo_metric_check_struct(metric, &mean_ops, "kolo_mean_result", result_out,
+                                                  sizeof *result_out);
     if (status == KOLO_OK)
         *result_out = ((const struct mean *)metric)->result;
     return status;

@@ -87,44 +87,45 @@ static size_t bytes_used(const struct kolo_metric *metric)
     return metric->record_count ? metric->ends[metric->record_count - 1] : 0;
 }
 
-static kolo_status check_indices(const struct kolo_metric *metric, size_t count,
-                                 const int64_t *indices)
+static kolo_status check_indices(const char *function, const struct kolo_metric *metric,
+                                 size_t count, const int64_t *indices)
 {
-    const char *name = metric->ops->name;
     if (!metric->samples && indices)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_%s_update: indices given, but the metric was created with samples 0",
-                         name);
+                         "%s: indices given, but the metric was created with samples 0; pass NULL, "
+                         "or set samples to the size of the data set",
+                         function);
     if (metric->samples && !indices && count > 0)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_%s_update: indices is NULL, but the metric was created with samples "
-                         "%lld",
-                         name, (long long)metric->samples);
+                         "%s: indices is NULL, but the metric was created with samples %lld; pass "
+                         "the index of each sample, or leave samples 0",
+                         function, (long long)metric->samples);
     for (size_t i = 0; indices && i < count; i++)
         if (indices[i] < 0 || indices[i] >= metric->samples)
             return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_%s_update: indices[%zu] is %lld, not in 0..%lld", name, i,
-                             (long long)indices[i], (long long)metric->samples - 1);
+                             "%s: indices[%zu] is %lld, not in 0..%lld, as samples is %lld",
+                             function, i, (long long)indices[i], (long long)metric->samples - 1,
+                             (long long)metric->samples);
     return KOLO_OK;
 }
 
-kolo_status kolo_metric_check_more(const struct kolo_metric *metric, const char *verb, size_t count)
+kolo_status kolo_metric_check_more(const char *function, const struct kolo_metric *metric,
+                                   size_t count)
 {
     if (count <= (uint64_t)(KOLO_COUNT_MAX - metric->direct_count))
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_INVALID,
-                     "kolo_%s_%s: %zu samples more than the %lld so far are too many; a metric "
-                     "counts up to %lld",
-                     metric->ops->name, verb, count, (long long)metric->direct_count,
-                     (long long)KOLO_COUNT_MAX);
+                     "%s: %zu samples more than the %lld so far are too many; a metric counts up "
+                     "to %lld",
+                     function, count, (long long)metric->direct_count, (long long)KOLO_COUNT_MAX);
 }
 
-kolo_status kolo_metric_prepare(struct kolo_metric *metric, size_t count, size_t bytes,
-                                const int64_t *indices)
+kolo_status kolo_metric_prepare(const char *function, struct kolo_metric *metric, size_t count,
+                                size_t bytes, const int64_t *indices)
 {
-    kolo_status status = check_indices(metric, count, indices);
+    kolo_status status = check_indices(function, metric, count, indices);
     if (status == KOLO_OK)
-        status = kolo_metric_check_more(metric, "update", count);
+        status = kolo_metric_check_more(function, metric, count);
     if (status != KOLO_OK || (!metric->samples && !metric->ops->exchange))
         return status;
     size_t need = metric->record_count + count;
@@ -239,7 +240,7 @@ kolo_status kolo_metric_check(const struct kolo_metric *metric, const struct kol
 
 kolo_status kolo_metric_check_result(const struct kolo_metric *metric,
                                      const struct kolo_metric_ops *ops, const char *function,
-                                     const void *out, size_t size, size_t expected)
+                                     const char *what, const void *out)
 {
     kolo_status status = kolo_metric_check(metric, ops, function);
     if (status != KOLO_OK)
@@ -249,14 +250,25 @@ kolo_status kolo_metric_check_result(const struct kolo_metric *metric,
                          "%s: not computed since the last update; call kolo_metrics_compute() on "
                          "all ranks",
                          function);
-    if (!out && expected == 0)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: the room for the result is NULL", function);
-    if (!out)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: the struct for the result is NULL", function);
-    if (size != expected)
-        return kolo_fail(
-            KOLO_ERR_INVALID,
-            "%s: the size of the struct for the result is %zu, not %zu: set it to sizeof", function,
-            size, expected);
-    return KOLO_OK;
+    return out ? KOLO_OK : kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL", function, what);
+}
+
+kolo_status kolo_metric_check_struct(const struct kolo_metric *metric,
+                                     const struct kolo_metric_ops *ops, const char *function,
+                                     const void *result_out, size_t size)
+{
+    kolo_status status = kolo_metric_check_result(metric, ops, function, "result_out", result_out);
+    return status == KOLO_OK
+               ? kolo_metric_check_size(function, "result_out", function, result_out, size)
+               : status;
+}
+
+kolo_status kolo_metric_refuse_class(const char *function, const char *what, size_t i,
+                                     int64_t value, int64_t last, bool has_ignore_index)
+{
+    return kolo_fail(KOLO_ERR_INVALID, "%s: %s[%zu] is %lld, not in 0..%lld%s", function, what, i,
+                     (long long)value, (long long)last,
+                     has_ignore_index
+                         ? " and not the config's ignore_index"
+                         : "; to leave such samples out, set ignores and ignore_index");
 }

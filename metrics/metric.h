@@ -95,13 +95,13 @@ kolo_status kolo_metric_create(const struct kolo_metric_ops *ops, size_t bytes, 
  *  compute, for metrics that are merged, and for a state that is restored. */
 void kolo_metric_setting(struct kolo_metric *metric, const void *value, size_t bytes);
 /** Checks that the samples without index and @p count more are at most KOLO_COUNT_MAX together. */
-kolo_status kolo_metric_check_more(const struct kolo_metric *metric, const char *verb,
+kolo_status kolo_metric_check_more(const char *function, const struct kolo_metric *metric,
                                    size_t count) KOLO_NODISCARD;
 /** Checks the same, and that indices are passed if and only if the metric has samples and that
  *  they are in range; makes room for @p count more records of @p bytes bytes in total. Adds
- *  nothing. */
-kolo_status kolo_metric_prepare(struct kolo_metric *metric, size_t count, size_t bytes,
-                                const int64_t *indices) KOLO_NODISCARD;
+ *  nothing. @param function  the public one, for messages */
+kolo_status kolo_metric_prepare(const char *function, struct kolo_metric *metric, size_t count,
+                                size_t bytes, const int64_t *indices) KOLO_NODISCARD;
 /** Adds one sample for which kolo_metric_prepare() made room. Without an index (NULL) its record
  *  is folded at once, or kept if the kind exchanges records. A sample that this rank already has
  *  counts as a duplicate, and the first record stays. */
@@ -127,11 +127,20 @@ kolo_status kolo_metric_check_range(const char *kind, const char *field, int64_t
 /** Returns ERR_INVALID, naming @p function, unless @p metric is of the kind of @p ops. */
 kolo_status kolo_metric_check(const struct kolo_metric *metric, const struct kolo_metric_ops *ops,
                               const char *function) KOLO_NODISCARD;
-/** Returns ERR_INVALID in the same case, and if the metric is not computed, @p out is NULL or @p
- *  size is not @p expected. */
+/** Returns ERR_INVALID in the same case, and if the metric is not computed or @p out, which is
+ *  called @p what, is NULL. */
 kolo_status kolo_metric_check_result(const struct kolo_metric *metric,
                                      const struct kolo_metric_ops *ops, const char *function,
-                                     const void *out, size_t size, size_t expected) KOLO_NODISCARD;
+                                     const char *what, const void *out) KOLO_NODISCARD;
+/** The same, and if the struct @p result_out, which has the name of the function and begins with
+ *  its size, has another size than @p size. */
+kolo_status kolo_metric_check_struct(const struct kolo_metric *metric,
+                                     const struct kolo_metric_ops *ops, const char *function,
+                                     const void *result_out, size_t size) KOLO_NODISCARD;
+/** Fails because element @p i of the array @p what is not a class from 0 to @p last. */
+kolo_status kolo_metric_refuse_class(const char *function, const char *what, size_t i,
+                                     int64_t value, int64_t last,
+                                     bool has_ignore_index) KOLO_NODISCARD;
 
 /** Returns element @p i of an array of floats or doubles, which have @p bytes bytes each. */
 static inline double kolo_number_at(const void *numbers, size_t bytes, size_t i)

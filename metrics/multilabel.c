@@ -142,7 +142,7 @@ static kolo_status update(struct kolo_metric *metric, const float *scores, const
         return status;
     struct multilabel *multilabel = (struct multilabel *)metric;
     size_t labels = (size_t)multilabel->labels;
-    status = kolo_metric_prepare(metric, count, count * labels, indices);
+    status = kolo_metric_prepare("kolo_multilabel_update", metric, count, count * labels, indices);
     for (size_t i = 0; status == KOLO_OK && i < count; i++) {
         for (size_t l = 0; l < labels; l++)
             multilabel->record[l] =
@@ -179,9 +179,8 @@ static struct kolo_outcomes outcomes_of(const struct kolo_metric *metric, int64_
 kolo_status kolo_multilabel_result(const struct kolo_metric *metric,
                                    struct kolo_multilabel_result *result_out)
 {
-    kolo_status status =
-        kolo_metric_check_result(metric, &multilabel_ops, "kolo_multilabel_result", result_out,
-                                 result_out ? result_out->size : 0, sizeof *result_out);
+    kolo_status status = kolo_metric_check_struct(metric, &multilabel_ops, "kolo_multilabel_result",
+                                                  result_out, sizeof *result_out);
     if (status != KOLO_OK)
         return status;
     const struct multilabel *multilabel = (const struct multilabel *)metric;
@@ -209,7 +208,7 @@ kolo_status kolo_multilabel_score(const struct kolo_metric *metric,
                                   size_t count)
 {
     kolo_status status = kolo_metric_check_result(metric, &multilabel_ops, "kolo_multilabel_score",
-                                                  values_out, 0, 0);
+                                                  "values_out", values_out);
     if (status != KOLO_OK)
         return status;
     return kolo_scores(metric, outcomes_of, ((const struct multilabel *)metric)->labels,

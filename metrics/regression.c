@@ -169,7 +169,7 @@ static kolo_status prepare(const char *call, struct kolo_metric *metric, const v
     if (count > 0 && (!predictions || !targets))
         return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL", call,
                          predictions ? "targets" : "predictions");
-    return kolo_metric_prepare(metric, count, count * sizeof(struct pair), indices);
+    return kolo_metric_prepare(call, metric, count, count * sizeof(struct pair), indices);
 }
 
 /** @param bytes  size of a number, which is a float or a double */
@@ -211,9 +211,8 @@ kolo_status kolo_regression_update_float64(struct kolo_metric *metric, const dou
 kolo_status kolo_regression_result(const struct kolo_metric *metric,
                                    struct kolo_regression_result *result_out)
 {
-    kolo_status status =
-        kolo_metric_check_result(metric, &regression_ops, "kolo_regression_result", result_out,
-                                 result_out ? result_out->size : 0, sizeof *result_out);
+    kolo_status status = kolo_metric_check_struct(metric, &regression_ops, "kolo_regression_result",
+                                                  result_out, sizeof *result_out);
     if (status == KOLO_OK)
         *result_out = ((const struct regression *)metric)->result;
     return status;

@@ -34,8 +34,9 @@ static kolo_status check(const struct kolo_sampler_config *config)
                          (long long)config->samples, INT32_MAX);
     if (config->nranks < 1 || config->rank < 0 || config->rank >= config->nranks)
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_sampler_create: rank %d of %d rank%s does not exist", config->rank,
-                         config->nranks, config->nranks == 1 ? "" : "s");
+                         "kolo_sampler_create: rank %d of %d rank%s does not exist; "
+                         "set rank and nranks to kolo_rank() and kolo_size()",
+                         config->rank, config->nranks, config->nranks == 1 ? "" : "s");
     if ((unsigned)config->tail > KOLO_SAMPLER_UNPADDED)
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_sampler_create: tail %d is not a value of kolo_sampler_tail",

@@ -39,14 +39,12 @@ static double value_of(const struct kolo_score_config *config, const struct kolo
 }
 
 static kolo_status check(const struct kolo_score_config *config, int64_t classes,
-                         const char *function, const double *values_out, size_t count)
+                         const char *function, size_t count)
 {
     kolo_status status =
         kolo_metric_check_size(function, "config", "kolo_score_config", config, sizeof *config);
     if (status != KOLO_OK)
         return status;
-    if (!values_out)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: values_out is NULL", function);
     if ((unsigned)config->score > KOLO_SCORE_DICE)
         return kolo_fail(KOLO_ERR_INVALID, "%s: score %d is not a value of kolo_score", function,
                          (int)config->score);
@@ -58,8 +56,8 @@ static kolo_status check(const struct kolo_score_config *config, int64_t classes
                          config->beta);
     size_t need = config->average == KOLO_AVERAGE_NONE ? (size_t)classes : 1;
     if (count < need)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: room for %zu values where %zu are to be written",
-                         function, count, need);
+        return kolo_fail(KOLO_ERR_INVALID, "%s: count is %zu, but values_out gets %zu", function,
+                         count, need);
     return KOLO_OK;
 }
 
@@ -123,7 +121,7 @@ kolo_status kolo_scores(const struct kolo_metric *metric, kolo_outcomes_of outco
                         int64_t classes, const char *function,
                         const struct kolo_score_config *config, double *values_out, size_t count)
 {
-    kolo_status status = check(config, classes, function, values_out, count);
+    kolo_status status = check(config, classes, function, count);
     if (status != KOLO_OK)
         return status;
     switch (config->average) {

@@ -173,7 +173,8 @@ static kolo_status read_record(struct kolo_reader *reader, struct kolo_metric *m
                          "kolo_metric_restore: record %llu of %zu bytes does not fit a metric of "
                          "kind '%s'",
                          (unsigned long long)number, bytes, metric->ops->name);
-    kolo_status status = kolo_metric_prepare(metric, 1, bytes, is_indexed ? &index : NULL);
+    kolo_status status =
+        kolo_metric_prepare("kolo_metric_restore", metric, 1, bytes, is_indexed ? &index : NULL);
     if (status == KOLO_OK)
         kolo_metric_add(metric, is_indexed ? &index : NULL, record, bytes);
     return status;
@@ -259,11 +260,12 @@ static kolo_status check_merge(const struct kolo_metric *into, const struct kolo
         return kolo_fail(KOLO_ERR_INVALID, "kolo_metric_merge: into and from are the same metric");
     if (into->ops != from->ops || into->settings != from->settings ||
         into->samples != from->samples || into->words != from->words)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_metric_merge: a metric of kind '%s' with %lld samples cannot be "
-                         "merged with one of kind '%s' with %lld, or their configurations differ",
-                         into->ops->name, (long long)into->samples, from->ops->name,
-                         (long long)from->samples);
+        return kolo_fail(
+            KOLO_ERR_INVALID,
+            "kolo_metric_merge: into is of kind '%s' with samples %lld, from is of kind "
+            "'%s' with samples %lld%s: create both with the same config",
+            into->ops->name, (long long)into->samples, from->ops->name, (long long)from->samples,
+            into->ops == from->ops && into->samples == from->samples ? " and another config" : "");
     /* an upper bound of the new duplicates */
     int64_t twice = from->local_duplicates + (int64_t)from->record_count;
     if (from->direct_count > KOLO_COUNT_MAX - into->direct_count ||
@@ -306,7 +308,8 @@ kolo_status kolo_metric_merge(struct kolo_metric *into, struct kolo_metric *from
     size_t records = 0;
     if (status == KOLO_OK) {
         records = from->record_count;
-        status = kolo_metric_prepare(into, records, records ? from->ends[records - 1] : 0,
+        status = kolo_metric_prepare("kolo_metric_merge", into, records,
+                                     records ? from->ends[records - 1] : 0,
                                      from->samples ? from->indices : NULL);
     }
     if (status == KOLO_OK)

@@ -86,7 +86,17 @@ Test(coco_detection, half_found_behind_a_miss)
     double average;
     cr_assert_eq(kolo_detection_average(detection, &slice, &average), KOLO_OK);
     cr_assert_eq(average, result.stats[0]);
+    slice.cap = 3;
+    cr_assert_eq(kolo_detection_average(detection, &slice, &average), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "slice->cap is 3, not in 0..2"), "%s",
+              kolo_error_detail());
     kolo_detection_destroy(detection);
+    struct kolo_comm *alone = NULL;
+    cr_assert_eq(kolo_init(NULL, &alone), KOLO_OK);
+    cr_assert_eq(kolo_detection_compute(alone, NULL, NULL), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "kolo_detection_compute: the detection is NULL"), "%s",
+              kolo_error_detail());
+    cr_assert_eq(kolo_finalize(alone), KOLO_OK);
 }
 
 Test(coco_detection, id_zero_and_ignore_by_mode)

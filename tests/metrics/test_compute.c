@@ -333,6 +333,36 @@ Test(compute, does_not_take_the_result_of_other_ranks, .timeout = 60)
 
 /* ---- agreeing ---- */
 
+/* The second and the third of three metrics fail; the first has its result. */
+static kolo_status failing_main(struct kolo_comm *comm, void *argument)
+{
+    const double values[2] = {(double)NAN, 1}, good = 2;
+    const struct kolo_mean_config config = {.size = sizeof config};
+    struct kolo_mean_result result = {.size = sizeof result};
+    struct kolo_metric *metrics[3] = {NULL};
+    (void)argument;
+    kolo_status status;
+    for (int i = 0; i < 3; i++)
+        KOLO_TRY(kolo_mean_create(&config, &metrics[i]));
+    KOLO_TRY(kolo_mean_update_float64(metrics[0], &good, 1, NULL));
+    KOLO_TRY(kolo_mean_update_float64(metrics[1], values, 2, NULL));
+    KOLO_TRY(kolo_mean_update_float64(metrics[2], values, 1, NULL));
+    WORLD_EXPECT(kolo_metrics_compute(comm, metrics, 3, NULL) == KOLO_ERR_DATA, "no failure");
+    WORLD_EXPECT(strstr(kolo_error_detail(), "metrics[1], mean: 3 NaN"), "%s", kolo_error_detail());
+    KOLO_TRY(kolo_mean_result(metrics[0], &result));
+    WORLD_EXPECT(result.mean == 2, "%g", result.mean);
+out:
+    for (int i = 0; i < 3; i++)
+        kolo_metric_destroy(metrics[i]);
+    return status;
+}
+
+Test(compute, the_first_metric_that_fails_is_named, .timeout = 60)
+{
+    struct world world = {.size = 3};
+    cr_assert_eq(world_run(&world, failing_main, NULL), KOLO_OK, "%s", world_cause(&world)->text);
+}
+
 static kolo_status agree_main(struct kolo_comm *comm, void *arg)
 {
     const kolo_status *mine = arg; /* of each rank */

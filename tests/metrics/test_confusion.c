@@ -202,11 +202,12 @@ static kolo_status edges_main(struct kolo_comm *comm, void *argument)
     config.counts_absent = true;
     KOLO_TRY(kolo_confusion_score(metric, &config, &value, 1));
     WORLD_EXPECT(value == -7.0 * 4 / 5, "with the absent three: %g", value);
-    WORLD_INVALID(kolo_confusion_score(metric, &config, &value, 0), "room for 0");
-    WORLD_INVALID(kolo_confusion_score(metric, &config, NULL, 1),
-                  "the room for the result is NULL");
+    WORLD_INVALID(kolo_confusion_score(metric, &config, &value, 0),
+                  "count is 0, but values_out gets 1");
+    WORLD_INVALID(kolo_confusion_score(metric, &config, NULL, 1), "values_out is NULL");
     config.average = KOLO_AVERAGE_NONE;
-    WORLD_INVALID(kolo_confusion_score(metric, &config, &value, 4), "room for 4 values where 5");
+    WORLD_INVALID(kolo_confusion_score(metric, &config, &value, 4),
+                  "count is 4, but values_out gets 5");
     config.beta = NAN;
     WORLD_INVALID(kolo_confusion_score(metric, &config, &value, 5), "beta");
 out:

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include <kolo/classification.h>
 #include <kolo/detection.h>
 #include <kolo/metrics.h>
 
@@ -89,6 +90,37 @@ Test(metric, names_the_argument_that_is_wrong)
     config.mean_rule = (kolo_mean_rule)9;
     refuses(kolo_detection_create(&config, &detection),
             "kolo_detection_create: mean_rule 9 is not a value of kolo_mean_rule");
+}
+
+Test(metric, messages_name_the_call_and_the_next_step)
+{
+    const double values[2] = {1, 2};
+    const float scores[2] = {1, 2};
+    const int64_t index = 0, ignored = -100;
+    const struct kolo_confusion_config classes = {.size = sizeof classes, .classes = 2};
+    struct kolo_mean_result result = {.size = 3};
+    struct kolo_metric *plain = mean_of(0), *indexed = mean_of(1), *confusion = NULL;
+    refuses(kolo_mean_update_float64(plain, values, 1, &index),
+            "kolo_mean_update_float64: indices given");
+    refuses(kolo_mean_update_float64(indexed, values, 1, NULL), "pass the index of each sample");
+    cr_assert_eq(kolo_mean_update_batch(plain, 1, KOLO_COUNT_MAX), KOLO_OK);
+    refuses(kolo_mean_update_batch(plain, 1, 1), "kolo_mean_update_batch: 1 samples more than the");
+    refuses(kolo_metric_merge(plain, indexed),
+            "from is of kind 'mean' with samples 1: create both");
+    cr_assert_eq(kolo_confusion_create(&classes, &confusion), KOLO_OK);
+    refuses(kolo_confusion_update_scores(confusion, NULL, &index, 1, NULL),
+            "kolo_confusion_update_scores: scores is NULL");
+    refuses(kolo_confusion_update_scores(confusion, scores, &ignored, 1, NULL),
+            "labels[0] is -100, not in 0..1; to leave such samples out, set ignores");
+    cr_assert_eq(kolo_metrics_compute(NULL, &plain, 1, NULL), KOLO_ERR_INVALID);
+    plain->is_computed = true;
+    refuses(kolo_mean_result(plain, &result),
+            "kolo_mean_result: result_out->size is 3, not 72: set it to sizeof(struct "
+            "kolo_mean_result)");
+    refuses(kolo_mean_result(plain, NULL), "kolo_mean_result: result_out is NULL");
+    kolo_metric_destroy(plain);
+    kolo_metric_destroy(indexed);
+    kolo_metric_destroy(confusion);
 }
 
 Test(metric, names_the_array_of_boxes_that_is_wrong)

@@ -15,7 +15,8 @@
  *  Threads: any, but a mask may be written by only one thread at a time.
  *  Ownership: what is passed in is read before the call returns. A mask that a function writes
  *  (mask_out) must be zero or have been written by such a function, whose memory is then reused; it
- *  must not be one that the call reads. After a failure it is empty. kolo_mask_free() frees it.
+ *  must not be one that the call reads (ERR_INVALID, and it stays as it was). After any other
+ *  failure it is empty. kolo_mask_free() frees it.
  */
 #ifndef KOLO_MASK_H
 #define KOLO_MASK_H

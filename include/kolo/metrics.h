@@ -27,6 +27,10 @@
  *  capture). Pinned memory is host memory: the program itself must wait until it is written. A
  *  library built with KOLO_CUDA=OFF takes every pointer for host memory.
  *
+ *  C++: the struct of a result has the name of the function that returns it, like struct stat. So
+ *  write `struct kolo_mean_result result{};` there too: without the word struct, the name is the
+ *  function.
+ *
  *  Threads: a metric may be used by only one thread at a time.
  *  Ownership: what is passed in is read before the call returns.
  *  Statuses: if a device array cannot be copied, an update adds nothing and returns ERR_SYSTEM, or
@@ -55,11 +59,11 @@ typedef enum kolo_sampler_tail {
 } kolo_sampler_tail;
 
 struct kolo_sampler_config {
-    size_t size;     /**< sizeof(struct kolo_sampler_config) */
-    int64_t samples; /**< in the data set, 0 to 2^31 - 1 */
-    int rank, nranks;
-    bool shuffle;  /**< by seed + epoch; false: ascending order */
-    uint64_t seed; /**< equal on all ranks */
+    size_t size;      /**< sizeof(struct kolo_sampler_config) */
+    int64_t samples;  /**< in the data set, 0 to 2^31 - 1 */
+    int rank, nranks; /**< 0 <= rank < nranks: kolo_rank() and kolo_size() */
+    bool shuffle;     /**< by seed + epoch; false: ascending order */
+    uint64_t seed;    /**< equal on all ranks */
     kolo_sampler_tail tail;
 };
 
@@ -250,7 +254,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_result(const struct kolo_metri
  *  19 on one rank; one more by PASCAL VOC's rules on several ranks). If no metric was updated on
  *  any rank since the same ranks computed it last, the results are kept, and only the first
  *  allreduce is made.
- *  @return KOLO_OK; ERR_DATA (non-finite values under KOLO_NONFINITE_ERROR); ERR_INVALID;
+ *  @param opts  as for kolo_allreduce(), but without factors; a deadline is that of each call
+ *  @return KOLO_OK; ERR_DATA (non-finite values under KOLO_NONFINITE_ERROR; the detail has the
+ *  index of the first such metric, and all others have their results); ERR_INVALID;
  *  ERR_MISMATCH (different lists: the ranks found out by calls that succeeded, so the communicator
  *  stays usable); ERR_NO_MEMORY; else as kolo_allreduce(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metrics_compute(struct kolo_comm *comm,

@@ -74,6 +74,10 @@ static kolo_status rank_main(struct kolo_comm *comm, void *)
     metrics[1] = kolo_detection_metric(detection);
     if (status == KOLO_OK)
         status = kolo_metrics_compute(comm, metrics, 2, NULL);
+    struct kolo_mean_result result{}; // as metrics.h says
+    result.size = sizeof result;
+    if (status == KOLO_OK)
+        status = kolo_mean_result(metrics[0], &result);
     kolo_metric_destroy(metrics[0]);
     kolo_detection_destroy(detection);
     return status;

@@ -4,7 +4,8 @@
 Compares all metrics but detection with scikit-learn, with TorchMetrics (whichever is installed; 77 if
 neither is), and with their definitions, on random data chosen to be awkward: ties, one sample or
 none that counts, classes of no sample, labels and predictions that are ignored, scores of 0 and 1,
-of 1e38, 1e-45 and infinite ones, and samples that several ranks of 1 to 7 have, with other content.
+of 1e38, 1e-45 and infinite ones, NaN, and samples that several ranks of 1 to 7 have, with other
+content. Some of the states are saved and restored, or merged, before they are computed.
 
 TorchMetrics computes in float32, and these are left to the other two, because it defines them
 differently or leaves them open:
@@ -50,6 +51,7 @@ warnings.simplefilter("ignore")
 np.seterr(all="ignore")
 EXACT, FLOAT32 = 1e-12, 2e-5
 BINS = 8
+WAYS = ("plain", "saved", "merged")
 AVERAGES = ("macro", "micro", "weighted", "none")
 
 
@@ -125,6 +127,18 @@ def top_k(p, labels, ties):
     own, classes = p[np.arange(len(labels)), labels][:, None], np.arange(p.shape[1])
     tie = [classes < labels[:, None], classes > labels[:, None], np.zeros(p.shape, bool), classes != labels[:, None]][ties]
     return ((p > own) | ((p == own) & tie)).sum(1)
+
+
+def add_with_nans(case, rng, labels, classes):
+    """Accuracy of scores of which some are NaN: it ranks before every number, and ties with NaN."""
+    scores, ties = any_floats(rng, (case.rows, classes)), int(rng.integers(4))
+    scores[rng.random(scores.shape) < 0.2] = np.nan
+    ranks = np.unique(np.nan_to_num(scores, posinf=np.inf, neginf=-np.inf), return_inverse=True)[1].reshape(scores.shape)
+    ranks = np.where(np.isnan(scores), ranks.max() + 1, ranks)
+    before = top_k(ranks[case.kept], labels[case.kept], ties)
+    case.add(Metric("accuracy", "", [scores, labels], classes=classes, k=[classes, 1] + [0] * 14, ties=ties),
+             ({"correct.0": len(case.kept), "correct.1": int((before < 1).sum()),
+               "nan_samples": int(np.isnan(scores[case.kept]).any(1).sum())}, 0))
 
 
 def mean_of(values):
@@ -217,6 +231,7 @@ def multiclass(rng):
     used = rng.choice(classes, rng.integers(1, classes + 1), replace=False)
     ignore = [None, -100, 255, int(rng.integers(classes))][rng.integers(4)]
     p, labels = scores_of(rng, (case.rows, classes)), rng.choice(used, case.rows)
+    add_with_nans(case, rng, labels, classes)
     if ignore is not None:
         labels = np.where(rng.random(case.rows) < rng.choice([0.2, 1.0], p=[0.9, 0.1]), ignore, labels)
     kept, ties = case.kept[labels[case.kept] != ignore] if ignore is not None else case.kept, int(rng.integers(4))
@@ -316,6 +331,33 @@ def multilabel(rng):
     return case
 
 
+# ---- segmentation ----
+
+
+def segmentation(rng):
+    """Several elements per sample, some of them ignored."""
+    case, classes, elements = Case(rng), int(rng.integers(1, 7)), int(rng.choice([1, 2, 50]))
+    ignore = [None, 255, int(rng.integers(classes))][rng.integers(3)]
+    shape = (case.rows, elements)
+    labels, predictions = rng.integers(0, classes, shape), rng.integers(0, classes, shape)
+    if ignore is not None:
+        labels = np.where(rng.random(shape) < 0.3, ignore, labels)
+        predictions = np.where(labels == ignore, -7, predictions)  # they are not read
+    y, guess = labels[case.kept].ravel(), predictions[case.kept].ravel()
+    counts = y != ignore if ignore is not None else np.ones(len(y), bool)
+    matrix = np.zeros((classes, classes), int)
+    np.add.at(matrix, (y[counts], guess[counts]), 1)
+    expected = {f"matrix.{i}": int(count) for i, count in enumerate(matrix.ravel())}
+    case.add(Metric("confusion", "", [predictions, labels], elements=True, classes=classes, **argument(ignore)),
+             (expected | {"elements": int(counts.sum()), "ignored": int((~counts).sum())}, 0),
+             *[(classes_by_sklearn(y[counts], guess[counts], classes), EXACT)] if sk and counts.any() else [])
+    p = rng.random((*shape, classes)).astype(np.float32)
+    own = np.take_along_axis(p[case.kept].reshape(-1, classes)[counts].astype(float), y[counts][:, None], 1)
+    case.add(Metric("likelihood", "", [p, labels], elements=True, classes=classes, **argument(ignore)),
+             ({"log_loss": -np.log(np.maximum(own, 2.0 ** -52)).mean() if counts.any() else math.nan}, EXACT))
+    return case
+
+
 # ---- numbers ----
 
 
@@ -398,9 +440,9 @@ def main():
     os.environ["KOLO_LOG"] = "error"  # not of values that are left out
     kolo, wrong, values = Kolo(options.library), 0, 0
     for seed in range(options.first, options.first + options.seeds):
-        for make in (multiclass, multilabel, regression):
+        for make in (multiclass, multilabel, segmentation, regression):
             case = make(np.random.default_rng(seed))
-            results = kolo.compute(case.metrics, case.deal)
+            results = kolo.compute(case.metrics, case.deal, WAYS[seed % len(WAYS)])
             values += sum(len(values) for expected in case.expected for values, _ in expected)
             for text in differences(case, results):
                 wrong += 1

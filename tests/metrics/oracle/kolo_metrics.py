@@ -133,7 +133,32 @@ class Kolo:
                 found[f"{score}_{name}"] = list(values) if name == "none" else values[0]
         return found
 
-    def compute(self, metrics, deal):
+    def copy(self, metric, handle):
+        """A metric with the saved state of another, which is destroyed."""
+        size = c_size_t()
+        self.call("kolo_metric_save", handle, None, c_size_t(0), ctypes.byref(size))
+        state = ctypes.create_string_buffer(size.value)
+        self.call("kolo_metric_save", handle, state, size, ctypes.byref(size))
+        self.library.kolo_metric_destroy(handle)
+        copied = self.create(metric)
+        self.call("kolo_metric_restore", copied, state, size)
+        return copied
+
+    def updated(self, metric, updates, way):
+        """A metric with these updates, each of which is a list of rows: made one after the other;
+        or saved and restored after each; or made to a metric each, which are then merged."""
+        handle = self.create(metric)
+        for rows in updates:
+            target = self.create(metric) if way == "merged" else handle
+            self.update(metric, target, rows)
+            if way == "saved":
+                handle = self.copy(metric, handle)
+            elif way == "merged":
+                self.call("kolo_metric_merge", handle, target)
+                self.library.kolo_metric_destroy(target)
+        return handle
+
+    def compute(self, metrics, deal, way="plain"):
         """The results of all metrics, computed together. deal: for each rank, the rows of each of
         its updates. All ranks must have the same results."""
         found, errors = [None] * len(deal), []
@@ -142,10 +167,8 @@ class Kolo:
             handles = []
             try:
                 rank = self.library.kolo_rank(c_void_p(comm))
-                handles += [self.create(metric) for metric in metrics]
-                for rows in deal[rank]:
-                    for metric, handle in zip(metrics, handles):
-                        self.update(metric, handle, rows)
+                for metric in metrics:
+                    handles.append(self.updated(metric, deal[rank], way))
                 self.call("kolo_metrics_compute", c_void_p(comm), (c_void_p * len(handles))(*handles),
                           c_size_t(len(handles)), None)
                 found[rank] = [self.result(metric, handle) for metric, handle in zip(metrics, handles)]

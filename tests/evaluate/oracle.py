@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares kolo-coco, alone and under kolorun, with pycocotools on the same files: the lines of
 summarize(), the twelve numbers, precision, recall and scores (by their SHA-256) and the AP of each
-class.
+class. If faster-coco-eval is installed, also with that: recall and scores have its bytes too, and
+precision is the same up to rounding, because it does not add 2^-52 to the denominator.
 
     oracle.py BIN [--seeds N] [--first SEED]
 
@@ -18,10 +19,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../metrics/oracle"))
 from coco import COCO, COCOeval, Fixed, make_set, np  # noqa: E402 (exits with 77 without pycocotools)
 from pycocotools import mask as masks  # noqa: E402
+
+try:
+    import faster_coco_eval as faster
+except ImportError:
+    faster = None
 
 POINT_KEYS = ("AP", "AP50", "AP75", "APm", "APl", "AR", "AR50", "AR75", "ARm", "ARl")
 KEYS = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
@@ -184,22 +191,39 @@ def sets(folder, first, count):
                 yield seed, options, write_shapes(folder, seed, *made)
 
 
+def evaluate(evaluation, options):
+    if options["any"]:
+        evaluation.params.useCats = 0
+    if options["caps"]:
+        evaluation.params.maxDets = options["caps"]
+    if "borders" in options:
+        small, large = options["borders"]
+        evaluation.params.areaRng = [[0, 1e10], [0, small], [small, large], [large, 1e10]]
+        evaluation.params.iouThrs = np.array(options["overlaps"])
+    evaluation.evaluate()
+    evaluation.accumulate()
+
+
+def by_faster(paths, options):
+    """The evaluation of faster-coco-eval; None if it is not installed or has no such rules."""
+    if not faster or options["fixed"]:
+        return None
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of an id 0
+        truth = faster.COCO(paths[0])
+        evaluation = faster.COCOeval_faster(truth, truth.loadRes(paths[1]), options.get("type", "bbox"),
+                                            print_function=lambda *_: None)
+        evaluate(evaluation, options)
+    return evaluation
+
+
 def by_pycocotools(paths, options):
     lines = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()):
         truth = COCO(paths[0])
         found = truth.loadRes(paths[1])
         evaluation = (Fixed if options["fixed"] else COCOeval)(truth, found, options.get("type", "bbox"))
-        if options["any"]:
-            evaluation.params.useCats = 0
-        if options["caps"]:
-            evaluation.params.maxDets = options["caps"]
-        if "borders" in options:
-            small, large = options["borders"]
-            evaluation.params.areaRng = [[0, 1e10], [0, small], [small, large], [large, 1e10]]
-            evaluation.params.iouThrs = np.array(options["overlaps"])
-        evaluation.evaluate()
-        evaluation.accumulate()
+        evaluate(evaluation, options)
         with contextlib.redirect_stdout(lines):
             evaluation.summarize()
     return evaluation, lines.getvalue()
@@ -241,8 +265,8 @@ def differences(result, lines, output, evaluation, options):
     if output != lines:
         yield f"summary:\n{lines}kolo-coco:\n{output}"
     for name in ("precision", "recall", "scores"):
-        array = np.ascontiguousarray(evaluation.eval[name], "<f8")
-        if hashlib.sha256(array.tobytes()).hexdigest() != result["sha256"][name]:
+        array = evaluation.eval[name]
+        if sha256(array) != result["sha256"][name]:
             yield f"{name}: another SHA-256"
         if name == "precision" and list(array.shape) != result["shape"]:
             yield f"shape {result['shape']} instead of {array.shape}"
@@ -257,6 +281,19 @@ def differences(result, lines, output, evaluation, options):
             yield f"category {got['id']}: name {got['name']!r}"
     if len(result["per_class"]) != evaluation.eval["precision"].shape[2]:
         yield f"{len(result['per_class'])} categories"
+
+
+def sha256(array):
+    return hashlib.sha256(np.ascontiguousarray(array, "<f8").tobytes()).hexdigest()
+
+
+def differences_from_faster(result, evaluation, other):
+    for name in ("recall", "scores"):
+        if sha256(other.eval[name]) != result["sha256"][name]:
+            yield f"faster-coco-eval has another {name}"
+    far = np.abs(evaluation.eval["precision"] - other.eval["precision"]).max()
+    if far > 1e-12:
+        yield f"faster-coco-eval has another precision, by {far}"
 
 
 def run(folder, start, paths, options, more=()):
@@ -287,10 +324,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for seed, options, paths in sets(folder, arguments.first, arguments.seeds):
             evaluation, lines = by_pycocotools(paths, options)
+            other = by_faster(paths, options)
             for start, files in zip(starts(arguments.bin, seed), (paths, [p + ".gz" for p in paths])):
                 compared += 1
                 result, output = run(folder, start, files, options)
                 wrong = list(differences(result, lines, output, evaluation, options))
+                wrong += differences_from_faster(result, evaluation, other) if other else []
                 failed += bool(wrong)
                 for line in wrong:
                     print(f"seed {seed}, {options.get('type', 'bbox')}, {' '.join(start[1:3]) or 'alone'}: {line}")

@@ -17,32 +17,34 @@ enum {
     QUIET_BYTES_MAX = 64 << 20, /* longest string, which yajl keeps in memory */
 };
 
-#define NAME(text)                                                                                 \
+#define NAME(text, must_be)                                                                        \
     {                                                                                              \
-        text, sizeof text - 1                                                                      \
+        text, sizeof text - 1, must_be                                                             \
     }
 static const struct name {
     const char *text;
     size_t length;
-} names[EVAL_FIELDS] = {NAME("id"),
-                        NAME("image_id"),
-                        NAME("category_id"),
-                        NAME("bbox"),
-                        NAME("area"),
-                        NAME("iscrowd"),
-                        NAME("ignore"),
-                        NAME("score"),
-                        NAME("name"),
-                        NAME("segmentation"),
-                        NAME("keypoints"),
-                        NAME("num_keypoints"),
-                        NAME("height"),
-                        NAME("width"),
-                        NAME("difficult"),
-                        NAME("frequency"),
-                        NAME("keypoints"),
-                        NAME("neg_category_ids"),
-                        NAME("not_exhaustive_category_ids")};
+    const char *must_be;
+} names[EVAL_FIELDS] = {
+    NAME("id", "an integer"),
+    NAME("image_id", "an integer"),
+    NAME("category_id", "an integer"),
+    NAME("bbox", "an array of 4 numbers"),
+    NAME("area", "a number"),
+    NAME("iscrowd", "0 or 1"),
+    NAME("ignore", "0 or 1"),
+    NAME("score", "a number"),
+    NAME("name", "a string"),
+    NAME("segmentation", "an array of polygons, or an object with size and counts"),
+    NAME("keypoints", "an array of numbers"),
+    NAME("num_keypoints", "an integer"),
+    NAME("height", "an integer"),
+    NAME("width", "an integer"),
+    NAME("difficult", "0 or 1"),
+    NAME("frequency", "\"r\", \"c\" or \"f\""),
+    NAME("keypoints", "an array of names"),
+    NAME("neg_category_ids", "an array of ids"),
+    NAME("not_exhaustive_category_ids", "an array of ids")};
 
 static int stop(struct eval_json *json, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -128,8 +130,8 @@ static int refuse_value(struct eval_json *json, const char *kind)
         return stop(json, "%s in the %s of this %s; it has %s", kind, names[json->field].text,
                     json->list->what, ids_of(json) ? "ids" : "names");
     if (in_record(json) && json->field != EVAL_FIELDS)
-        return stop(json, "the %s of this %s is %s", names[json->field].text, json->list->what,
-                    kind);
+        return stop(json, "the %s of this %s is %s; it must be %s", names[json->field].text,
+                    json->list->what, kind, names[json->field].must_be);
     return 1;
 }
 
@@ -394,6 +396,20 @@ static int on_object(void *context)
     return go_in(json);
 }
 
+/* Refuses a record without a field that it needs. */
+static int stop_without(struct eval_json *json, enum eval_field field)
+{
+    static const char *const types[EVAL_FIELDS] = {
+        [EVAL_BOX] = ", which --iou-type bbox (the default) needs",
+        [EVAL_SEGMENTATION] = ", which --iou-type segm needs",
+        [EVAL_KEYPOINTS] = ", which --iou-type keypoints needs"};
+    const struct eval_list *list = json->list;
+    const char *why = list->spared & 1u << field   ? ", which only --mode fixed can do without"
+                      : !list->key && types[field] ? types[field]
+                                                   : "";
+    return stop(json, "this %s has no %s%s", list->what, names[field].text, why);
+}
+
 static int on_object_end(void *context)
 {
     struct eval_json *json = context;
@@ -404,11 +420,8 @@ static int on_object_end(void *context)
     if (!is_record)
         return 1;
     unsigned missing = json->list->needed & ~json->record.has;
-    for (unsigned f = 0; f < EVAL_FIELDS; f++)
-        if (missing & 1u << f)
-            return stop(json, "this %s has no %s%s", json->list->what, names[f].text,
-                        json->list->spared & 1u << f ? ", which only --mode fixed can do without"
-                                                     : "");
+    if (missing)
+        return stop_without(json, (enum eval_field)__builtin_ctz(missing));
     if (json->list->take(json->context, &json->record) == KOLO_OK)
         return 1;
     return stop(json, "%s", kolo_error_detail());

@@ -113,8 +113,8 @@ static kolo_status finish(struct kolo_metric *metric)
     describe(detection);
     if (detection->expected > 0 && result->images > detection->expected)
         return kolo_fail(KOLO_ERR_DATA,
-                         "kolo_metrics_compute: %lld different images were given, the config of "
-                         "the detection says %lld",
+                         "detection: %lld different images were given, but images is %lld in the "
+                         "config: give their number, or 0",
                          (long long)result->images, (long long)detection->expected);
     result->missing_images = detection->expected > 0 ? detection->expected - result->images : 0;
     metric->counts = (struct kolo_sample_counts){.counted = result->images,

@@ -40,10 +40,12 @@ static kolo_status check(const struct kolo_coco_params *params,
 {
     (void)params;
     const struct kolo_boxes *truths = update->truths, *found = update->found;
-    if ((truths && truths->count > 0 && !truths->masks) ||
-        (found && found->count > 0 && !found->masks))
+    bool lacks_truths = truths && truths->count > 0 && !truths->masks;
+    if (lacks_truths || (found && found->count > 0 && !found->masks))
         return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_detection_update: masks of truths or detections are NULL");
+                         "kolo_detection_update: %s.masks is NULL, and the kind is "
+                         "KOLO_DETECTION_MASKS",
+                         lacks_truths ? "truths" : "detections");
     kolo_status status = KOLO_OK;
     size_t first_truth = 0, first_found = 0;
     for (size_t i = 0; status == KOLO_OK && i < update->images; i++) {

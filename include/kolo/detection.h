@@ -169,7 +169,8 @@ struct kolo_boxes {
     /** 4 numbers per box. Not read for KOLO_DETECTION_MASKS; for KOLO_DETECTION_KEYPOINTS read only
      *  for ground truth. */
     const void *boxes;
-    kolo_dtype dtype; /**< of boxes and scores: KOLO_FLOAT32 or KOLO_FLOAT64 */
+    kolo_dtype
+        dtype; /**< of boxes and scores: KOLO_FLOAT32 or KOLO_FLOAT64; also if none is read */
     kolo_box_format format;
     const int64_t *categories;
     const void *scores; /**< detections only */

@@ -116,7 +116,8 @@ static int judge(struct eval_json *json, const char *words)
 static int refuse_value(struct eval_json *json, const char *kind)
 {
     if (json->list && json->depth == json->outside)
-        return stop(json, "%s where the object of a %s is expected", kind, json->list->what);
+        return stop(json, "%s where the object of %s %s is expected", kind,
+                    strchr("aeiou", json->list->what[0]) ? "an" : "a", json->list->what);
     if (json->outside && json->depth == 1 && json->list)
         return stop(json, "\"%s\" is %s; it must be an array", json->list->key, kind);
     if (json->outside && json->depth == 0)
@@ -510,8 +511,9 @@ static size_t value_begin(const unsigned char *data, size_t end)
     if (end == 0)
         return 0;
     if (data[begin] != '"') {
-        while (begin > 0 && is_word(data[begin]) && is_word(data[begin - 1]))
-            begin--;
+        while (begin > 0 && is_word(data[begin]) && is_word(data[begin - 1]) &&
+               (data[begin] != '-' || data[begin - 1] == 'e' || data[begin - 1] == 'E'))
+            begin--; /* a sign begins a number, or its exponent */
         return begin;
     }
     do { /* a quote inside the string follows an odd number of backslashes */
@@ -521,6 +523,14 @@ static size_t value_begin(const unsigned char *data, size_t end)
             backslashes++;
     } while (backslashes % 2 == 1);
     return begin;
+}
+
+/* The first byte of a value behind another in an object. Here yajl goes back by the length of the
+ * value; but that of a string is without its quotes. */
+static size_t value_behind(const unsigned char *data, size_t at)
+{
+    bool is_word_behind_string = at > 0 && data[at - 1] == ' ';
+    return at >= 2 && data[at - 2] == '"' && !is_word_behind_string ? at - 2 : at;
 }
 
 /* The first byte of the invalid UTF-8 that yajl noticed at byte @p at: it may have begun up to
@@ -563,6 +573,8 @@ static kolo_status refuse_text(const struct eval_source *source, const char *why
     const unsigned char *data = source->data;
     size_t read = at > 0 ? at - 1 : 0;
     const char *words = NULL;
+    if (begins(why, "parse error: after key and value, inside map"))
+        return eval_source_fail(source, value_behind(data, at), why);
     if (!begins(why, "lexical error"))
         return eval_source_fail(source, value_begin(data, at), why);
     if (begins(why, "lexical error: invalid bytes in UTF8"))

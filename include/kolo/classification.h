@@ -10,7 +10,12 @@
  *  average, and so does kolo; scikit-learn with labels=range(C) counts them, as counts_absent does
  *  here. If a class that is not absent has the value 0 / 0, both take 0 (scikit-learn warns), and
  *  so does kolo unless `undefined` says otherwise. TorchMetrics rounds to float32; kolo and
- *  scikit-learn do not.
+ *  scikit-learn do not. TorchMetrics (1.4) also
+ *    - leaves the class ignore_index out of the macro and the micro IoU, even if it was predicted;
+ *    - counts no sample with an ignored label as an exact match;
+ *    - takes 0 for the AUROC and the average precision of a label that has none, also in averages;
+ *    - has another value than 0 for Matthews' coefficient of two classes where it is 0 / 0, such as
+ *      1 if all samples are of one class and right.
  */
 #ifndef KOLO_CLASSIFICATION_H
 #define KOLO_CLASSIFICATION_H

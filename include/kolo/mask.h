@@ -58,7 +58,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_mask_from_string(const char *text, size
 /** Writes COCO's compressed `counts` with a terminating zero.
  *  @param text  NULL: only asks for the length
  *  @param room  the size of @p text in bytes
- *  @param length_out  the length without the terminating zero
+ *  @param length_out  the length without the terminating zero; may be NULL if @p text is not
  *  @return KOLO_OK; ERR_INVALID (also: @p room is too small; the detail says what is needed). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mask_to_string(const struct kolo_mask *mask, char *text,
                                                         size_t room, size_t *length_out);

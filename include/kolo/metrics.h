@@ -31,7 +31,8 @@
  *  write `struct kolo_mean_result result{};` there too: without the word struct, the name is the
  *  function.
  *
- *  Threads: a metric may be used by only one thread at a time.
+ *  Threads: a metric, a sampler or a sum may be used by only one thread at a time; different ones
+ *  by different threads.
  *  Ownership: what is passed in is read before the call returns.
  *  Statuses: if a device array cannot be copied, an update adds nothing and returns ERR_SYSTEM, or
  *  ERR_NO_MEMORY if that is the cause; the detail names the array, the driver's call and result,

@@ -434,7 +434,7 @@ def differences(case, results):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("library")
-    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args()
     os.environ["KOLO_LOG"] = "error"  # not of values that are left out

@@ -95,7 +95,8 @@ def place(content):
 
 
 def check(run, name, content, words):
-    """Both files are written; `name` says which is wrong."""
+    """Runs kolo-coco on a file with this content, which must be refused at the mark. Its name says
+    whether it is ground truth (bad.gt...) and whether it is compressed."""
     at, where = place(content)
     plain = content[:at] + content[at + len(MARK):]
     packed = name.endswith(".gz")

@@ -59,6 +59,17 @@ refused '--stream: expected to be left out with --limits' allreduce --limits
 out=$(MOCK_CUDA_FAIL=cuMemHostRegister_v2=2 timeout 20 "$bin/kolobench" allreduce -s 4 --memory pinned 2>&1) && wrong "pinned without locked memory: succeeded"
 [[ $out =~ 'the driver has not locked' ]] || wrong "pinned without locked memory: $out"
 
+# A device that only takes time: a copy in and one out of 50 ms each, and slices of 50 ms for two
+# processes.
+for timed in 1000,50000000,1000 1000,1000,1000,50000000,2; do
+    KOLO_TRANSPORT=tcp MOCK_CUDA_TIMED=$timed timeout 100 "$bin/kolorun" -np 2 "$bin/kolobench" allreduce -s 64K -n 3 --memory cuda --csv "$work/rows.csv" >"$work/out" 2>&1 ||
+        wrong "timed, $timed: $(tail -3 "$work/out")"
+    awk -F, -v least=$([[ $timed == *,2 ]] && echo 50000 || echo 100000) '$1 == "allreduce" { found = $14 >= least } END { exit !found }' "$work/rows.csv" ||
+        wrong "timed, $timed: too soon: $(cat "$work/rows.csv")"
+done
+out=$(MOCK_CUDA_TIMED=1,2 timeout 20 "$bin/kolobench" allreduce -s 4 --memory cuda 2>&1) && wrong "timed, without a rate: succeeded"
+[[ $out =~ 'MOCK_CUDA_TIMED=1,2: see tests/mock/timed.c' ]] || wrong "timed, without a rate: $out"
+
 # Device memory that processes map from each other. The mock ends an owner that frees memory which
 # another process has mapped.
 lent() { # NP ARGUMENTS...: kolobench with device memory that ranks map from each other at any size

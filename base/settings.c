@@ -77,14 +77,19 @@ static kolo_status assign(struct kolo_settings *settings, size_t index, const ch
     return status;
 }
 
+static void copy_name(const char *entry, size_t bytes, char name[KOLO_TEXT_MAX])
+{
+    const size_t kept = bytes < KOLO_TEXT_MAX ? bytes : KOLO_TEXT_MAX - 1;
+    memcpy(name, entry, kept);
+    name[kept] = '\0';
+}
+
 static void tell_unknown(const char *entry, size_t bytes,
                          void (*unknown)(void *context, const char *name, const char *nearest),
                          void *context)
 {
     char name[KOLO_TEXT_MAX];
-    size_t kept = bytes < sizeof name ? bytes : sizeof name - 1;
-    memcpy(name, entry, kept);
-    name[kept] = '\0';
+    copy_name(entry, bytes, name);
     enum kolo_setting_index nearest = kolo_setting_nearest(name);
     unknown(context, name, nearest == KOLO_SETTINGS_COUNT ? NULL : kolo_setting_rows[nearest].name);
 }
@@ -119,10 +124,10 @@ kolo_status kolo_settings_load(struct kolo_settings *settings, char *const *envi
     return KOLO_OK;
 }
 
-kolo_status kolo_settings_set(struct kolo_settings *settings, const char *name, const char *value,
-                              enum kolo_setting_source source)
+/* Sets the setting that was found; @p name is what was looked for. */
+static kolo_status set_found(struct kolo_settings *settings, size_t index, const char *name,
+                             const char *value, enum kolo_setting_source source)
 {
-    size_t index = find_option(name);
     if (index < KOLO_SETTINGS_COUNT)
         return assign(settings, index, value, source);
     enum kolo_setting_index nearest = kolo_setting_nearest(name);
@@ -131,6 +136,23 @@ kolo_status kolo_settings_set(struct kolo_settings *settings, const char *name, 
                          "unknown setting %.64s; kolorun --help-settings lists them", name);
     return kolo_fail(KOLO_ERR_NOT_FOUND, "unknown setting %.64s; did you mean %s?", name,
                      kolo_setting_rows[nearest].name);
+}
+
+kolo_status kolo_settings_set(struct kolo_settings *settings, const char *name, const char *value,
+                              enum kolo_setting_source source)
+{
+    return set_found(settings, find_option(name), name, value, source);
+}
+
+kolo_status kolo_settings_set_variable(struct kolo_settings *settings, const char *entry,
+                                       enum kolo_setting_source source)
+{
+    char name[KOLO_TEXT_MAX];
+    const size_t bytes = strcspn(entry, "=");
+    if (strncmp(entry, PREFIX, PREFIX_BYTES) != 0 || entry[bytes] != '=')
+        return KOLO_OK;
+    copy_name(entry, bytes, name);
+    return set_found(settings, find_variable(entry, bytes), name, entry + bytes + 1, source);
 }
 
 const char *kolo_settings_name(enum kolo_setting_index index)

@@ -62,6 +62,12 @@ kolo_status kolo_settings_load(struct kolo_settings *settings, char *const *envi
 kolo_status kolo_settings_set(struct kolo_settings *settings, const char *name, const char *value,
                               enum kolo_setting_source source) KOLO_NODISCARD;
 
+/** Sets what @p entry ("KOLO_TIMEOUT=5s") would set in the environment of a rank, where a name must
+ *  match exactly; an entry without KOLO_ sets nothing. The errors are those of kolo_settings_set:
+ *  what somebody gives by hand is a mistake if it is unknown. */
+kolo_status kolo_settings_set_variable(struct kolo_settings *settings, const char *entry,
+                                       enum kolo_setting_source source) KOLO_NODISCARD;
+
 /** Writes the value of setting @p index as text that kolo_settings_set accepts ("(set)" for a
  *  secret that is set). */
 void kolo_settings_value(const struct kolo_settings *settings, enum kolo_setting_index index,

@@ -180,16 +180,21 @@ static kolo_status apply_set(struct kolo_options *options, const char *value)
     return status;
 }
 
-/* For an option that stands for a setting: an error names what was typed. */
-static kolo_status set_by(struct kolo_options *options, const char *option, const char *name,
-                          const char *value)
+/* Puts what was typed before the error, if @p status is one. */
+static kolo_status name_option(const char *option, kolo_status status)
 {
     char why[KOLO_DETAIL_MAX];
-    kolo_status status = set(options, name, value);
     if (status == KOLO_OK)
         return KOLO_OK;
     kolo_detail_keep(why);
     return kolo_fail(status, "%s: %s", option, why);
+}
+
+/* For an option that stands for a setting. */
+static kolo_status set_by(struct kolo_options *options, const char *option, const char *name,
+                          const char *value)
+{
+    return name_option(option, set(options, name, value));
 }
 
 static kolo_status apply_timeout(struct kolo_options *options, const char *value)
@@ -587,13 +592,29 @@ static kolo_status check_settings(const struct kolo_settings *settings)
 {
     enum kolo_log_level level;
     struct kolo_ports ports;
+    enum kolo_bind bind;
     kolo_status status = KOLO_OK;
+    KOLO_TRY(kolo_bind_parse(settings->bind, &bind));
     KOLO_TRY(kolo_transport_name_check(settings->transport));
     KOLO_TRY(kolo_log_level_parse(settings->log_level, &level));
     KOLO_TRY(kolo_ports_parse(settings->ports, &ports));
     KOLO_TRY(kolo_places_check(settings->net));
 out:
     return status;
+}
+
+/* Checks the settings that -x gives to the ranks alone. A rank would find a mistake only after the
+ * start, and a program that does not use kolo never. */
+static kolo_status check_forwarded(const struct kolo_options *options)
+{
+    struct kolo_settings of_ranks = options->settings;
+    kolo_status status = KOLO_OK;
+    for (size_t i = 0; i < options->forward.count; i++)
+        KOLO_TRY(
+            kolo_settings_set_variable(&of_ranks, options->forward.at[i], KOLO_FROM_ENVIRONMENT));
+    status = check_settings(&of_ranks);
+out:
+    return name_option("-x", status);
 }
 
 /* mpirun starts another program after a lone ':'. Here it would be an argument, and what follows
@@ -658,8 +679,10 @@ kolo_status kolo_options_parse(char *const *argv, char *const *environ_list,
     KOLO_TRY(take_options(options_out, argv, &options_out->program));
     KOLO_TRY(kolo_bind_parse(options_out->settings.bind, &options_out->bind));
     KOLO_TRY(check_words(options_out));
-    if (options_out->task == KOLO_TASK_RUN || options_out->task == KOLO_TASK_DOCTOR)
-        status = check_settings(&options_out->settings);
+    if (options_out->task != KOLO_TASK_RUN && options_out->task != KOLO_TASK_DOCTOR)
+        goto out;
+    KOLO_TRY(check_settings(&options_out->settings));
+    status = check_forwarded(options_out);
 out:
     return status;
 }

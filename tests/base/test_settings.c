@@ -186,6 +186,30 @@ Test(settings, set_refuses_and_changes_nothing)
     cr_assert(memcmp(&settings, &before, sizeof settings) == 0, "something was applied");
 }
 
+Test(settings, a_variable_is_set_by_its_exact_name)
+{
+    static const char *const unknown[][2] = {
+        {"KOLO_TIMEOOUT=1", "unknown setting KOLO_TIMEOOUT; did you mean KOLO_TIMEOUT?"},
+        {"KOLO_timeout=1", "unknown setting KOLO_timeout; did you mean KOLO_TIMEOUT?"}};
+    cr_assert(kolo_settings_set_variable(&settings, "KOLO_TIMEOUT=4s", KOLO_FROM_ENVIRONMENT) ==
+                  KOLO_OK,
+              "%s", kolo_error_detail());
+    cr_assert(settings.timeout_ms == 4000 &&
+              settings.source[KOLO_SET_TIMEOUT] == KOLO_FROM_ENVIRONMENT);
+    struct kolo_settings before = settings;
+    cr_assert(kolo_settings_set_variable(&settings, "KOLO_TIMEOUT=x", KOLO_FROM_API) ==
+              KOLO_ERR_CONFIG);
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        cr_assert(kolo_settings_set_variable(&settings, unknown[i][0], KOLO_FROM_API) ==
+                      KOLO_ERR_NOT_FOUND,
+                  "%s", unknown[i][0]);
+        cr_assert_str_eq(kolo_error_detail(), unknown[i][1]);
+    }
+    cr_assert(kolo_settings_set_variable(&settings, "HOME=/x", KOLO_FROM_API) == KOLO_OK);
+    cr_assert(kolo_settings_set_variable(&settings, "timeout=1", KOLO_FROM_API) == KOLO_OK);
+    cr_assert(memcmp(&settings, &before, sizeof settings) == 0, "something was applied");
+}
+
 Test(settings, names_are_unique_and_well_formed)
 {
     for (size_t i = 0; i < KOLO_SETTINGS_COUNT; i++) {

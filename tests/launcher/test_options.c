@@ -184,6 +184,35 @@ Test(options, forwards_variables)
     kolo_options_fini(&options);
 }
 
+/** Otherwise a rank would find them after the start. */
+Test(options, what_is_wrong_in_a_forwarded_setting)
+{
+    static const char *const wrong[][2] = {
+        {"KOLO_TIMEOUT=abc", "-x: KOLO_TIMEOUT=abc: expected time such as 500ms, "},
+        {"KOLO_TIMEOOUT=5", "-x: unknown setting KOLO_TIMEOOUT; did you mean KOLO_TIMEOUT?"},
+        {"KOLO_timeout=5", "-x: unknown setting KOLO_timeout; did you mean KOLO_TIMEOUT?"},
+        {"KOLO_TRANSPORT=tpc", "-x: KOLO_TRANSPORT=tpc: "},
+        {"KOLO_BIND=l3", "-x: "},
+        {"KOLO_NET=10.0.0.0/33", "-x: KOLO_NET: "}};
+    struct kolo_options options;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        cr_assert(PARSE(&options, "-x", wrong[i][0], "prog") != KOLO_OK, "%s", wrong[i][0]);
+        cr_assert(strstr(kolo_error_detail(), wrong[i][1]) == kolo_error_detail(), "%s",
+                  kolo_error_detail());
+        kolo_options_fini(&options);
+    }
+    /* The last of two counts, and each must be valid. */
+    cr_assert(PARSE(&options, "-x", "KOLO_TIMEOUT=5", "-x", "KOLO_TIMEOUT=x", "prog") != KOLO_OK);
+    kolo_options_fini(&options);
+    cr_assert(PARSE(&options, "-x", "KOLO_TIMEOUT=x", "-x", "KOLO_TIMEOUT=5", "prog") != KOLO_OK);
+    kolo_options_fini(&options);
+    /* kolorun does not read what it passes on. */
+    cr_assert(PARSE(&options, "-x", "KOLO_TIMEOUT=7s", "-x", "KOLOSSUS=x", "prog") == KOLO_OK, "%s",
+              kolo_error_detail());
+    cr_assert(options.settings.source[KOLO_SET_TIMEOUT] == KOLO_FROM_DEFAULT);
+    kolo_options_fini(&options);
+}
+
 Test(options, refuses)
 {
     static const char *const bad[][3] = {{"-np", NULL},

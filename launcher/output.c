@@ -5,9 +5,7 @@
 //
 // Threads: the thread's lock guards queue, done, error and lost. Only the thread uses batch, parts,
 // count and failed; only the loop uses told_broken and events.
-#include <errno.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "launcher/output.h"
+#include "launcher/parts.h"
 #include "launcher/side_thread.h"
 
 enum { BATCH = 64, PREFIX_MAX = 16, NOBODY = -1 };
@@ -34,6 +33,8 @@ struct kolo_output {
     struct kolo_side_thread side;
     int fd;
     struct kolo_output_events events;
+    kolo_output_write *write;
+    void *write_context;
     struct chunk *queue, **queue_end, *done;
     int error;     /* that a write failed with; 0: none */
     uint64_t lost; /* as kolo_output_lost */
@@ -44,29 +45,10 @@ struct kolo_output {
     int count, failed; /* and its error */
 };
 
-/* Writes the parts, and leaves in each what was not written. Returns 0, or the error. */
-static int write_all(int fd, struct iovec *parts, int count)
+static int write_directly(void *context, int fd, struct iovec *parts, int count)
 {
-    while (count > 0) {
-        ssize_t sent = writev(fd, parts, count);
-        if (sent < 0 && errno == EAGAIN) { /* another process made it non-blocking */
-            struct pollfd room = {.fd = fd, .events = POLLOUT};
-            (void)poll(&room, 1, -1);
-        }
-        if (sent < 0 && errno != EINTR && errno != EAGAIN)
-            return errno;
-        size_t left = sent > 0 ? (size_t)sent : 0;
-        while (count > 0 && left >= parts->iov_len) {
-            left -= parts->iov_len;
-            parts++->iov_len = 0;
-            count--;
-        }
-        if (count > 0) {
-            parts->iov_base = (char *)parts->iov_base + left;
-            parts->iov_len -= left;
-        }
-    }
-    return 0;
+    (void)context;
+    return kolo_parts_write(fd, parts, count);
 }
 
 static bool has_queue(void *owner)
@@ -102,7 +84,8 @@ static void write_batch(void *owner)
         const int fd = output->fds[begin];
         for (end = begin + 1; end < output->count && output->fds[end] == fd;)
             end++;
-        output->failed = write_all(fd, output->parts + begin, end - begin);
+        output->failed =
+            output->write(output->write_context, fd, output->parts + begin, end - begin);
     }
 }
 
@@ -186,6 +169,7 @@ kolo_status kolo_output_create(uv_loop_t *loop, int fd, const struct kolo_output
         return KOLO_ERR_NO_MEMORY;
     output->fd = fd;
     output->events = *events;
+    output->write = write_directly;
     output->queue_end = &output->queue;
     kolo_status status = kolo_side_start(&output->side, loop, &calls, output, "output");
     if (status == KOLO_OK)
@@ -193,6 +177,12 @@ kolo_status kolo_output_create(uv_loop_t *loop, int fd, const struct kolo_output
     else
         kolo_free_memory(output);
     return status;
+}
+
+void kolo_output_write_by(struct kolo_output *output, kolo_output_write *write, void *context)
+{
+    output->write = write;
+    output->write_context = context;
 }
 
 static void put(struct kolo_output *output, struct chunk *chunk)

@@ -6,6 +6,7 @@
 #define KOLO_LAUNCHER_OUTPUT_H
 
 #include <stdbool.h>
+#include <sys/uio.h>
 #include <uv.h>
 
 #include "base/status.h"
@@ -27,6 +28,12 @@ struct kolo_output_events {
 /** @p fd -1: only for kolo_output_bytes. */
 kolo_status kolo_output_create(uv_loop_t *loop, int fd, const struct kolo_output_events *events,
                                struct kolo_output **output_out) KOLO_NODISCARD;
+/** Writes @p parts to @p fd, and leaves in each what was not written. Returns 0, or an error.
+ * Called on the thread. */
+typedef int kolo_output_write(void *context, int fd, struct iovec *parts, int count);
+/** To be called before anything is put: @p write is to be used instead of writev, and the fd of
+ * kolo_output_bytes is what it takes for one. */
+void kolo_output_write_by(struct kolo_output *output, kolo_output_write *write, void *context);
 /** Copies the lines of @p data, each with the prefix "[rank] ", and adds a newline to the last one
  * if it has none. If @p rank is negative, copies everything as it is. */
 void kolo_output_lines(struct kolo_output *output, int owner, int rank, const void *data,

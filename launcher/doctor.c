@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "launcher/doctor_state.h"
 #include "launcher/examine.h"
+#include "launcher/filer.h"
 #include "launcher/job.h"
-#include "launcher/rank_files.h"
 #include "tools/exit_status.h"
 #include "tools/outfile.h"
 
@@ -194,18 +194,18 @@ static int report(const struct kolo_doctor *doctor)
  * doctor's own file may not, since the directory is removed again. */
 static kolo_status probe_places(const struct kolo_options *options, int size, size_t hosts)
 {
-    struct kolo_rank_files *files = NULL;
+    struct kolo_filer *filer = NULL;
     char why[KOLO_DETAIL_MAX];
     kolo_status status = KOLO_OK;
     if (options->json)
         status = outfile_probe("--json", options->json);
     if (status == KOLO_OK && options->output_dir)
-        status = kolo_rank_files_create(options->output_dir, size, kolo_job_open_files(size, hosts),
-                                        &files);
+        status = kolo_filer_start(options->output_dir, size, kolo_job_open_files(size, hosts),
+                                  options->settings.start_timeout_ms, &filer);
     if (status == KOLO_OK && options->timeline)
         status = outfile_probe("--timeline", options->timeline);
     kolo_detail_keep(why);
-    (void)kolo_rank_files_close(files, false);
+    (void)kolo_filer_end(filer, false, options->settings.exit_timeout_ms);
     kolo_detail_set(why);
     return status;
 }

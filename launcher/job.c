@@ -87,7 +87,7 @@ static void on_child(uv_signal_t *handle, int number)
     struct kolo_job *job = handle->data;
     int wait_status;
     for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;)
-        for (size_t i = 0; i < job->hosts->count; i++)
+        for (size_t i = 0; i < job->hosts->count && !kolo_filer_reaped(job->filer, pid); i++)
             if (kolo_remote_reaped(&job->remotes[i], pid, wait_status))
                 break;
 }
@@ -207,27 +207,6 @@ static int end_timeline(struct kolo_job *job)
     return exit_status;
 }
 
-/* The exit status after closing the files of --output-dir. A rank's failure counts first. */
-static int end_files(const struct kolo_job *job, int exit_status)
-{
-    bool is_whole = !job->files_are_broken;
-    if (kolo_rank_files_close(job->files, job->has_started) != KOLO_OK) {
-        fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
-        is_whole = false;
-    }
-    if (job->lost > 0) {
-        is_whole = false;
-        fprintf(
-            stderr,
-            "kolorun: %ju bytes of the ranks' output are lost: they are neither in %s nor here\n",
-            (uintmax_t)job->lost, job->options->output_dir);
-    }
-    if (exit_status != 0 || is_whole)
-        return exit_status;
-    fprintf(stderr, "kolorun: the files in %s are not complete\n", job->options->output_dir);
-    return EXIT_STATUS_FAILED;
-}
-
 /* Opens what the job will write, so that a place that cannot be written is refused now. The trace
  * may be meant for the directory that is made for the files. */
 static kolo_status open_places(struct kolo_job *job)
@@ -235,17 +214,14 @@ static kolo_status open_places(struct kolo_job *job)
     const struct kolo_options *options = job->options;
     char why[KOLO_DETAIL_MAX];
     kolo_status status = KOLO_OK;
-    if (options->output_dir)
-        KOLO_TRY(kolo_rank_files_create(options->output_dir, job->size,
-                                        kolo_job_open_files(job->size, job->hosts->count),
-                                        &job->files));
+    KOLO_TRY(kolo_job_open_files_of_ranks(job));
     if (options->timeline)
         status = kolo_gather_create(options->timeline, job->size,
                                     kolo_options_timeline_calls(options, job->size), &job->gather);
 out:
     if (status != KOLO_OK) {
         kolo_detail_keep(why);
-        (void)kolo_rank_files_close(job->files, false);
+        (void)kolo_job_end_files(job, KOLO_EXIT_USAGE);
         fprintf(stderr, "kolorun: %s\n", why);
     }
     return status;
@@ -269,8 +245,7 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
     if (kolo_loop_open(&job.loop) != KOLO_OK) {
         fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
         kolo_gather_destroy(job.gather);
-        (void)kolo_rank_files_close(job.files, false);
-        return 1;
+        return kolo_job_end_files(&job, 1);
     }
     init_handles(&job);
     kolo_status status = open_job(&job);
@@ -282,12 +257,9 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
                 kolo_error_detail());
         job.exit_status = exit_status_of(status);
     }
-    /* if not, a thread may be in a write to them, which is left behind */
-    const bool are_written =
-        !job.streams[JOB_FILES] || kolo_output_is_drained(job.streams[JOB_FILES]);
+    kolo_job_settle_files(&job);
     close_job(&job);
-    const int exit_status = end_timeline(&job);
-    return are_written ? end_files(&job, exit_status) : exit_status;
+    return kolo_job_end_files(&job, end_timeline(&job));
 }
 
 void kolo_job_print(const struct kolo_options *options, const struct kolo_hosts *hosts, int size)

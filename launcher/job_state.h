@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The internal state of a job, shared by job.c (its beginning and end, timers and signals),
-// job_streams.c (output and input), job_phases.c (the state machine), job_hosts.c (what happens to
-// hosts) and job_ranks.c (what agents and the store report about ranks).
+// job_streams.c (output and input), job_files.c (the files of --output-dir), job_phases.c (the
+// state machine), job_hosts.c (what happens to hosts) and job_ranks.c (what agents and the store
+// report about ranks).
 #ifndef KOLO_LAUNCHER_JOB_STATE_H
 #define KOLO_LAUNCHER_JOB_STATE_H
 
 #include <uv.h>
 
 #include "base/clock.h"
+#include "launcher/filer.h"
 #include "launcher/gather.h"
 #include "launcher/input.h"
 #include "launcher/job.h"
 #include "launcher/meeting.h"
 #include "launcher/output.h"
 #include "launcher/pause.h"
-#include "launcher/rank_files.h"
 #include "launcher/remote.h"
 #include "launcher/verdict.h"
 
@@ -49,7 +50,12 @@ struct kolo_job {
     struct kolo_meeting *meeting;
     struct kolo_verdict *verdict;
     struct kolo_output *streams[JOB_STREAMS];
-    struct kolo_rank_files *files; /* NULL: without --output-dir, and no stream JOB_FILES */
+    struct kolo_filer *filer; /* NULL: without --output-dir, and no stream JOB_FILES */
+    uv_timer_t files_timer;
+    uint64_t progress; /* of the filer, when it was last looked at */
+    int64_t stuck_ms;  /* for how long there has been none, although there is something to write */
+    char stuck[160];   /* that a write did not end, and within which time; "": none was given up */
+    uint64_t unfiled;  /* bytes that are not in the files; known as `lost` is */
     struct kolo_input *input;
     struct kolo_gather *gather; /* NULL: no timeline */
     char verdict_line[2 * KOLO_DETAIL_MAX];
@@ -58,6 +64,7 @@ struct kolo_job {
     int exit_status;
     bool has_started, is_joined, is_quiet, said_verdict, said_stray;
     bool files_are_broken; /* nothing can be written to them any more */
+    bool warned_stuck, has_stuck_late;
 };
 
 /** Prints a line if --verbose is given. */
@@ -111,5 +118,17 @@ bool kolo_job_is_drained(const struct kolo_job *job);
 /** As kolo_output_close and kolo_output_destroy. */
 void kolo_job_close_streams(struct kolo_job *job);
 void kolo_job_destroy_streams(struct kolo_job *job);
+
+/* job_files.c */
+/** With --output-dir: makes the files, before anything else is done. */
+kolo_status kolo_job_open_files_of_ranks(struct kolo_job *job) KOLO_NODISCARD;
+/** Opens the stream of the files; @p events are those of the other streams, except `broken`. */
+kolo_status kolo_job_watch_files(struct kolo_job *job,
+                                 struct kolo_output_events events) KOLO_NODISCARD;
+/** When the loop has ended: gives up a write that has not. */
+void kolo_job_settle_files(struct kolo_job *job);
+/** When the streams are closed: closes the files, and says what is missing in them. Returns the
+ * exit status; a failure of a rank, @p exit_status, counts first. */
+int kolo_job_end_files(struct kolo_job *job, int exit_status);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The streams of a job: its output, for which the agents get credit back, and its input. A reader
-// that goes away ends the job; files that cannot be written any more do not, since what a rank
-// computes is worth more than what it says. With --no-copy the output comes to kolorun's own
-// streams after that, and for the same reason the job does not end if those are broken as well.
+// that goes away ends the job; files that cannot be written any more do not (job_files.c). With
+// --no-copy the output comes to kolorun's own streams after that, and for the same reason the job
+// does not end if those are broken as well.
 //
 // With --output-dir each byte goes to a file and, without --no-copy, also to kolorun's own streams.
 // Its credit is returned once it is in both, so that neither queue grows beyond the credit.
@@ -17,7 +17,7 @@ enum { TO_SELF, TO_FILES }; /* where bytes were written: index of kolo_remote.wr
 
 static bool copies(const struct kolo_job *job)
 {
-    return !job->files || !job->options->no_copy;
+    return !job->filer || !job->options->no_copy;
 }
 
 static void on_written(void *context, int owner, size_t bytes)
@@ -36,7 +36,7 @@ static void on_filed(void *context, int owner, size_t bytes)
 static uint64_t arrived(const struct kolo_job *job, const struct kolo_remote *remote)
 {
     const uint64_t self = remote->written[TO_SELF], filed = remote->written[TO_FILES];
-    if (!job->files || !copies(job))
+    if (!job->filer || !copies(job))
         return self + filed;
     return self < filed ? self : filed;
 }
@@ -93,17 +93,6 @@ static void on_stderr_broken(void *context, int error)
     (void)error;
 }
 
-static void on_files_broken(void *context, int error)
-{
-    struct kolo_job *job = context;
-    char words[96];
-    job->files_are_broken = true;
-    kolo_output_print(job->streams[JOB_ERR],
-                      "kolorun: --output-dir %s: %s: its files end here, and the job goes on%s",
-                      job->options->output_dir, strerror_r(error, words, sizeof words),
-                      copies(job) ? "" : "; what the ranks write from now on follows here");
-}
-
 void kolo_job_input(void *context, const void *data, size_t bytes)
 {
     struct kolo_job *job = context;
@@ -126,10 +115,7 @@ kolo_status kolo_job_open_streams(struct kolo_job *job)
     if (status == KOLO_OK)
         status = kolo_output_create(&job->loop, STDERR_FILENO, &events, &job->streams[JOB_ERR]);
     events.written = on_filed;
-    events.broken = on_files_broken;
-    if (status == KOLO_OK && job->files)
-        status = kolo_output_create(&job->loop, -1, &events, &job->streams[JOB_FILES]);
-    return status;
+    return status == KOLO_OK ? kolo_job_watch_files(job, events) : status;
 }
 
 void kolo_job_output(struct kolo_job *job, const struct kolo_remote *remote,
@@ -139,9 +125,9 @@ void kolo_job_output(struct kolo_job *job, const struct kolo_remote *remote,
     const int rank = (int)message->rank;
     const bool is_error = message->output.is_error;
     const bool is_lost = job->files_are_broken && !copies(job);
-    if (job->files && !is_lost)
-        kolo_output_bytes(job->streams[JOB_FILES], kolo_rank_files_fd(job->files, rank, is_error),
-                          remote->index, text->at, text->bytes);
+    if (job->filer && !is_lost)
+        kolo_output_bytes(job->streams[JOB_FILES], kolo_filer_file(rank, is_error), remote->index,
+                          text->at, text->bytes);
     if (copies(job) || is_lost)
         kolo_output_lines(job->streams[is_error ? JOB_ERR : JOB_OUT], remote->index,
                           job->options->no_prefix ? -1 : rank, text->at, text->bytes);
@@ -157,6 +143,8 @@ bool kolo_job_is_drained(const struct kolo_job *job)
 
 void kolo_job_close_streams(struct kolo_job *job)
 {
+    if (job->streams[JOB_FILES])
+        job->unfiled = kolo_output_lost(job->streams[JOB_FILES]);
     for (int i = 0; i < JOB_STREAMS; i++) {
         if (job->streams[i] && !copies(job))
             job->lost += kolo_output_lost(job->streams[i]);

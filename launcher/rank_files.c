@@ -18,13 +18,13 @@
 
 #include "base/alloc.h"
 
-enum { NAME_MAX_BYTES = 32, PATH_BYTES = 4096, STREAMS = 2, FILE_MODE = 0666, FOLDER_MODE = 0777 };
+enum { PATH_BYTES = 4096, STREAMS = 2, FILE_MODE = 0666, FOLDER_MODE = 0777 };
 
 static const char start[] = "rank.";
 static const char *const ends[STREAMS] = {".out", ".err"};
 
 struct kolo_rank_files {
-    int size, digits;
+    int size;
     size_t opened; /* number of files; file i is stream i % STREAMS of rank i / STREAMS */
     int folder;    /* descriptor of the directory; -1: none */
     int *fds;
@@ -32,10 +32,16 @@ struct kolo_rank_files {
     const char *path;
 };
 
-static void name_of(const struct kolo_rank_files *files, size_t index, char name[NAME_MAX_BYTES])
+void kolo_rank_files_name(int size, int rank, bool is_error, char name[KOLO_RANK_FILE_NAME_BYTES])
 {
-    snprintf(name, NAME_MAX_BYTES, "%s%0*zu%s", start, files->digits, index / STREAMS,
-             ends[index % STREAMS]);
+    const int digits = snprintf(NULL, 0, "%d", size - 1);
+    snprintf(name, KOLO_RANK_FILE_NAME_BYTES, "%s%0*d%s", start, digits, rank, ends[is_error]);
+}
+
+static void name_of(const struct kolo_rank_files *files, size_t index,
+                    char name[KOLO_RANK_FILE_NAME_BYTES])
+{
+    kolo_rank_files_name(files->size, (int)(index / STREAMS), index % STREAMS, name);
 }
 
 static kolo_status refuse(const struct kolo_rank_files *files, int error, const char *name)
@@ -114,7 +120,7 @@ static bool is_name_of_a_rank(const char *name)
 /* Whether the file of a rank with this name is one that was opened. */
 static bool is_own(const struct kolo_rank_files *files, const char *name)
 {
-    char own[NAME_MAX_BYTES];
+    char own[KOLO_RANK_FILE_NAME_BYTES];
     const unsigned long rank = strtoul(name + sizeof start - 1, NULL, 10);
     for (size_t i = 0; i < STREAMS && rank < files->opened / STREAMS; i++) {
         name_of(files, rank * STREAMS + i, own);
@@ -136,7 +142,7 @@ static kolo_status refuse_earlier(const struct kolo_rank_files *files, const cha
 /* Also files of ranks that this job does not have: they would seem to be this job's. */
 static kolo_status look_for_earlier(const struct kolo_rank_files *files)
 {
-    char first[NAME_MAX_BYTES] = "";
+    char first[KOLO_RANK_FILE_NAME_BYTES] = "";
     DIR *folder = opendir(files->path);
     if (!folder)
         return refuse(files, errno, "");
@@ -164,7 +170,7 @@ static kolo_status check_room(const struct kolo_rank_files *files)
 static kolo_status open_files(struct kolo_rank_files *files)
 {
     while (files->opened < (size_t)files->size * STREAMS) {
-        char name[NAME_MAX_BYTES];
+        char name[KOLO_RANK_FILE_NAME_BYTES];
         name_of(files, files->opened, name);
         const int fd =
             openat(files->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
@@ -183,8 +189,7 @@ kolo_status kolo_rank_files_create(const char *directory, int size, size_t other
     struct kolo_rank_files *files = kolo_calloc(1, sizeof *files);
     if (!files)
         return KOLO_ERR_NO_MEMORY;
-    *files = (struct kolo_rank_files){
-        .size = size, .digits = snprintf(NULL, 0, "%d", size - 1), .folder = -1, .path = directory};
+    *files = (struct kolo_rank_files){.size = size, .folder = -1, .path = directory};
     files->fds = kolo_calloc((size_t)size * STREAMS, sizeof files->fds[0]);
     if (!files->fds) {
         status = KOLO_ERR_NO_MEMORY;
@@ -213,17 +218,30 @@ int kolo_rank_files_fd(const struct kolo_rank_files *files, int rank, bool is_er
     return files->fds[(size_t)rank * STREAMS + is_error];
 }
 
+kolo_status kolo_rank_files_end(struct kolo_rank_files *files, int rank, bool is_error)
+{
+    const size_t index = (size_t)rank * STREAMS + is_error;
+    char name[KOLO_RANK_FILE_NAME_BYTES];
+    const int fd = files->fds[index];
+    files->fds[index] = -1;
+    if (fd < 0 || close(fd) == 0 || errno == EINTR)
+        return KOLO_OK;
+    const int error = errno;
+    name_of(files, index, name);
+    return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "--output-dir %s/%s", files->path, name);
+}
+
 kolo_status kolo_rank_files_close(struct kolo_rank_files *files, bool keep)
 {
-    kolo_status status = KOLO_OK;
+    char why[KOLO_DETAIL_MAX] = "";
     if (!files)
         return KOLO_OK;
     for (size_t i = 0; i < files->opened; i++) {
-        char name[NAME_MAX_BYTES];
+        char name[KOLO_RANK_FILE_NAME_BYTES];
         name_of(files, i, name);
-        if (close(files->fds[i]) != 0 && errno != EINTR && keep && status == KOLO_OK)
-            status =
-                kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "--output-dir %s/%s", files->path, name);
+        if (kolo_rank_files_end(files, (int)(i / STREAMS), i % STREAMS) != KOLO_OK && keep &&
+            !why[0])
+            kolo_detail_keep(why);
         if (!keep)
             (void)unlinkat(files->folder, name, 0);
     }
@@ -233,5 +251,7 @@ kolo_status kolo_rank_files_close(struct kolo_rank_files *files, bool keep)
         remove_folders(files);
     kolo_free_memory(files->fds);
     kolo_free_memory(files);
-    return status;
+    if (why[0])
+        kolo_detail_set(why);
+    return why[0] ? KOLO_ERR_SYSTEM : KOLO_OK;
 }

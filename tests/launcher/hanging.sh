@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Ranks whose program is on a file system that does not answer for a while, or not at all: their
-# agent still sends its heartbeat, and the job can be ended.
+# agent still sends its heartbeat, and the job can be ended. And --output-dir on such a file system:
+# every wait for it has an end, and what is missing is said.
 . "${BASH_SOURCE%/*}/common.sh"
 export KOLOTEST_MARK=hanging-$$
 printf '#!/bin/sh\necho here\n' >"$work/program"
@@ -42,5 +43,51 @@ kill "$hanging"
 wait "$hanging"
 [[ $? == 143 ]] || { fail "status $? after SIGTERM"; cat "$work/err"; }
 under "$((SECONDS - begun))" 6 "the end by SIGTERM"
+
+# --output-dir: a write that never ends, when all ranks have ended, with and without --timeout.
+stuck() { # STATUS CALL:FILE OPTIONS...
+    rm -rf "$work/dir"
+    KOLO_EXIT_TIMEOUT=1s run "$1" "$HANGING" "$2" 1000 "$KOLORUN" --output-dir "$work/dir" "${@:3}"
+    under "$seconds" 8 "the end of a job whose files hang (${*:2:2})"
+}
+stuck 1 "write:$work/dir/rank.1.out" --timeout 100s -np 2 sh -c '[ $RANK != 1 ] || echo hello'
+says err "^kolorun: --output-dir $work/dir: a write to rank\.1\.out did not end within 1\.0 s \(KOLO_EXIT_TIMEOUT\): 6 bytes of the ranks' output are not in its files$"
+says out '^\[1\] hello$'
+lines err 1
+stuck 3 "write:$work/dir/rank.0.err" --no-copy -np 1 sh -c 'echo hello >&2; exit 3'
+says err "^kolorun: --output-dir .*: a write to rank\.0\.err did not end .*: 6 bytes of the ranks' output are not in its files, nor here$"
+says err '^kolorun: rank 0 .* exited with status 3'
+lines err 2
+# More than kolorun holds for a host: the ranks wait for the file until the deadline of the job.
+stuck 124 "write:$work/dir/rank.0.out" --no-copy --timeout 1s -np 1 seq 1000000
+says err '^kolorun: the job did not end within 1\.0 s \(--timeout\); it was ended$'
+says err "^kolorun: --output-dir .*: [0-9]{6,} bytes of the ranks' output are not in its files, nor here$"
+# Or until a call of the library would fail. The rest comes here, and no byte is counted twice.
+KOLO_STALL_WARN=500ms KOLO_TIMEOUT=1s stuck 1 "write:$work/dir/rank.0.out" --no-prefix --no-copy -np 1 seq 1000000
+says err '^kolorun: --output-dir .*: a write to rank\.0\.out has not ended for 0\.[5-9] s; ranks that write more wait for it$'
+says err '^kolorun: --output-dir .*: a write to rank\.0\.out did not end within 1\.[0-9] s \(KOLO_TIMEOUT\): its files end here, and the job goes on; what the ranks write from now on follows here$'
+lost=$(sed -nE "s|^kolorun: ([0-9]+) bytes of the ranks' output are lost: .*|\1|p" "$work/err")
+((lost > 0 && lost + $(stat -c %s "$work/out") == $(seq 1000000 | wc -c))) || fail "'$lost' bytes lost, $(stat -c %s "$work/out") here"
+# A write that ends after a while harms nothing.
+KOLO_STALL_WARN=500ms run 0 "$HANGING" "write:$work/late/rank.0.out" 1 "$KOLORUN" --output-dir "$work/late" -np 1 echo hello
+[[ $(<"$work/late/rank.0.out") == hello ]] || fail "a write that came late"
+lines err 1
+# Files that cannot be made, and files that cannot be closed.
+run 2 "$HANGING" open:rank.1.err 1000 "$KOLORUN" --output-dir "$work/open" --start-timeout 1s -np 2 rm "$work/program"
+says err "^kolorun: --output-dir $work/open: its file system did not answer within 1\.0 s \(--start-timeout\); give a directory that can be written$"
+lines err 1
+[[ -e $work/program ]] || fail "a program was started although its files were not made"
+stuck 1 "close:$work/dir/rank.1.out" -np 2 echo
+says err "^kolorun: --output-dir .*: closing rank\.1\.out did not end within 1\.0 s \(KOLO_EXIT_TIMEOUT\)$"
+# The user does not want to wait.
+"$HANGING" "write:$work/signal/rank.0.out" 1000 "$KOLORUN" --output-dir "$work/signal" -np 1 echo hello >"$work/out" 2>"$work/err" </dev/null &
+hanging=$!
+await grep -q hello "$work/out"
+begun=$SECONDS
+kill -INT "$hanging"
+wait "$hanging"
+[[ $? == 130 ]] || { fail "status $? after SIGINT"; cat "$work/err"; }
+under "$((SECONDS - begun))" 6 "the end by SIGINT"
+says err "a write to rank\.0\.out did not end within [0-9.]+ s, when the job was stopped: 6 bytes of the ranks' output are not in its files$"
 nobody_left "$KOLOTEST_MARK"
 finish

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A command that hangs where it executes a file, as on a file system that does not answer: hanging
 // FILE SECONDS COMMAND [ARGUMENT...]. Whatever COMMAND starts waits so long in execve of FILE. It
-// can be killed there. Ends as COMMAND does, and passes SIGTERM and SIGINT on to it.
+// can be killed there. With open:NAME it waits in openat of exactly this name, with write:FILE in
+// writev to the file of this absolute path, and with close:FILE in close of it. Ends as COMMAND
+// does, and passes SIGTERM and SIGINT on to it.
 //
-// The kernel asks this process about each execve of the others (seccomp's notifications).
+// The kernel asks this process about each such call of the others (seccomp's notifications).
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -18,6 +19,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,12 +39,31 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
+static const struct call {
+    const char *prefix;
+    unsigned number;
+    int argument;      /* that says which file */
+    int is_descriptor; /* otherwise a name */
+} calls[] = {{"open:", SYS_openat, 1, 0},
+             {"write:", SYS_writev, 0, 1},
+             {"close:", SYS_close, 0, 1},
+             {"", SYS_execve, 0, 0}};
+
+static const struct call *find_call(const char **file)
+{
+    const struct call *call = calls;
+    while (strncmp(*file, call->prefix, strlen(call->prefix)) != 0)
+        call++;
+    *file += strlen(call->prefix);
+    return call;
+}
+
 /* Returns the descriptor of the notifications, or -1. */
-static int ask_about_execve(void)
+static int ask_about(unsigned number)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execve, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -53,15 +74,25 @@ static int ask_about_execve(void)
                         &program);
 }
 
-static int is_of(const struct seccomp_notif *question, const char *file)
+/* Not by a file in /proc: the calls that this process asks about are its own too. */
+static void read_name(pid_t pid, uint64_t at, size_t bytes, char *text)
+{
+    const struct iovec to = {.iov_base = text, .iov_len = bytes};
+    const struct iovec from = {.iov_base = (void *)(uintptr_t)at, .iov_len = bytes};
+    (void)!process_vm_readv(pid, &to, 1, &from, 1, 0);
+}
+
+static int is_of(const struct seccomp_notif *question, const struct call *call, const char *file)
 {
     char path[64], text[4096] = "";
-    snprintf(path, sizeof path, "/proc/%d/mem", (int)question->pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    const uint64_t value = question->data.args[call->argument];
+    if (strlen(file) + 1 >= sizeof text)
         return 0;
-    (void)!pread(fd, text, strlen(file) + 1, (off_t)question->data.args[0]);
-    close(fd);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)question->pid, (int)value);
+    if (call->is_descriptor)
+        (void)!readlink(path, text, sizeof text - 1);
+    else
+        read_name((pid_t)question->pid, value, strlen(file) + 1, text);
     return strcmp(text, file) == 0;
 }
 
@@ -71,13 +102,13 @@ static void let_go(int fd, uint64_t id)
     (void)ioctl(fd, SECCOMP_IOCTL_NOTIF_SEND, &answer); /* it may have been killed */
 }
 
-static void hear(int fd, const char *file, double seconds)
+static void hear(int fd, const struct call *call, const char *file, double seconds)
 {
     struct seccomp_notif question = {.id = 0};
     if (ioctl(fd, SECCOMP_IOCTL_NOTIF_RECV, &question) != 0)
         return;
     size_t i = 0;
-    if (is_of(&question, file))
+    if (is_of(&question, call, file))
         while (i < WAITING_MAX && waiting[i].id != 0)
             i++;
     else
@@ -90,13 +121,13 @@ static void hear(int fd, const char *file, double seconds)
     waiting[i].until = now() + seconds;
 }
 
-static int supervise(int fd, const char *file, double seconds)
+static int supervise(int fd, const struct call *call, const char *file, double seconds)
 {
     int status = 0;
     while (waitpid((pid_t)command, &status, WNOHANG) == 0) {
         struct pollfd asked = {.fd = fd, .events = POLLIN};
         if (poll(&asked, 1, LOOK_MS) > 0 && asked.revents & POLLIN)
-            hear(fd, file, seconds);
+            hear(fd, call, file, seconds);
         for (size_t i = 0; i < WAITING_MAX; i++)
             if (waiting[i].id != 0 && now() > waiting[i].until) {
                 let_go(fd, waiting[i].id);
@@ -117,7 +148,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: hanging FILE SECONDS COMMAND...\n");
         return 2;
     }
-    int fd = ask_about_execve();
+    const char *file = argv[1];
+    const struct call *call = find_call(&file);
+    int fd = ask_about(call->number);
     if (fd < 0) {
         fprintf(stderr, "hanging: seccomp: %s\n", strerror(errno));
         return 77;
@@ -130,5 +163,5 @@ int main(int argc, char **argv)
     }
     (void)signal(SIGTERM, pass_on);
     (void)signal(SIGINT, pass_on);
-    return supervise(fd, argv[1], atof(argv[2]));
+    return supervise(fd, call, file, atof(argv[2]));
 }

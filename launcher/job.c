@@ -5,6 +5,8 @@
 // is started until all of them can.
 #include "launcher/job.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,8 +49,13 @@ static void on_job_timeout(uv_timer_t *timer)
 {
     struct kolo_job *job = timer->data;
     char text[128];
+    if (job->phase == JOB_LEAVING) { /* it did: only its output is not read yet */
+        kolo_job_bound_leaving(job);
+        return;
+    }
     snprintf(text, sizeof text, "the job did not end within %.1f s (--timeout)",
              (double)job->options->settings.job_timeout_ms / 1000);
+    job->is_bounded = true;
     kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_TIMEOUT, "%s; it was ended", text);
     kolo_meeting_abort(job->meeting, KOLO_ERR_TIMEOUT, text);
     kolo_job_begin_end(job);
@@ -66,6 +73,7 @@ static void on_signal(uv_signal_t *handle, int number)
         kolo_job_kill(job);
         return;
     }
+    job->is_bounded = true;
     kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_SIGNAL + number,
                          "stopped by signal %d (SIG%s); the job was ended", number,
                          sigabbrev_np(number));
@@ -172,6 +180,24 @@ static void close_left(uv_handle_t *handle, void *context)
         uv_close(handle, NULL);
 }
 
+/* What is said from here on is written by this thread. If nobody reads standard error, that would
+ * wait for ever. */
+static void hush_if_unread(struct kolo_job *job)
+{
+    enum { PATIENCE_MS = 1000, LOOK_MS = 10 };
+    const kolo_deadline end = kolo_deadline_in_ms(PATIENCE_MS);
+    while (job->streams[JOB_ERR] && !kolo_output_is_drained(job->streams[JOB_ERR])) {
+        if (kolo_deadline_passed(end)) {
+            const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+            if (nothing >= 0)
+                (void)dup2(nothing, STDERR_FILENO);
+            return;
+        }
+        (void)poll(NULL, 0, LOOK_MS);
+        (void)uv_run(&job->loop, UV_RUN_NOWAIT);
+    }
+}
+
 static void close_job(struct kolo_job *job)
 {
     kolo_meeting_close(job->meeting);
@@ -258,6 +284,7 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
         job.exit_status = exit_status_of(status);
     }
     kolo_job_settle_files(&job);
+    hush_if_unread(&job);
     close_job(&job);
     return kolo_job_end_files(&job, end_timeline(&job));
 }

@@ -26,7 +26,7 @@ kolo_status kolo_job_open_files_of_ranks(struct kolo_job *job)
                             options->settings.start_timeout_ms, &job->filer);
 }
 
-static bool is_filed(const struct kolo_job *job)
+bool kolo_job_is_filed(const struct kolo_job *job)
 {
     return !job->streams[JOB_FILES] || kolo_output_is_drained(job->streams[JOB_FILES]);
 }
@@ -60,7 +60,7 @@ static void look(uv_timer_t *timer)
     const struct kolo_settings *settings = &job->options->settings;
     const uint64_t progress = kolo_filer_progress(job->filer);
     const bool is_leaving = job->phase == JOB_LEAVING;
-    if (is_filed(job) || progress != job->progress) {
+    if (kolo_job_is_filed(job) || progress != job->progress) {
         job->progress = progress;
         job->stuck_ms = 0;
         return;
@@ -115,11 +115,11 @@ kolo_status kolo_job_watch_files(struct kolo_job *job, struct kolo_output_events
 
 void kolo_job_settle_files(struct kolo_job *job)
 {
-    if (is_filed(job))
+    if (kolo_job_is_filed(job))
         return;
     if (!job->stuck[0])
         give_up(job, ", when the job was stopped");
-    while (!is_filed(job)) /* nothing waits for the files any more */
+    while (!kolo_job_is_filed(job)) /* nothing waits for the files any more */
         (void)uv_run(&job->loop, UV_RUN_ONCE);
 }
 

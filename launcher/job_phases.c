@@ -9,16 +9,18 @@
 //   any --every host done, timelines come in--> COLLECTING --every host gone--> LEAVING
 //                                                   `--2 s without any--> ABANDON
 //   any --every host gone--> LEAVING (what was said is written) --> the loop ends
+//   ABANDON --2 s--> LEAVING (1 s)
 //
 // GRACE gives the other ranks, which learn of the failure within milliseconds, time to report it.
 // It is short if no rank is connected: then no rank learns of it, but ranks that fail for the same
 // cause (a bad option, which perhaps only rank 0 reports) are about to. Hosts may go in any phase;
-// when all are gone, the job leaves.
+// when all are gone, the job leaves. It waits as long as a reader of its output does (a pager), but
+// only for the exit timeout if the time of the job was over, or a signal ended it.
 #include "launcher/job_state.h"
 
 #include <signal.h>
 
-enum { GRACE_MS = 1000, UNCONNECTED_GRACE_MS = 250, TERM_MS = 300, KILL_MS = 2000 };
+enum { GRACE_MS = 1000, UNCONNECTED_GRACE_MS = 250, TERM_MS = 300, KILL_MS = 2000, LAST_MS = 1000 };
 
 static const bool may_follow[JOB_PHASES][JOB_PHASES] = {
     [JOB_STARTING] = {[JOB_RUNNING] = true, [JOB_KILL] = true, [JOB_LEAVING] = true},
@@ -105,6 +107,55 @@ static void abandon(struct kolo_job *job)
         kolo_remote_kill(&job->remotes[i]);
 }
 
+/* The verdict, once; it need not be read. */
+static void say_verdict(struct kolo_job *job)
+{
+    if (job->said_verdict)
+        return;
+    job->said_verdict = true;
+    job->exit_status =
+        kolo_verdict_finish(job->verdict, job->verdict_line, sizeof job->verdict_line);
+    if (job->verdict_line[0] && !job->is_quiet)
+        kolo_output_print(job->streams[JOB_ERR], "kolorun: %s", job->verdict_line);
+}
+
+/* Ends the loop when all is written, or soon. */
+static void hurry(struct kolo_job *job)
+{
+    if (job->is_hurried) {
+        uv_stop(&job->loop);
+        return;
+    }
+    job->is_hurried = true;
+    say_verdict(job);
+    (void)uv_timer_start(&job->phase_timer, kolo_job_phase_ended, LAST_MS, 0);
+    kolo_job_leave(job);
+}
+
+void kolo_job_bound_leaving(struct kolo_job *job)
+{
+    (void)uv_timer_start(&job->phase_timer, kolo_job_phase_ended,
+                         (uint64_t)job->options->settings.exit_timeout_ms, 0);
+}
+
+/* The output was to be read by now. Files have limits of their own. */
+static void end_leaving(struct kolo_job *job)
+{
+    const bool is_lost = !job->is_hurried;
+    if (!kolo_job_is_filed(job)) {
+        (void)uv_timer_start(&job->phase_timer, kolo_job_phase_ended, LAST_MS, 0);
+        return;
+    }
+    if (is_lost)
+        kolo_output_print(job->streams[JOB_ERR],
+                          "kolorun: the output was not read for %.1f s (KOLO_EXIT_TIMEOUT); what "
+                          "the ranks wrote last is lost",
+                          (double)job->options->settings.exit_timeout_ms / 1000);
+    hurry(job);
+    if (is_lost && job->exit_status == 0)
+        job->exit_status = KOLO_EXIT_TIMEOUT;
+}
+
 void kolo_job_phase_ended(uv_timer_t *timer)
 {
     struct kolo_job *job = timer->data;
@@ -124,7 +175,10 @@ void kolo_job_phase_ended(uv_timer_t *timer)
         break;
     case JOB_ABANDON:
         (void)kolo_job_enter(job, JOB_LEAVING, -1);
-        uv_stop(&job->loop);
+        hurry(job);
+        break;
+    case JOB_LEAVING:
+        end_leaving(job);
         break;
     default:
         break;
@@ -136,21 +190,16 @@ void kolo_job_leave(struct kolo_job *job)
 {
     if (job->phase < JOB_COLLECTING || !kolo_job_is_drained(job))
         return;
-    if (!job->said_verdict) {
-        job->said_verdict = true;
-        job->exit_status =
-            kolo_verdict_finish(job->verdict, job->verdict_line, sizeof job->verdict_line);
-        if (job->verdict_line[0] && !job->is_quiet) {
-            kolo_output_print(job->streams[JOB_ERR], "kolorun: %s", job->verdict_line);
-            return;
-        }
-    }
-    if (job->phase == JOB_LEAVING)
+    say_verdict(job);
+    if (job->phase == JOB_LEAVING && kolo_job_is_drained(job)) /* the verdict, too */
         uv_stop(&job->loop);
 }
 
 void kolo_job_leave_if_gone(struct kolo_job *job)
 {
-    if (job->gone == job->hosts->count && kolo_job_enter(job, JOB_LEAVING, -1))
-        kolo_job_leave(job);
+    if (job->gone < job->hosts->count || !kolo_job_enter(job, JOB_LEAVING, -1))
+        return;
+    if (job->is_bounded)
+        kolo_job_bound_leaving(job);
+    kolo_job_leave(job);
 }

@@ -65,6 +65,8 @@ struct kolo_job {
     bool has_started, is_joined, is_quiet, said_verdict, said_stray;
     bool files_are_broken; /* nothing can be written to them any more */
     bool warned_stuck, has_stuck_late;
+    bool is_bounded; /* ended by its deadline or a signal: no reader may delay it for ever */
+    bool is_hurried; /* the loop ends soon, whatever is written */
 };
 
 /** Prints a line if --verbose is given. */
@@ -94,6 +96,8 @@ void kolo_job_signal(struct kolo_job *job, int number);
 /** If everything has ended and all output is written: prints the verdict and ends the loop. */
 void kolo_job_leave(struct kolo_job *job);
 void kolo_job_leave_if_gone(struct kolo_job *job);
+/** While it leaves: what was said is to be read within the exit timeout. */
+void kolo_job_bound_leaving(struct kolo_job *job);
 void kolo_job_phase_ended(uv_timer_t *timer);
 
 /* job_hosts.c */
@@ -125,6 +129,8 @@ kolo_status kolo_job_open_files_of_ranks(struct kolo_job *job) KOLO_NODISCARD;
 /** Opens the stream of the files; @p events are those of the other streams, except `broken`. */
 kolo_status kolo_job_watch_files(struct kolo_job *job,
                                  struct kolo_output_events events) KOLO_NODISCARD;
+/** Whether the files have what they are to have, or have been given up. */
+bool kolo_job_is_filed(const struct kolo_job *job);
 /** When the loop has ended: gives up a write that has not. */
 void kolo_job_settle_files(struct kolo_job *job);
 /** When the streams are closed: closes the files, and says what is missing in them. Returns the

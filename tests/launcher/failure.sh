@@ -222,5 +222,11 @@ if [[ $(id -u) == 0 ]] && chmod 755 "$work" && cp "$(command -v setpriv)" "$beco
     run 124 "${nobody[@]}" "$KOLORUN" --timeout 1s -np 1 "$become" --reuid 0 sleep 100
     says err "^kolorun: host localhost: process [0-9]+ \\(sleep\\) outlives SIGKILL: it is another user's, who must end it\$"
     kill -9 "$(sed -n 's/.*: process \([0-9]*\) (sleep) .*/\1/p' "$work/err")"
+    # Nor does an ssh that survives it hide the verdict.
+    printf '#!/bin/sh\necho $$ >"%s/pid"\nexec sleep 100\n' "$work" >"$work/forever"
+    chmod 755 "$work/forever"
+    run 255 "${nobody[@]}" "$KOLORUN" --start-timeout 1s --ssh "$become --reuid 0 $work/forever" -H elsewhere true
+    says err '^kolorun: host elsewhere: no answer within 1\.0 s \(--start-timeout\); nothing was started$'
+    kill -9 "$(<"$work/pid")"
 fi
 finish

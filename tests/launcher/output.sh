@@ -62,6 +62,36 @@ rm -r "$work/slow-dir"
 lines out 3
 lines err 0
 
+# A reader that does not read delays a job whose time is over, or that was stopped, for the exit
+# timeout only; also one that reads neither stream.
+unread() { # STATUS NAME COMMAND...: $work/pipe is open, and nobody reads it
+    local got=0 begun=$SECONDS
+    exec 9<>"$work/pipe"
+    KOLO_EXIT_TIMEOUT=1s timeout "$patience" "${@:3}" >"$work/pipe" 2>"$work/err" || got=$?
+    exec 9>&-
+    [[ $got == "$1" ]] || fail "unread output, $2: status $got instead of $1"
+    under "$((SECONDS - begun))" 12 "the end of a job whose output nobody reads, $2"
+}
+unread 124 deadline "$KOLORUN" --timeout 1s -np 2 yes
+says err '^kolorun: the output was not read for 1\.0 s \(KOLO_EXIT_TIMEOUT\); what the ranks wrote last is lost$'
+says err '^kolorun: the job did not end within 1\.0 s \(--timeout\); it was ended$'
+lines err 2
+unread 124 both bash -c 'exec "$@" 2>&1' - "$KOLORUN" --timeout 1s --timeline "$work/unread.json" -np 2 yes
+unread 143 signal bash -c '"$@" & await=$!; sleep 1; kill $await; wait $await' - "$KOLORUN" -np 2 yes
+says err '^kolorun: stopped by signal 15'
+# The job has ended in time, and is read late, or not.
+(
+    read -rt 2.5 <> <(:)
+    wc -c >"$work/count"
+) <"$work/pipe" &
+"$KOLORUN" --timeout 1s -np 1 --no-prefix head -c 800000 /dev/zero >"$work/pipe" 2>"$work/err" || fail "output that is read late: status $?"
+wait
+[[ $(<"$work/count") == 800000 ]] || fail "output that is read late: $(<"$work/count") bytes"
+lines err 0
+unread 124 ended "$KOLORUN" --timeout 1s -np 1 head -c 800000 /dev/zero
+says err '^kolorun: the output was not read for 1\.0 s'
+lines err 1
+
 # If the output has no space left, the job ends with a line that says so.
 "$KOLORUN" -np 2 yes >/dev/full 2>"$work/err" && fail "a full output is no failure"
 says err '^kolorun: the output cannot be written: No space left on device'

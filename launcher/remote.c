@@ -183,7 +183,7 @@ void kolo_remote_kill(struct kolo_remote *remote)
         (void)kill(remote->pid, SIGTERM);
         (void)kill(remote->pid, SIGCONT);
     } else {
-        (void)kill(remote->pid, SIGKILL);
+        (void)kill(-remote->pid, SIGKILL); /* also what a script in the place of ssh has started */
     }
 }
 

@@ -99,7 +99,11 @@ void kolo_remote_describe_call(const struct kolo_remote *remote, char *text, siz
                    ? WEXITSTATUS(remote->wait_status)
                    : REMOTE_SSH_FAILED;
     const char *name = remote->host->name;
-    if (remote->broken[0] && !remote->process_ended)
+    if (strcmp(remote->broken, "closed") == 0 && !remote->process_ended)
+        snprintf(text, capacity,
+                 "host %s: %.*s has closed its output without an answer, and has not ended", name,
+                 (int)strcspn(remote->config->ssh, " \t"), remote->config->ssh);
+    else if (remote->broken[0] && !remote->process_ended)
         snprintf(text, capacity, "host %s: %s", name, remote->broken);
     else if (remote->host->is_here)
         snprintf(text, capacity, "the agent on this machine did not start (%s): %s", process,

@@ -304,6 +304,14 @@ chmod +x "$work/hang"
 run 255 "$KOLORUN" --ssh "$work/hang" --start-timeout 3s -np 2 -H localhost:1,elsewhere:1 true
 says err 'host elsewhere: no answer within 3.0 s'
 under "$seconds" 5 "a hanging ssh"
+# One that is a script which waits for it, of which nothing must be left, and one that says nothing.
+printf '#!/bin/sh\nsleep 100\nexit 0\n' >"$work/hang"
+KOLOTEST_MARK=ssh-$$ run 255 "$KOLORUN" --ssh "$work/hang" --start-timeout 1s -H elsewhere true
+says err 'host elsewhere: no answer within 1\.0 s'
+nobody_left "ssh-$$"
+printf '#!/bin/sh\nexec >&-\nexec sleep 100\n' >"$work/hang"
+run 255 "$KOLORUN" --ssh "$work/hang" --start-timeout 30s -H elsewhere true
+says err "^kolorun: host elsewhere: $work/hang has closed its output without an answer, and has not ended; nothing was started$"
 # An ssh whose login shell prints text, and one that never stops printing.
 printf '#!/bin/sh\necho Welcome to this machine\nfor last; do :; done\nexec sh -c "$last"\n' >"$work/chatty"
 chmod +x "$work/chatty"

@@ -141,7 +141,7 @@ kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
 {
     *exit_status_out = 126;
     if (access(spec->cwd, X_OK) != 0)
-        return kolo_fail_errno(KOLO_ERR_NOT_FOUND, errno, "directory '%s'", spec->cwd);
+        return kolo_fail_errno(KOLO_ERR_NOT_FOUND, errno, "directory '%.512s'", spec->cwd);
     struct kolo_children *children = kolo_calloc(1, sizeof *children);
     if (!children)
         return KOLO_ERR_NO_MEMORY;

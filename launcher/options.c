@@ -235,6 +235,8 @@ static kolo_status apply_agent(struct kolo_options *options, const char *value)
 
 static kolo_status apply_chdir(struct kolo_options *options, const char *value)
 {
+    if (value[0] == '\0')
+        return kolo_fail(KOLO_ERR_INVALID, "--chdir '': give the name of a directory");
     options->chdir = value;
     return KOLO_OK;
 }
@@ -617,10 +619,14 @@ out:
     return name_option("-x", status);
 }
 
-/* mpirun starts another program after a lone ':'. Here it would be an argument, and what follows
- * would be ignored without a word. */
+/* "$program" in a script may be nothing. mpirun starts another program after a lone ':': here it
+ * would be an argument, and what follows would be ignored without a word. */
 static kolo_status check_program(char *const *program)
 {
+    if (program[0] && program[0][0] == '\0')
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "the name of the program is empty; give a program (perhaps a variable in "
+                         "quotes has no value)");
     for (; program[0] && program[1]; program++)
         if (strcmp(program[0], ":") == 0 && program[1][0] == '-')
             return kolo_fail(KOLO_ERR_INVALID,
@@ -652,8 +658,9 @@ static kolo_status check_words(const struct kolo_options *options)
         return kolo_fail(KOLO_ERR_INVALID, "-H and --hostfile exclude each other; give one");
     if (options->task == KOLO_TASK_RUN && !*options->program)
         return kolo_fail(KOLO_ERR_INVALID, "no program given; try 'kolorun --help'");
-    if (options->task == KOLO_TASK_RUN && check_program(options->program) != KOLO_OK)
-        return KOLO_ERR_INVALID;
+    if (options->task == KOLO_TASK_RUN || options->task == KOLO_TASK_DOCTOR)
+        if (check_program(options->program) != KOLO_OK)
+            return KOLO_ERR_INVALID;
     if (options->task == KOLO_TASK_RUN && options->json)
         return kolo_fail(KOLO_ERR_INVALID,
                          "--json %s: a job writes none; it is for 'kolorun doctor'", options->json);

@@ -195,19 +195,20 @@ static int executable(const char *file)
     return access(file, X_OK) == 0 ? 0 : errno;
 }
 
-/* Says where it was looked for, and whether it is what the user may have meant. */
+/* Says where it was looked for, and whether it is what the user may have meant. The name may be a
+ * whole command line in quotes, and the reason must fit behind it. */
 static kolo_status cannot_find(const char *name, const char *cwd, int error)
 {
     char here[PATH_MAX];
     if (name[0] == '/')
-        return kolo_fail_errno(KOLO_ERR_NOT_FOUND, error, "program '%s'", name);
+        return kolo_fail_errno(KOLO_ERR_NOT_FOUND, error, "program '%.512s'", name);
     if (strchr(name, '/'))
-        return kolo_fail_errno(KOLO_ERR_NOT_FOUND, error, "program '%s' in %s", name, cwd);
+        return kolo_fail_errno(KOLO_ERR_NOT_FOUND, error, "program '%.512s' in %.256s", name, cwd);
     const int written = snprintf(here, sizeof here, "%s/%s", cwd, name);
     if (written < (int)sizeof here && executable(here) == 0)
         return kolo_fail_errno(KOLO_ERR_NOT_FOUND, error,
-                               "program '%s' in PATH (but there is ./%s)", name, name);
-    return kolo_fail_errno(KOLO_ERR_NOT_FOUND, error, "program '%s' in PATH", name);
+                               "program '%.255s' in PATH (but there is ./%.255s)", name, name);
+    return kolo_fail_errno(KOLO_ERR_NOT_FOUND, error, "program '%.512s' in PATH", name);
 }
 
 kolo_status kolo_program_find(const char *name, const char *cwd, const char *path, char *found_out,

@@ -28,6 +28,8 @@ wrong '-np 2x' -np 2x rm "$work/witness"
 wrong "option '-np' needs a value" -np
 wrong 'no program given'
 wrong 'no program given' -np 2
+wrong 'the name of the program is empty; give a program' -np 2 '' "$work/witness"
+wrong "--chdir '': give the name of a directory" --chdir '' rm "$work/witness"
 wrong "': -np': mpirun would start another program here" -np 1 rm "$work/witness" : -np 2 true
 wrong "takes no value" --dry-run=1 rm "$work/witness"
 wrong "'a:b'" -H a:b rm "$work/witness"
@@ -237,6 +239,8 @@ says err 'was killed by signal 9 \(SIGKILL\)'
 run 127 "$KOLORUN" -np 2 ./no-such-program
 lines err 1
 says err "host localhost: program './no-such-program' in .*: No such file or directory; nothing was started"
+run 126 "$KOLORUN" -np 2 "python train.py $(printf '%2000s')"
+says err "host localhost: program 'python train\.py +' in PATH: File name too long; nothing was started"
 run 126 "$KOLORUN" "$work"
 says err "host localhost: program '$work': Is a directory; nothing was started"
 printf '#!/bin/sh\n' >"$work/here-only"

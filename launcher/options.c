@@ -19,6 +19,7 @@
 #include "launcher/gpus.h"
 #include "launcher/hosts.h"
 #include "launcher/options.h"
+#include "runtime/plan.h"
 #include "runtime/timeline.h"
 #include "transport/conn.h"
 #include "transport/places.h"
@@ -601,6 +602,7 @@ static kolo_status check_settings(const struct kolo_settings *settings)
     KOLO_TRY(kolo_log_level_parse(settings->log_level, &level));
     KOLO_TRY(kolo_ports_parse(settings->ports, &ports));
     KOLO_TRY(kolo_places_check(settings->net));
+    KOLO_TRY(kolo_plan_check(settings->plan));
 out:
     return status;
 }

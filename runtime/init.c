@@ -96,7 +96,6 @@ kolo_status kolo_config_settings(const struct kolo_config *config,
                                  struct kolo_settings *settings_out)
 {
     enum kolo_log_level level;
-    char known[256];
     kolo_status status;
     kolo_log_look();
     kolo_settings_init(settings_out);
@@ -105,9 +104,7 @@ kolo_status kolo_config_settings(const struct kolo_config *config,
         KOLO_TRY(apply_config(settings_out, config));
     KOLO_TRY(kolo_log_level_parse(settings_out->log_level, &level));
     kolo_log_set_level(level);
-    if (!kolo_plan_is_known(settings_out->plan, known, sizeof known))
-        status = kolo_fail(KOLO_ERR_CONFIG, "KOLO_PLAN=%s: there is no such plan; use one of %s",
-                           settings_out->plan, known);
+    status = kolo_plan_check(settings_out->plan);
 out:
     return status;
 }

@@ -237,17 +237,20 @@ const struct kolo_plan *kolo_plan_on_board(enum kolo_collective collective, bool
     return plan;
 }
 
-bool kolo_plan_is_known(const char *name, char *known, size_t capacity)
+kolo_status kolo_plan_check(const char *name)
 {
+    char known[256];
     bool is_known = strcmp(name, "auto") == 0;
-    snprintf(known, capacity, "auto");
+    snprintf(known, sizeof known, "auto");
     for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++) {
         is_known |= strcmp(plan->name, name) == 0;
         size_t used = strlen(known);
         if (strstr(known, plan->name) == NULL)
-            snprintf(known + used, capacity - used, ", %s", plan->name);
+            snprintf(known + used, sizeof known - used, ", %s", plan->name);
     }
-    return is_known;
+    return is_known ? KOLO_OK
+                    : kolo_fail(KOLO_ERR_CONFIG,
+                                "KOLO_PLAN=%s: there is no such plan; use one of %s", name, known);
 }
 
 static const struct kolo_plan *first_plan(enum kolo_collective collective)

@@ -24,6 +24,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/status.h"
+
 /** What a plan computes: X(name, text). */
 #define KOLO_COLLECTIVE_MAP(X)                                                                     \
     X(ALLREDUCE, "allreduce")                                                                      \
@@ -203,9 +205,8 @@ extern const struct kolo_plan kolo_plan_notes;
 /** The plan on a board: for short vectors (oneshot), or for all others. NULL: none. */
 const struct kolo_plan *kolo_plan_on_board(enum kolo_collective collective, bool is_oneshot);
 
-/** Whether any collective has a plan of this name, or the name is "auto". If not, @p known receives
- * the names that exist. */
-bool kolo_plan_is_known(const char *name, char *known, size_t capacity);
+/** Checks a value of KOLO_PLAN: "auto", or a name that some collective's plan has. ERR_CONFIG. */
+kolo_status kolo_plan_check(const char *name) KOLO_NODISCARD;
 
 /** Chooses among the plans over links: @p forced ("auto" or a name) if it exists for the collective
  * and fits, else by comparing @p bytes, the size of the whole vector, with @p small_bytes. Never

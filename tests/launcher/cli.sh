@@ -58,6 +58,7 @@ wrong 'KOLO_TRANSPORT=tpc: .*use one of auto, inproc, shm, rdma, tcp' --transpor
 wrong 'KOLO_TRANSPORT=: ' --transport '' rm "$work/witness"
 wrong 'KOLO_LOG=loud: .*none, error, warn, info or debug' --set LOG=loud rm "$work/witness"
 wrong 'KOLO_PORTS=' --set PORTS=9-1 rm "$work/witness"
+wrong 'KOLO_PLAN=rings: there is no such plan; use one of auto, ring, ' --set PLAN=rings rm "$work/witness"
 wrong 'KOLO_NET: "10.0.0.0/33" is neither an interface name nor a network' --set NET=10.0.0.0/33 rm "$work/witness"
 wrong 'KOLO_NET: "" is neither' --set NET=eth0,,lo rm "$work/witness"
 KOLO_TRANSPORT=TCP wrong 'KOLO_TRANSPORT=TCP: ' -np 1 rm "$work/witness"

@@ -146,15 +146,23 @@ static void process_main(int fd, const char *directory, int size, size_t others)
 
 /* ---- kolorun ---- */
 
-/* False: it is gone, or has not answered before @p deadline. */
-static bool await_answer(const struct kolo_filer *filer, kolo_deadline deadline,
-                         struct answer *answer_out)
+enum how { ANSWERED, LATE, GONE };
+
+static enum how await_answer(const struct kolo_filer *filer, kolo_deadline deadline,
+                             struct answer *answer_out)
 {
     struct pollfd readable = {.fd = filer->socket, .events = POLLIN};
     while (poll(&readable, 1, kolo_deadline_poll_ms(deadline)) <= 0)
         if (kolo_deadline_passed(deadline))
-            return false;
-    return receive_all(filer->socket, answer_out, sizeof *answer_out);
+            return LATE;
+    return receive_all(filer->socket, answer_out, sizeof *answer_out) ? ANSWERED : GONE;
+}
+
+static kolo_status is_gone(const struct kolo_filer *filer)
+{
+    return kolo_fail(KOLO_ERR_SYSTEM,
+                     "--output-dir %.512s: kolorun-files, the process that writes them, has died",
+                     filer->directory);
 }
 
 static void free_filer(struct kolo_filer *filer)
@@ -183,7 +191,10 @@ static kolo_status start_process(struct kolo_filer *filer, size_t others)
 static kolo_status await_files(struct kolo_filer *filer, int64_t limit_ms)
 {
     struct answer answer;
-    if (!await_answer(filer, kolo_deadline_in_ms(limit_ms), &answer)) {
+    const enum how how = await_answer(filer, kolo_deadline_in_ms(limit_ms), &answer);
+    if (how == GONE)
+        return is_gone(filer);
+    if (how == LATE) {
         kolo_filer_abandon(filer);
         return kolo_fail(KOLO_ERR_CONFIG,
                          "--output-dir %.512s: its file system did not answer within %.1f s "
@@ -243,7 +254,7 @@ static int write_some(struct kolo_filer *filer, int file, struct iovec *parts, i
     for (int i = 0; i < count; i++)
         request.bytes += parts[i].iov_len;
     if (!exchange(filer, &request, parts, count, &answer))
-        return atomic_load(&filer->is_abandoned) ? ETIMEDOUT : EIO;
+        return atomic_load(&filer->is_abandoned) ? ETIMEDOUT : EOWNERDEAD;
     atomic_fetch_add(&filer->progress, 1);
     (void)kolo_parts_advance(parts, &count, answer.written);
     return answer.error;
@@ -300,14 +311,17 @@ static kolo_status command(struct kolo_filer *filer, struct request request, con
     struct answer answer;
     if (atomic_load(&filer->is_abandoned))
         return KOLO_OK;
-    const ssize_t sent = send(filer->socket, &request, sizeof request, MSG_NOSIGNAL);
-    if (sent == (ssize_t)sizeof request &&
-        await_answer(filer, kolo_deadline_in_ms(limit_ms), &answer)) {
+    enum how how = GONE;
+    if (send(filer->socket, &request, sizeof request, MSG_NOSIGNAL) == (ssize_t)sizeof request)
+        how = await_answer(filer, kolo_deadline_in_ms(limit_ms), &answer);
+    if (how == ANSWERED) {
         if (answer.error != KOLO_OK)
             kolo_detail_set(answer.detail);
         return answer.error;
     }
     kolo_filer_abandon(filer);
+    if (how == GONE)
+        return is_gone(filer);
     return kolo_fail(KOLO_ERR_SYSTEM,
                      "--output-dir %.512s: %s did not end within %.1f s (KOLO_EXIT_TIMEOUT)",
                      filer->directory, what, (double)limit_ms / 1000);

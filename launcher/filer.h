@@ -22,8 +22,8 @@ kolo_status kolo_filer_start(const char *directory, int size, size_t others, int
 /** The number of a file of @p rank, for kolo_filer_write. */
 int kolo_filer_file(int rank, bool is_error);
 /** Writes all of @p parts to a file, and leaves in each what was not written. Blocks until
- * kolo_filer_abandon, and fails with ETIMEDOUT after it. Returns 0, or an error number: EIO if the
- * process is gone. Threads: one at a time. */
+ * kolo_filer_abandon, and fails with ETIMEDOUT after it. Returns 0, or an error number: EOWNERDEAD
+ * if the process is gone. Threads: one at a time. */
 int kolo_filer_write(struct kolo_filer *filer, int file, struct iovec *parts, int count);
 /** A number that changes whenever a write has come further. Threads: any. */
 uint64_t kolo_filer_progress(const struct kolo_filer *filer);

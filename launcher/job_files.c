@@ -74,6 +74,15 @@ static void look(uv_timer_t *timer)
         warn(job);
 }
 
+/* Why nothing can be written any more. */
+static const char *reason(const struct kolo_job *job, int error, char *words, size_t capacity)
+{
+    if (job->stuck[0])
+        return job->stuck;
+    return error == EOWNERDEAD ? "kolorun-files, the process that writes them, has died"
+                               : strerror_r(error, words, capacity);
+}
+
 static void on_broken(void *context, int error)
 {
     struct kolo_job *job = context;
@@ -85,8 +94,7 @@ static void on_broken(void *context, int error)
     }
     kolo_output_print(job->streams[JOB_ERR],
                       "kolorun: --output-dir %s: %s: its files end here, and the job goes on%s",
-                      job->options->output_dir,
-                      job->stuck[0] ? job->stuck : strerror_r(error, words, sizeof words),
+                      job->options->output_dir, reason(job, error, words, sizeof words),
                       job->options->no_copy ? "; what the ranks write from now on follows here"
                                             : "");
 }

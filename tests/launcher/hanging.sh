@@ -79,6 +79,19 @@ lines err 1
 [[ -e $work/program ]] || fail "a program was started although its files were not made"
 stuck 1 "close:$work/dir/rank.1.out" -np 2 echo
 says err "^kolorun: --output-dir .*: closing rank\.1\.out did not end within 1\.0 s \(KOLO_EXIT_TIMEOUT\)$"
+# The process that writes them is killed. The job goes on.
+"$KOLORUN" --output-dir "$work/killed" -np 1 sh -c 'until [ -e "$0" ]; do sleep 0.05; done; echo hello' "$work/go" >"$work/out" 2>"$work/err" &
+launcher=$!
+files_of() { grep -lx kolorun-files /proc/[0-9]*/comm 2>/dev/null | while IFS=/ read -r _ _ pid _; do [[ " $(child_of "$1" | tr '\n' ' ') " != *" $pid "* ]] || echo "$pid"; done; }
+await test -e "$work/killed/rank.0.err"
+kill -9 "$(files_of "$launcher")"
+touch "$work/go"
+wait "$launcher"
+[[ $? == 1 ]] || { fail "status $? without the process that writes the files"; cat "$work/err"; }
+says out '^\[0\] hello$'
+says err "^kolorun: --output-dir $work/killed: kolorun-files, the process that writes them, has died: its files end here, and the job goes on$"
+says err "^kolorun: the files in $work/killed are not complete$"
+! grep -q 'did not end' "$work/err" || fail "a process that has died is said to hang: $(<"$work/err")"
 # The user does not want to wait.
 "$HANGING" "write:$work/signal/rank.0.out" 1000 "$KOLORUN" --output-dir "$work/signal" -np 1 echo hello >"$work/out" 2>"$work/err" </dev/null &
 hanging=$!

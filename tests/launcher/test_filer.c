@@ -213,8 +213,10 @@ Test(filer, a_process_that_is_gone_is_an_error_not_a_wait)
     cr_assert_eq(waitpid(process, NULL, 0), process);
     cr_assert(kolo_filer_reaped(filer, process));
     cr_assert(!kolo_filer_reaped(filer, process) && !kolo_filer_reaped(NULL, process));
-    cr_assert_eq(put(filer, 0, "text"), EIO);
+    cr_assert_eq(put(filer, 0, "text"), EOWNERDEAD);
     cr_assert_eq(kolo_filer_end(filer, true, LONG_MS), KOLO_ERR_SYSTEM);
+    cr_assert_str_eq(kolo_error_detail(),
+                     "--output-dir d: kolorun-files, the process that writes them, has died");
 }
 
 /** The last writer of a pipe that others read must not be this process. */

@@ -69,7 +69,7 @@ says err '^kolorun: --output-dir .*: a write to rank\.0\.out did not end within 
 lost=$(sed -nE "s|^kolorun: ([0-9]+) bytes of the ranks' output are lost: .*|\1|p" "$work/err")
 ((lost > 0 && lost + $(stat -c %s "$work/out") == $(seq 1000000 | wc -c))) || fail "'$lost' bytes lost, $(stat -c %s "$work/out") here"
 # A write that ends after a while harms nothing.
-KOLO_STALL_WARN=500ms run 0 "$HANGING" "write:$work/late/rank.0.out" 1 "$KOLORUN" --output-dir "$work/late" -np 1 echo hello
+KOLO_STALL_WARN=500ms run 0 "$HANGING" "write:$work/late/rank.0.out" 4 "$KOLORUN" --output-dir "$work/late" -np 1 echo hello
 [[ $(<"$work/late/rank.0.out") == hello ]] || fail "a write that came late"
 lines err 1
 # Files that cannot be made, and files that cannot be closed.

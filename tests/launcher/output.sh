@@ -81,14 +81,14 @@ unread 143 signal bash -c '"$@" & await=$!; sleep 1; kill $await; wait $await' -
 says err '^kolorun: stopped by signal 15'
 # The job has ended in time, and is read late, or not.
 (
-    read -rt 2.5 <> <(:)
+    read -rt 7 <> <(:)
     wc -c >"$work/count"
 ) <"$work/pipe" &
-"$KOLORUN" --timeout 1s -np 1 --no-prefix head -c 800000 /dev/zero >"$work/pipe" 2>"$work/err" || fail "output that is read late: status $?"
+"$KOLORUN" --timeout 5s -np 1 --no-prefix head -c 800000 /dev/zero >"$work/pipe" 2>"$work/err" || fail "output that is read late: status $?"
 wait
 [[ $(<"$work/count") == 800000 ]] || fail "output that is read late: $(<"$work/count") bytes"
 lines err 0
-unread 124 ended "$KOLORUN" --timeout 1s -np 1 head -c 800000 /dev/zero
+unread 124 ended "$KOLORUN" --timeout 5s -np 1 head -c 800000 /dev/zero
 says err '^kolorun: the output was not read for 1\.0 s'
 lines err 1
 

@@ -104,12 +104,29 @@ static ssize_t read_report(int fd, struct report *report)
     return got;
 }
 
+/* Whether its first line ends as in a file that was written on Windows: the name of its interpreter
+ * then ends with a carriage return. */
+static bool has_carriage_return(const char *path)
+{
+    char line[257] = ""; /* as much as the kernel looks at */
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const ssize_t got = fd >= 0 ? read(fd, line, sizeof line - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    const size_t end = strcspn(line, "\n");
+    return got > 2 && memcmp(line, "#!", 2) == 0 && line[end] == '\n' && line[end - 1] == '\r';
+}
+
 /* What the text of the errno does not tell about a file that exists. */
 static const char *why_not_executed(const struct kolo_spawn *spawn, int error)
 {
     if (error == ENOEXEC)
         return ", which is not a program for this machine, or a script without #! on its first "
                "line";
+    if (error == ENOENT && has_carriage_return(spawn->path))
+        return ", a script with the line ends of Windows, where Linux takes the carriage return "
+               "for "
+               "a part of the interpreter's name; convert it, with dos2unix for example";
     if (error == ENOENT && access(spawn->path, F_OK) == 0)
         return ", whose interpreter (the first line of a script) or loader is not there";
     return "";

@@ -139,6 +139,8 @@ Test(spawn, what_a_script_lacks_is_said, .timeout = 120)
     expect_refused("#!/no/such/shell\n", ENOENT,
                    ", whose interpreter (the first line of a script) or loader is not there: No "
                    "such file or directory");
+    expect_refused("#!/bin/sh\r\nexit 0\r\n", ENOENT, ", a script with the line ends of Windows");
+    expect_refused("#!/bin/sh\r", ENOENT, ", whose interpreter");
     expect_refused("exit 0\n", ENOEXEC, ", or a script without #! on its first line: Exec format");
     cr_assert(start("/no/such/program", NULL, "", -1, &pid, &error) == KOLO_ERR_SYSTEM);
     cr_assert(!strstr(kolo_error_detail(), "interpreter"), "%s", kolo_error_detail());

@@ -137,6 +137,7 @@ static kolo_status copy_task(struct kolo_comm *comm, struct kolo_request *reques
     request->in_place = task->in_place;
     request->flags = kolo_opts_flags(task->opts) & KOLO_DETERMINISTIC;
     request->timeout_ms = kolo_task_timeout_ms(comm, task);
+    request->fixed_deadline = task->deadline;
     request->call = kolo_task_call(task);
     KOLO_TRY(kolo_own_op_take(comm, request, task));
     KOLO_TRY(take_name(request, task));

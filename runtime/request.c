@@ -237,7 +237,8 @@ void kolo_request_keep(struct kolo_comm *comm, struct kolo_request *request)
 
 static void set_deadline(struct kolo_engine *engine, struct kolo_request *request)
 {
-    request->deadline = kolo_deadline_in_ms(request->timeout_ms);
+    request->deadline = request->fixed_deadline != 0 ? request->fixed_deadline
+                                                     : kolo_deadline_in_ms(request->timeout_ms);
     /* the first idle check of the clock looks at the timers and sets the other deadlines */
     engine->next_timer = kolo_deadline_min(engine->next_timer, engine->next_tick);
     engine->next_timer = kolo_deadline_min(engine->next_timer, request->deadline);

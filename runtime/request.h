@@ -108,8 +108,9 @@ struct kolo_request {
     struct kolo_call call;
     struct kolo_desc desc;
     int timeout_ms;
-    unsigned flags;         /* the flag of its options that affects it: KOLO_DETERMINISTIC */
-    kolo_deadline deadline; /* counts from submission, or from when it first has to wait */
+    kolo_deadline fixed_deadline; /* of the task; 0: timeout_ms counts from submission */
+    unsigned flags;               /* the flag of its options that affects it: KOLO_DETERMINISTIC */
+    kolo_deadline deadline;       /* counts from submission, or from when it first has to wait */
 
     const uint8_t *send; /* buffers, lent by the caller */
     uint8_t *recv, *scratch;

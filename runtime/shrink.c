@@ -137,7 +137,7 @@ static kolo_status meet(struct shrinking *shrinking, const struct kolo_seat *sea
     KOLO_TRY(kolo_comm_create(shrinking->engine, shrinking->size, &child));
     memcpy(child->ranks, shrinking->ranks, (size_t)shrinking->size * sizeof(*child->ranks));
     snprintf(child->origin, sizeof(child->origin), "survivors of %u", shrinking->number);
-    KOLO_TRY(kolo_comm_meet(child, NULL, seat, "kolo_shrink", &opts));
+    KOLO_TRY(kolo_comm_meet(child, NULL, seat, "kolo_shrink", &opts, 0));
     *new_out = child;
 out:
     return status;

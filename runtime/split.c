@@ -7,6 +7,9 @@
 //   4  the members of each new one meet in a barrier on it, so a member that returns knows
 //      that all have it
 //
+// The call has one deadline: for 1 (at most half of the time), 2, and 4, which gets a second if
+// less is left.
+//
 // A number is never used twice in a job, since links and the store identify communicators by it.
 // What step 4 needs is allocated before step 2, so that no member fails between the two. Until step
 // 4 is over, the new communicator fails with its parent, because a member that the parent has lost
@@ -24,6 +27,9 @@
 #include "runtime/kv.h"
 #include "runtime/nest.h"
 #include "runtime/submit.h"
+
+/* How long the members may take to meet, at least. */
+enum { MEETING_MS = 1000 };
 
 enum fault { FAULT_NONE, FAULT_COLOUR, FAULT_OUT, FAULT_MEMORY, FAULT_NUMBERS, FAULTS };
 
@@ -172,11 +178,13 @@ static kolo_status end_meeting(struct kolo_comm *child, kolo_status status)
 
 kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
                            const struct kolo_seat *seat, const char *function,
-                           const struct kolo_opts *opts)
+                           const struct kolo_opts *opts, kolo_deadline deadline)
 {
     struct kolo_task task = {
         .kind = KOLO_CALL_BARRIER, .function = function, .opts = opts, .is_own = true};
-    const kolo_deadline deadline = kolo_deadline_in_ms(kolo_task_timeout_ms(child, &task));
+    if (deadline == 0)
+        deadline = kolo_deadline_in_ms(kolo_task_timeout_ms(child, &task));
+    task.deadline = deadline;
     kolo_status status = open_child(child, parent, seat);
     if (status != KOLO_OK) {
         kolo_comm_free(child);
@@ -197,7 +205,8 @@ struct making {
     enum kolo_call_kind kind;
     const char *function;
     const struct kolo_opts *opts;
-    const char *inside; /* origin of an inner communicator; NULL: it is not for a nest */
+    kolo_deadline deadline; /* of the whole call */
+    const char *inside;     /* origin of an inner communicator; NULL: it is not for a nest */
     struct offer mine;
     struct offer *table;
     struct place *places;
@@ -218,13 +227,25 @@ static kolo_status cannot_exchange(struct kolo_comm *comm, const struct making *
     return status;
 }
 
+/** Takes numbers for the new communicators. The store has half of the time, so that members can
+ * still tell each other that it gives none. If the communicator is lost, the exchange fails too. */
+static void take_numbers(struct kolo_comm *comm, struct making *making)
+{
+    const int half_ms = kolo_deadline_poll_ms(making->deadline) / 2;
+    int64_t last = 0;
+    const kolo_status status =
+        kolo_kv_take(comm, making->function, comm->size, half_ms > 0 ? half_ms : 1, &last);
+    if (status == KOLO_OK && last < KOLO_COMMS_MAX)
+        making->mine.first = (int32_t)(last - comm->size + 1);
+    else if (making->mine.fault == FAULT_NONE)
+        making->mine.fault = FAULT_NUMBERS;
+}
+
 /** Before the exchange: allocates memory and, on member 0, takes numbers. A failure is offered to
  * the others as a fault, so that all refuse; only without the table there is no exchange. */
-static kolo_status prepare(struct kolo_comm *comm, const struct kolo_task *task,
-                           struct making *making)
+static kolo_status prepare(struct kolo_comm *comm, struct making *making)
 {
     size_t n = (size_t)comm->size;
-    int64_t last = 0;
     making->table = kolo_calloc(n, sizeof(*making->table));
     making->places = kolo_calloc(n, sizeof(*making->places));
     if (making->table == NULL || making->places == NULL)
@@ -232,16 +253,19 @@ static kolo_status prepare(struct kolo_comm *comm, const struct kolo_task *task,
     if (making->mine.fault == FAULT_NONE &&
         kolo_comm_create(comm->engine, comm->size, &making->child) != KOLO_OK)
         making->mine.fault = FAULT_MEMORY;
-    if (comm->rank != 0)
-        return KOLO_OK;
-    /* if the communicator is lost, the exchange fails too */
-    const kolo_status status =
-        kolo_kv_take(comm, making->function, comm->size, kolo_task_timeout_ms(comm, task), &last);
-    if (status == KOLO_OK && last < KOLO_COMMS_MAX)
-        making->mine.first = (int32_t)(last - comm->size + 1);
-    else if (making->mine.fault == FAULT_NONE)
-        making->mine.fault = FAULT_NUMBERS;
+    if (comm->rank == 0)
+        take_numbers(comm, making);
     return KOLO_OK;
+}
+
+/** When the members must have met. All of them come at once, since all have the table; so a member
+ * that got it just before the deadline does not give up what the others already have. A nest is
+ * made while its communicator is, which nobody has yet. */
+static kolo_deadline meet_by(const struct making *making)
+{
+    const kolo_deadline soonest = kolo_deadline_in_ms(MEETING_MS);
+    const bool has_more = making->inside != NULL || making->deadline > soonest;
+    return has_more ? making->deadline : soonest;
 }
 
 static kolo_status make(struct kolo_comm *comm, struct making *making, struct kolo_comm **new_out)
@@ -257,7 +281,8 @@ static kolo_status make(struct kolo_comm *comm, struct making *making, struct ko
     kolo_status status;
     KOLO_TRY(kolo_task_check(comm, &task));
     KOLO_TRY(kolo_group_none(comm, making->function));
-    KOLO_TRY(prepare(comm, &task, making));
+    making->deadline = task.deadline = kolo_deadline_in_ms(kolo_task_timeout_ms(comm, &task));
+    KOLO_TRY(prepare(comm, making));
     task.recv = making->table;
     KOLO_TRY(kolo_task_run(comm, &task));
     KOLO_TRY(check_table(comm, making->function, making->table));
@@ -274,7 +299,7 @@ static kolo_status make(struct kolo_comm *comm, struct making *making, struct ko
         snprintf(making->child->origin, sizeof(making->child->origin), "dup");
     struct kolo_comm *child = making->child;
     making->child = NULL; /* kolo_comm_meet frees it on failure */
-    KOLO_TRY(kolo_comm_meet(child, comm, &seat, making->function, making->opts));
+    KOLO_TRY(kolo_comm_meet(child, comm, &seat, making->function, making->opts, meet_by(making)));
     *new_out = child;
 out:
     return status;

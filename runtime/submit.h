@@ -23,6 +23,7 @@ struct kolo_task {
     bool is_own; /* a call of the library itself, not a collective of the program */
     size_t send_bytes, recv_bytes; /* bytes it reads and writes, including gaps between blocks */
     const struct kolo_opts *opts;
+    kolo_deadline deadline; /* of the call that this is a part of; 0: counts from its start */
     struct kolo_request **request_out;
 };
 /** The call of @p task. */

@@ -96,6 +96,21 @@ for process in "${both[@]}"; do kill -CONT "$process"; done
 ended 0
 lines err 0
 
+# If the job's store does not answer, kolo_dup fails on all ranks in time to keep the world.
+export KOLOTEST_MARK=pause-store-$$
+mkdir "$work/dup"
+"$KOLORUN" -np 2 "$RANK_PROGRAM" dup "$work/dup" >"$work/out" 2>"$work/err" </dev/null &
+launcher=$!
+await test -e "$work/dup/up"
+kill -STOP "$launcher"
+: >"$work/dup/go"
+await test -e "$work/dup/done"
+kill -CONT "$launcher"
+ended 0
+for rank in 0 1; do
+    says out "^\[$rank\] KOLO_ERR_SYSTEM .*kolo_dup: rank 0 .* got no numbers from the job's store"
+done
+
 # If the shell has no job control and ignores SIGTSTP, kolorun ignores it too.
 export KOLOTEST_MARK=pause-ignored-$$
 (

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "runtime/kv.h"
 #include "runtime/split.h"
+#include "runtime/submit.h"
 #include "tests/support/world.h"
 #include "transport/core.h"
 
@@ -510,7 +511,7 @@ static kolo_status meet(struct kolo_comm *comm, uint32_t number, int timeout_ms,
     const struct kolo_seat seat = {.number = number, .rank = comm->rank, .size = comm->size};
     kolo_status status = create_same(comm, part_out);
     if (status == KOLO_OK)
-        status = kolo_comm_meet(*part_out, comm, &seat, "kolo_split", &opts);
+        status = kolo_comm_meet(*part_out, comm, &seat, "kolo_split", &opts, 0);
     kolo_comm_enter(comm);
     kolo_engine_created(comm->engine);
     kolo_comm_leave(comm);
@@ -620,6 +621,83 @@ out:
 }
 
 ON_ALL(who_gives_one_up_is_not_waited_for, 60, 3, one_gives_up)
+
+/* ---- deadlines ---- */
+
+enum { WHOLE_MS = 5000, LATE_MS = 4000 };
+
+/** Takes part in the exchange of the others' kolo_dup(), and does not meet them. */
+static kolo_status only_exchange(struct kolo_comm *comm)
+{
+    enum { INTS = 4 };
+    const int32_t mine[INTS] = {0};
+    int32_t table[3][INTS];
+    const struct kolo_task task = {.kind = KOLO_CALL_DUP,
+                                   .function = "kolo_dup",
+                                   .send = mine,
+                                   .recv = table,
+                                   .count = INTS,
+                                   .dtype = KOLO_INT32,
+                                   .is_own = true};
+    return kolo_task_run(comm, &task);
+}
+
+static kolo_status wait_in_vain(struct kolo_comm *comm, const char *key, int timeout_ms)
+{
+    size_t bytes = 0;
+    const kolo_status status = kolo_kv_get(comm, key, NULL, &bytes, timeout_ms);
+    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%s: %s", key, kolo_error_detail());
+    return KOLO_OK;
+}
+
+/** Rank 2 comes late to the exchange, and then not to the meeting. */
+static kolo_status late_twice(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = WHOLE_MS};
+    struct kolo_comm *part = NULL;
+    int64_t begun = kolo_now_ns();
+    (void)argument;
+    if (kolo_rank(comm) == 2) {
+        WORLD_TRY(wait_in_vain(comm, "late", LATE_MS));
+        WORLD_TRY(only_exchange(comm));
+        return kolo_barrier(comm, NULL, NULL);
+    }
+    const kolo_status status = kolo_dup(comm, &opts, &part);
+    const double seconds = (double)(kolo_now_ns() - begun) / 1e9;
+    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT && part == NULL, "%s: %s", kolo_status_name(status),
+                 kolo_error_detail());
+    WORLD_EXPECT(strstr(kolo_error_detail(), "5.0 s passed") != NULL, "%s", kolo_error_detail());
+    WORLD_EXPECT(seconds < (WHOLE_MS + LATE_MS - 500) / 1e3, "%.1f s", seconds);
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+Test(split, has_one_deadline_for_the_whole_call, .timeout = 60)
+{
+    run("inproc", 3, late_twice, NULL);
+}
+
+/** One deadline passes when all have agreed: the others must not get what one gives up. */
+static kolo_status just_in_time(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts brief = {.size = sizeof(brief), .timeout_ms = 1000};
+    const bool is_late = kolo_rank(comm) == 2;
+    struct kolo_comm *part = NULL;
+    kolo_status status;
+    (void)argument;
+    if (is_late)
+        KOLO_TRY(wait_in_vain(comm, "late", 900));
+    status = kolo_dup(comm, is_late ? NULL : &brief, &part);
+    if (status == KOLO_ERR_TIMEOUT) /* on a busy machine it may be too late */
+        return kolo_barrier(comm, NULL, NULL) == KOLO_OK
+                   ? kolo_fail(KOLO_ERR_INTERNAL, "lost in the meeting")
+                   : KOLO_OK;
+    KOLO_TRY(status);
+    KOLO_TRY(kolo_barrier(part, NULL, NULL));
+out:
+    return status;
+}
+
+ON_ALL(who_agreed_in_time_may_still_meet, 60, 3, just_in_time)
 
 /* ---- what is reused ---- */
 

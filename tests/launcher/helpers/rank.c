@@ -11,6 +11,9 @@
 //                                  it; during: the second dies when it has noticed the first
 //   rank outlive                   all reduce until somebody is lost; the others shrink and go on
 //   rank busy SECONDS              rank 0 sends to rank 1, which takes it SECONDS later
+//   rank dup FOLDER                makes FOLDER/up; once FOLDER/go is there, duplicates the world,
+//                                  rank 0 last; then, whatever happened, a barrier; makes
+//                                  FOLDER/done
 //   rank lines COUNT               COUNT numbered lines each, no kolo
 //   rank stubborn                  ignores SIGTERM, starts a child in a session of its own, no kolo
 //   rank stubborn-die VICTIM       the same, and VICTIM kills itself
@@ -196,6 +199,43 @@ static int keep_waiting(struct kolo_comm *comm, unsigned seconds)
     return 7;
 }
 
+static void make_file(const char *folder, const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    if (file)
+        fclose(file);
+}
+
+static int has_file(const char *folder, const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+static int duplicate(struct kolo_comm *comm, const char *folder)
+{
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 4000};
+    const struct timespec nap = {0, 10000000};
+    struct kolo_comm *copy = NULL;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    make_file(folder, "up");
+    while (!has_file(folder, "go"))
+        nanosleep(&nap, NULL);
+    if (kolo_rank(comm) == 0)
+        sleep(1);
+    if (status == KOLO_OK)
+        status = kolo_dup(comm, &opts, &copy);
+    say(kolo_status_name(status), kolo_error_detail());
+    status = kolo_barrier(comm, NULL, NULL);
+    make_file(folder, "done");
+    if (status != KOLO_OK)
+        say("error", kolo_error_detail());
+    return status == KOLO_OK ? 0 : 1;
+}
+
 static int run_mode(struct kolo_comm *comm, const char *mode, const char *first,
                     const char *argument)
 {
@@ -203,6 +243,8 @@ static int run_mode(struct kolo_comm *comm, const char *mode, const char *first,
         return survive(comm, first, argument != NULL);
     if (strcmp(mode, "outlive") == 0)
         return outlive(comm);
+    if (strcmp(mode, "dup") == 0)
+        return duplicate(comm, first);
     if (strcmp(mode, "busy") == 0)
         return keep_waiting(comm, (unsigned)number(first));
     int exit_status = work(comm, mode, number(first), argument);

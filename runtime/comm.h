@@ -44,8 +44,9 @@ struct kolo_comm {
     struct kolo_comm *next, *previous;           /* in engine->comms, if is_listed */
     struct kolo_comm *next_busy, *previous_busy; /* in engine->busy, if is_busy */
     bool is_busy;
-    /** It fails with its parent: while it is being made; if is_inner, always. */
+    /** It fails with its parent: while it is being made, a little later; if is_inner, always. */
     struct kolo_comm *parent;
+    kolo_deadline orphan_by; /* it fails then, because its parent has failed; 0: it has not */
     struct kolo_request_list collectives, messages;
     uint32_t sequence;         /* of the next collective */
     uint32_t history;          /* hash of the broadcasts that later calls close; 0: none */

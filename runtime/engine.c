@@ -52,11 +52,11 @@ static void fail_all(struct kolo_engine *engine, kolo_status status)
         kolo_comm_fail(comm, status, text, true);
 }
 
-/** Whether it has neither requests nor a suspicion. */
+/** Whether it has no requests, no suspicion, and no parent that has failed. */
 static bool is_idle(const struct kolo_comm *comm)
 {
     return comm->collectives.first == NULL && comm->messages.first == NULL &&
-           comm->suspicion.status == KOLO_OK;
+           comm->suspicion.status == KOLO_OK && comm->orphan_by == 0;
 }
 
 bool kolo_engine_is_busy(struct kolo_engine *engine)

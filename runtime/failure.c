@@ -175,11 +175,27 @@ void kolo_comm_hear(struct kolo_comm *comm)
 
 /* ---- becoming a failure ---- */
 
+/** The parent of @p child has failed. If @p child is being made, some member that the parent has
+ * lost may never open it; but if all have, they meet in a moment, and it is made. */
+static void orphan(struct kolo_comm *child, bool tell)
+{
+    const struct kolo_failure *cause = &child->parent->failure;
+    if (child->is_inner || !child->is_unmet) {
+        kolo_comm_fail(child, cause->status, cause->text, tell);
+        return;
+    }
+    child->orphan_by = kolo_deadline_in_ms(KOLO_VERDICT_GRACE_MS);
+    child->engine->next_timer = kolo_deadline_min(child->engine->next_timer, child->orphan_by);
+    kolo_comm_set_busy(child);
+}
+
 void kolo_comm_settle(struct kolo_comm *comm)
 {
     struct kolo_suspicion *suspicion = &comm->suspicion;
     if (comm->must_report)
         kolo_comm_report(comm);
+    if (comm->orphan_by != 0 && kolo_deadline_passed(comm->orphan_by))
+        kolo_comm_fail(comm, comm->parent->failure.status, comm->parent->failure.text, true);
     if (suspicion->status == KOLO_OK || comm->failure.status != KOLO_OK ||
         !kolo_deadline_passed(suspicion->deadline))
         return;
@@ -237,7 +253,7 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
         }
     for (struct kolo_comm *child = comm->engine->comms; child != NULL; child = child->next)
         if (child->parent == comm)
-            kolo_comm_fail(child, status, failure->text, !is_quiet);
+            orphan(child, !is_quiet);
     kolo_engine_news(comm->engine);
     if (comm->engine->is_sleeping)
         kolo_endpoint_wake(comm->engine->endpoint);

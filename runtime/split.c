@@ -13,8 +13,9 @@
 // A number is never used twice in a job, since links and the store identify communicators by it.
 // What step 4 needs is allocated before step 2, so that no member fails between the two. Until step
 // 4 is over, the new communicator fails with its parent, because a member that the parent has lost
-// may never get it. A failure that comes from a member which is through step 4 is not one of its
-// making: a member that is still in step 4 gets the communicator too, and its calls say why.
+// may never get it; but not at once, since members that all have it meet in a moment, and some may
+// be through step 4 already. A failure that comes from a member which is through step 4 is not one
+// of its making: a member that is still in step 4 gets the communicator too, and its calls say why.
 #include "runtime/split.h"
 
 #include <limits.h>
@@ -163,13 +164,13 @@ static kolo_status end_meeting(struct kolo_comm *child, kolo_status status)
 {
     kolo_engine_enter(child->engine);
     const bool has_failed = child->failure.status != KOLO_OK;
-    const bool has_parent = child->parent == NULL || child->parent->failure.status == KOLO_OK;
-    if (has_failed && !child->is_unmet && has_parent)
+    if (has_failed && !child->is_unmet)
         status = KOLO_OK;
     else if (has_failed && status == KOLO_OK)
         status = kolo_comm_failed(child, NULL);
     if (status == KOLO_OK) {
         child->parent = NULL;
+        child->orphan_by = 0;
         child->is_unmet = false;
     }
     kolo_engine_leave(child->engine);

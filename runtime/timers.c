@@ -318,6 +318,8 @@ void kolo_engine_timers(struct kolo_engine *engine, int64_t now_ns)
     for (struct kolo_comm *comm = engine->busy; comm != NULL; comm = comm->next_busy) {
         if (comm->suspicion.status != KOLO_OK)
             engine->next_timer = kolo_deadline_min(engine->next_timer, comm->suspicion.deadline);
+        if (comm->orphan_by != 0)
+            engine->next_timer = kolo_deadline_min(engine->next_timer, comm->orphan_by);
         if (comm->collectives.first != NULL || comm->messages.first != NULL) {
             has_requests = true;
             check_deadlines(comm, now_ns);

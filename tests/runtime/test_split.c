@@ -336,6 +336,14 @@ ON_ALL(other_calls_are_a_mismatch, 60, 3, split_or_dup)
 
 /* ---- failures ---- */
 
+static kolo_status wait_in_vain(struct kolo_comm *comm, const char *key, int timeout_ms)
+{
+    size_t bytes = 0;
+    const kolo_status status = kolo_kv_get(comm, key, NULL, &bytes, timeout_ms);
+    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%s: %s", key, kolo_error_detail());
+    return KOLO_OK;
+}
+
 /** Members of one half make different calls; the other half, and the world, go on. */
 static kolo_status one_half_fails(struct kolo_comm *comm, void *argument)
 {
@@ -586,6 +594,71 @@ out:
 
 ON_ALL(if_one_gives_up_nobody_in_the_creation_gets_it, 60, 3, two_are_late)
 
+static struct kolo_comm *worlds[3]; /* by rank: these ranks are threads */
+
+/** Waits until the other ranks have opened communicator @p number. */
+static kolo_status await_opened(const struct kolo_comm *comm, uint32_t number)
+{
+    for (int rank = 0; rank < comm->size; rank++)
+        for (bool is_open = rank == comm->rank; !is_open;) {
+            const kolo_status status = wait_in_vain(worlds[comm->rank], "a moment", 5);
+            if (status != KOLO_OK)
+                return status;
+            kolo_comm_enter(worlds[rank]);
+            is_open = kolo_engine_comm(worlds[rank]->engine, number) != NULL;
+            kolo_comm_leave(worlds[rank]);
+        }
+    return KOLO_OK;
+}
+
+/** The parent fails while two members are in the meeting, and the third has opened the new
+ * communicator, or has not and never will. */
+static kolo_status parent_fails(struct kolo_comm *comm, void *argument)
+{
+    const bool is_opened = *(const bool *)argument;
+    uint32_t number = 0;
+    struct kolo_comm *parent = NULL, *part = NULL;
+    kolo_status status;
+    worlds[comm->rank] = comm;
+    KOLO_TRY(kolo_dup(comm, NULL, &parent));
+    begin_meeting(comm);
+    KOLO_TRY(take_number(comm, &number));
+    if (comm->rank == 1) {
+        if (is_opened)
+            KOLO_TRY(open_made(comm, number, &part));
+        KOLO_TRY(await_opened(comm, number));
+        kolo_abort(parent, "enough");
+        KOLO_TRY(wait_in_vain(comm, "a moment", 100));
+        if (is_opened)
+            KOLO_TRY(kolo_barrier(part, NULL, NULL)); /* that of the meeting */
+    } else {
+        status = meet(parent, number, 20000, &part);
+        WORLD_EXPECT(status == (is_opened ? KOLO_OK : KOLO_ERR_ABORTED), "%s: %s",
+                     kolo_status_name(status), kolo_error_detail());
+    }
+    if (is_opened)
+        KOLO_TRY(check_calls(part, (const int[]){0, 1, 2}, 3));
+    WORLD_EXPECT(kolo_barrier(parent, NULL, NULL) == KOLO_ERR_ABORTED, "the parent lives");
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+out:
+    return status;
+}
+
+static kolo_status parent_fails_last(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    return parent_fails(comm, &(bool){true});
+}
+
+static kolo_status parent_fails_first(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    return parent_fails(comm, &(bool){false});
+}
+
+ON_ALL(a_parent_that_fails_when_all_have_it_leaves_it_alone, 60, 3, parent_fails_last)
+ON_ALL(a_parent_that_fails_before_takes_it_along, 60, 3, parent_fails_first)
+
 /** One of three ranks gives up in a split, as if the others had come through its barrier. When
  * they shrink the communicator they got, they do not wait for that rank, which has none and
  * lives on. */
@@ -640,14 +713,6 @@ static kolo_status only_exchange(struct kolo_comm *comm)
                                    .dtype = KOLO_INT32,
                                    .is_own = true};
     return kolo_task_run(comm, &task);
-}
-
-static kolo_status wait_in_vain(struct kolo_comm *comm, const char *key, int timeout_ms)
-{
-    size_t bytes = 0;
-    const kolo_status status = kolo_kv_get(comm, key, NULL, &bytes, timeout_ms);
-    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%s: %s", key, kolo_error_detail());
-    return KOLO_OK;
 }
 
 /** Rank 2 comes late to the exchange, and then not to the meeting. */

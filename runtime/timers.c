@@ -228,15 +228,32 @@ static bool has_asked(const struct kolo_comm *comm)
     return false;
 }
 
+/** A rank that left in order @p grace_ms ago and is still waited for will never come. But it tells
+ * the store before it delivers what it has sent: what it says on its link counts, if it has one. */
+static void check_left(struct kolo_comm *comm, const struct kolo_request *request, int64_t now_ns,
+                       int64_t grace_ms)
+{
+    char who[KOLO_RANK_TEXT_MAX];
+    int peers[WAITS_MAX];
+    int count = request->route->waits_for(request, peers, WAITS_MAX);
+    for (int i = 0; i < count; i++)
+        if (kolo_comm_left_ns(comm, peers[i]) != 0 &&
+            !kolo_endpoint_may_deliver(comm->engine->endpoint, kolo_comm_world(comm, peers[i])) &&
+            now_ns - kolo_comm_left_ns(comm, peers[i]) > grace_ms * KOLO_NS_PER_MS)
+            kolo_comm_suspect(comm, peers[i], KOLO_ERR_PEER, 0, "%s has left",
+                              kolo_comm_rank_text(comm, peers[i], who));
+}
+
 /** The deadline of a call has passed. This rank knows only the ranks that it needs a message from,
  * which may wait themselves. If the store has been told of the call, and nothing moves in it now,
  * the store knows who is not in it: it fails the communicator on all ranks with these words and
  * their names. It has KOLO_VERDICT_GRACE_MS for that, in which other calls do not end either. */
-static void end_late(struct kolo_comm *comm, struct kolo_request *request)
+static void end_late(struct kolo_comm *comm, struct kolo_request *request, int64_t now_ns)
 {
     char text[KOLO_DETAIL_MAX];
     if (has_asked(comm))
         return;
+    check_left(comm, request, now_ns, 0); /* says more than that the deadline has passed */
     say_late(comm, request, text);
     request->has_asked = request->is_reported && request->quiet_ticks >= QUIET_TICKS;
     if (request->has_asked && !is_loss_suspected(comm))
@@ -253,26 +270,11 @@ static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
     for (int i = 0; i < 2; i++)
         for (struct kolo_request *request = firsts[i]; request != NULL; request = request->next) {
             if (now_ns >= request->deadline)
-                end_late(comm, request);
+                end_late(comm, request, now_ns);
             if (now_ns < request->deadline)
                 comm->engine->next_timer =
                     kolo_deadline_min(comm->engine->next_timer, request->deadline);
         }
-}
-
-/** A rank that left in order some time ago and is still waited for will never come. But it tells
- * the store before it delivers what it has sent: what it says on its link counts, if it has one. */
-static void check_left(struct kolo_comm *comm, const struct kolo_request *request, int64_t now_ns)
-{
-    char who[KOLO_RANK_TEXT_MAX];
-    int peers[WAITS_MAX];
-    int count = request->route->waits_for(request, peers, WAITS_MAX);
-    for (int i = 0; i < count; i++)
-        if (kolo_comm_left_ns(comm, peers[i]) != 0 &&
-            !kolo_endpoint_may_deliver(comm->engine->endpoint, kolo_comm_world(comm, peers[i])) &&
-            now_ns - kolo_comm_left_ns(comm, peers[i]) > KOLO_VERDICT_GRACE_MS * KOLO_NS_PER_MS)
-            kolo_comm_suspect(comm, peers[i], KOLO_ERR_PEER, 0, "%s has left",
-                              kolo_comm_rank_text(comm, peers[i], who));
 }
 
 /** Reports a call in which nothing moved at two checks in a row. */
@@ -284,7 +286,7 @@ static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bo
     request->moves_seen = moves;
     if (request->quiet_ticks < QUIET_TICKS)
         return;
-    check_left(comm, request, now_ns);
+    check_left(comm, request, now_ns, KOLO_VERDICT_GRACE_MS);
     if (is_collective) {
         kolo_comm_report(comm);
         return;

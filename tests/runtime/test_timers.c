@@ -357,6 +357,43 @@ ParameterizedTest(struct world_param *param, timers, deadline_while_other_things
     WORLD_MUST_RUN(&world, waits_beside_a_stream, &stream);
 }
 
+/* ---- a rank that has left ---- */
+
+/** Rank 0 hears from the store that rank 1 has left, which the test simulates. The deadline of its
+ * call passes before the call counts as stalled. */
+static kolo_status has_left_says_the_store(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 500};
+    const struct timespec pause = {.tv_nsec = 10000000};
+    atomic_bool *is_over = argument;
+    if (kolo_rank(comm) == 1) {
+        while (!atomic_load(is_over))
+            nanosleep(&pause, NULL);
+        return KOLO_OK;
+    }
+    kolo_comm_enter(comm);
+    comm->engine->left_ns[1] = kolo_now_ns();
+    kolo_comm_leave(comm);
+    const kolo_status status = kolo_barrier(comm, &opts, NULL);
+    atomic_store(is_over, true);
+    WORLD_EXPECT(status == KOLO_ERR_PEER && strstr(kolo_error_detail(), "rank 1 (") &&
+                     strstr(kolo_error_detail(), "has left"),
+                 "%s: %s", kolo_status_name(status), kolo_error_detail());
+    return KOLO_OK;
+}
+
+Test(timers, a_deadline_says_who_has_left, .timeout = 60)
+{
+    const char *const transports[] = {"shm", "tcp"}; /* inproc has a link, whose goodbye counts */
+    for (int i = 0; i < 2; i++) {
+        atomic_bool is_over = false;
+        struct world world = {.size = 2,
+                              .transport = transports[i],
+                              .settings = {"KOLO_TIMEOUT=40", "KOLO_STALL=30"}};
+        WORLD_MUST_RUN(&world, has_left_says_the_store, &is_over);
+    }
+}
+
 /* ---- a last message that is slower than the news of its sender's end ---- */
 
 enum { SLOW_MS = 1500 };

@@ -197,9 +197,10 @@ static void say_late(const struct kolo_comm *comm, const struct kolo_request *re
                  has_cause                     ? comm->suspicion.text
                  : is_on_device(comm, request) ? "its device, which is not done"
                                                : "earlier calls");
-    snprintf(text, KOLO_DETAIL_MAX, "%s sequence %u on %s: %.1f s passed, %s%s%s", words,
+    snprintf(text, KOLO_DETAIL_MAX, "%s sequence %u on %s: %.*f s passed, %s%s%s", words,
              request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),
-             request->timeout_ms / 1000.0, has_cause ? "and " : "waiting for ", waits, stopped);
+             request->timeout_ms % 100 == 0 ? 1 : 3, request->timeout_ms / 1000.0,
+             has_cause ? "and " : "waiting for ", waits, stopped);
 }
 
 void kolo_request_expire(struct kolo_comm *comm, const struct kolo_request *request)

@@ -357,6 +357,27 @@ ParameterizedTest(struct world_param *param, timers, deadline_while_other_things
     WORLD_MUST_RUN(&world, waits_beside_a_stream, &stream);
 }
 
+/* ---- words ---- */
+
+static kolo_status has_milliseconds(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 25};
+    size_t bytes = 0;
+    (void)argument;
+    const kolo_status status = kolo_rank(comm) == 1 /* waits until the communicator fails */
+                                   ? kolo_kv_get(comm, "never", NULL, &bytes, -1)
+                                   : kolo_barrier(comm, &opts, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT && strstr(kolo_error_detail(), " 0.025 s passed"),
+                 "%s: %s", kolo_status_name(status), kolo_error_detail());
+    return KOLO_OK;
+}
+
+Test(timers, a_short_deadline_is_told_in_milliseconds, .timeout = 60)
+{
+    struct world world = {.size = 2, .settings = {"KOLO_TIMEOUT=40"}};
+    WORLD_MUST_RUN(&world, has_milliseconds, NULL);
+}
+
 /* ---- a rank that has left ---- */
 
 /** Rank 0 hears from the store that rank 1 has left, which the test simulates. The deadline of its

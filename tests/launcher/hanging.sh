@@ -93,6 +93,7 @@ says err "^kolorun: --output-dir $work/killed: kolorun-files, the process that w
 says err "^kolorun: the files in $work/killed are not complete$"
 ! grep -q 'did not end' "$work/err" || fail "a process that has died is said to hang: $(<"$work/err")"
 # The user does not want to wait.
+: >"$work/out" # the last one says hello too
 "$HANGING" "write:$work/signal/rank.0.out" 1000 "$KOLORUN" --output-dir "$work/signal" -np 1 echo hello >"$work/out" 2>"$work/err" </dev/null &
 hanging=$!
 await grep -q hello "$work/out"

@@ -97,6 +97,13 @@ says err "^kolorun: the files in $work/killed are not complete$"
 "$HANGING" "write:$work/signal/rank.0.out" 1000 "$KOLORUN" --output-dir "$work/signal" -np 1 echo hello >"$work/out" 2>"$work/err" </dev/null &
 hanging=$!
 await grep -q hello "$work/out"
+agent_gone() { # then kolorun waits only for the file
+    local pid
+    for pid in $(marked "$KOLOTEST_MARK"); do
+        ! grep -q kolorun-agent "/proc/$pid/comm" 2>/dev/null || return 1
+    done
+}
+await agent_gone
 begun=$SECONDS
 kill -INT "$hanging"
 wait "$hanging"

@@ -21,8 +21,8 @@ struct kolo_segment {
     /* 1 + the last step that receives into it, and the last one that computes what is in it before
      * its messages; 0: none does */
     size_t received, computed;
-    size_t turn;    /* of the segment with number i: which one is copied to the host as the i-th */
-    bool has_place; /* it is in that order */
+    bool has_place; /* in the order in which segments are copied to the host */
+    size_t turn;    /* not of this segment: segments[i].turn is the i-th in that order */
     bool is_put;    /* its copy to the host has been started */
     bool is_out;    /* the copy of its result has been started */
 };
@@ -41,8 +41,8 @@ struct kolo_staged {
     /* of the order in which segments are copied to the host: how many have a place, how many are
      * touched by steps that have begun or are next, and how many have been put */
     size_t placed, due, put;
-    size_t
-        results_left; /* segments that steps write, and whose copies back have not been started */
+    /* segments that steps write, and whose copies back have not been started */
+    size_t results_left;
     /* when segments were last checked for results: steps that were over and that had begun, and to
      * where in this buffer the oldest one that was not over had received */
     size_t steps_over, steps_begun, arrived;

@@ -111,7 +111,7 @@ bool mock_reaches(const struct context *context, uint64_t address);
 bool mock_is_timed(void);
 /** Takes as long as a call. */
 void mock_timed_call(void);
-/** Returns when a copy is done that begins @p after the work before it, in kolo_now_ns(). */
+/** Returns when a copy is done that begins at @p after or later, both as of kolo_now_ns(). */
 int64_t mock_timed_copy(int64_t after, bool is_in, size_t bytes);
 
 /* ---- peers.c ---- */

@@ -152,46 +152,39 @@ enum { PIECES = 16, PIECE = 4096 };
 static kolo_status reduce_long(struct kolo_comm *comm, void *argument)
 {
     const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 20000};
-    uint8_t *memory = mock->alloc(MOCK_DEVICE, kolo_rank(comm), PIECES * PIECE);
-    (void)argument;
-    return kolo_allreduce(comm, memory, memory, PIECES * PIECE, KOLO_UINT8, KOLO_SUM, &opts, NULL);
+    const size_t bytes = *(const size_t *)argument;
+    uint8_t *memory = mock->alloc(MOCK_DEVICE, kolo_rank(comm), bytes);
+    return kolo_allreduce(comm, memory, memory, bytes, KOLO_UINT8, KOLO_SUM, &opts, NULL);
+}
+
+/** Two ranks reduce that much by a ring. */
+static void reduce_in_ring(size_t bytes)
+{
+    struct world world = {
+        .size = 2,
+        .transport = "inproc",
+        .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB", "KOLO_PLAN=ring"}};
+    cr_assert_eq(world_run(&world, reduce_long, &bytes), KOLO_OK, "%s", world_cause(&world)->text);
 }
 
 /** The last copies to the host begin only after a copy from the host. So a call that waits for all
  * of its input, or keeps back its result until it is complete, ends by its deadline. */
 Test(staging_flow, results_go_back_while_input_is_still_to_come, .timeout = 100)
 {
-    struct world world = {
-        .size = 2,
-        .transport = "inproc",
-        .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB", "KOLO_PLAN=ring"}};
     begin(1, 0);
-    mock->pace(2 * PIECES - 4);
-    const kolo_status status = world_run(&world, reduce_long, NULL);
-    cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
+    mock->pace(24);
+    reduce_in_ring(4 * PIECES * PIECE);
 }
 
 enum { LONG = 200 * PIECE };
-
-static kolo_status reduce_longer(struct kolo_comm *comm, void *argument)
-{
-    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 20000};
-    uint8_t *memory = mock->alloc(MOCK_DEVICE, kolo_rank(comm), LONG);
-    (void)argument;
-    return kolo_allreduce(comm, memory, memory, LONG, KOLO_UINT8, KOLO_SUM, &opts, NULL);
-}
 
 /** As above: of a buffer of many segments, the first ones are seen to be there before half of them
  * are. */
 Test(staging_flow, a_buffer_of_many_segments_flows_from_its_first_ones_on, .timeout = 100)
 {
-    struct world world = {
-        .size = 2,
-        .transport = "inproc",
-        .settings = {"KOLO_STAGE_BYTES=4KiB", "KOLO_SEGMENT_BYTES=4KiB", "KOLO_PLAN=ring"}};
     begin(2, 0);
     mock->pace(30);
-    cr_assert_eq(world_run(&world, reduce_longer, NULL), KOLO_OK, "%s", world_cause(&world)->text);
+    reduce_in_ring(LONG);
 }
 
 enum { AHEAD = 16, FIRST = 2 /* segments of the first step */ };
@@ -292,7 +285,9 @@ Test(staging_flow, a_computed_result_goes_back_before_its_step_is_over, .timeout
 
 static kolo_status without_being_told(struct kolo_comm *comm, void *argument)
 {
-    kolo_status status = reduce_long(comm, argument);
+    const size_t bytes = PIECES * PIECE;
+    kolo_status status = reduce_long(comm, (void *)(uintptr_t)&bytes);
+    (void)argument;
     if (status == KOLO_OK)
         status = kolo_barrier(comm, NULL, NULL);
     mock->mute(0);

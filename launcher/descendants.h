@@ -7,9 +7,11 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "launcher/process.h"
+
 struct kolo_process {
     pid_t pid, parent;
-    char name[32], state; /* as in proc(5) */
+    char name[KOLO_PROCESS_NAME_MAX], state; /* as in proc(5) */
     bool is_dead, is_ours;
     struct kolo_process *next; /* during marking: list of those whose children are to be found */
 };

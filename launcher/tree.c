@@ -5,16 +5,14 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/text.h"
 #include "launcher/descendants.h"
+#include "launcher/process.h"
 #include "launcher/spawn.h"
 
 struct processes {
@@ -22,30 +20,17 @@ struct processes {
     size_t count, capacity;
 };
 
-/* "PID (NAME) STATE PPID ...": the name may contain anything, so the last parenthesis counts. */
-static bool read_stat(const char *pid_text, struct kolo_process *process)
+static bool read_process(const char *pid_text, struct kolo_process *process)
 {
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%.20s/stat", pid_text);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    struct kolo_process_stat stat;
+    const pid_t pid = (pid_t)strtol(pid_text, NULL, 10);
+    if (!kolo_process_stat(pid, &stat))
         return false;
-    ssize_t got = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (got <= 0)
-        return false;
-    text[got] = '\0';
-    const char *name = strchr(text, '('), *after = strrchr(text, ')');
-    char state = 0;
-    int parent = 0;
-    if (!name || !after || sscanf(after + 1, " %c %d", &state, &parent) != 2)
-        return false;
-    *process = (struct kolo_process){.pid = (pid_t)strtol(pid_text, NULL, 10),
-                                     .parent = parent,
-                                     .state = state,
-                                     .is_dead = state == 'Z' || state == 'X'};
-    snprintf(process->name, sizeof process->name, "%.*s", (int)(after - name - 1), name + 1);
-    kolo_text_clean(process->name); /* a process may call itself anything */
+    *process = (struct kolo_process){.pid = pid,
+                                     .parent = stat.parent,
+                                     .state = stat.state,
+                                     .is_dead = stat.state == 'Z' || stat.state == 'X'};
+    memcpy(process->name, stat.name, sizeof process->name);
     return true;
 }
 
@@ -56,7 +41,7 @@ static bool list_processes(struct processes *list)
         return false;
     for (struct dirent *entry; (entry = readdir(folder));) {
         struct kolo_process process;
-        if (!isdigit((unsigned char)entry->d_name[0]) || !read_stat(entry->d_name, &process))
+        if (!isdigit((unsigned char)entry->d_name[0]) || !read_process(entry->d_name, &process))
             continue;
         void *at = list->at;
         if (kolo_grow(&at, &list->capacity, list->count + 1, sizeof process) != KOLO_OK)

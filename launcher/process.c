@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads /proc/PID/stat, and what the main thread of a process is blocked in: /proc/PID/syscall has
+// the number and the arguments of the call, and /proc/PID/wchan the function of the kernel, for
+// those who may not read the former. Must never read environ, cmdline or maps: these wait for a
+// lock of the process's memory, which a process that is stuck in a page fault may hold.
+#include "launcher/process.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "launcher/syscalls.h"
+
+/* A short file of the process as a text; false: it cannot be read, or is empty. */
+static bool read_fact(pid_t pid, const char *fact, char *text, size_t capacity)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, fact);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t got = read(fd, text, capacity - 1);
+    close(fd);
+    if (got <= 0)
+        return false;
+    text[got] = '\0';
+    return true;
+}
+
+/* "PID (NAME) STATE PPID ...": the name may contain anything, a newline too, so the last
+ * parenthesis counts. */
+bool kolo_process_stat(pid_t pid, struct kolo_process_stat *stat_out)
+{
+    char text[1024];
+    if (!read_fact(pid, "stat", text, sizeof text))
+        return false;
+    const char *name = strchr(text, '('), *after = strrchr(text, ')');
+    char state = 0;
+    int parent = 0;
+    uint64_t user = 0, system = 0, threads = 0;
+    if (!name || !after ||
+        sscanf(after + 1,
+               " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64
+               " %*d %*d %*d %*d %" SCNu64,
+               &state, &parent, &user, &system, &threads) != 5)
+        return false;
+    const long ticks = sysconf(_SC_CLK_TCK);
+    *stat_out = (struct kolo_process_stat){.parent = parent,
+                                           .state = state,
+                                           .threads = (uint32_t)threads,
+                                           .cpu_ms = (user + system) * 1000 / (uint64_t)ticks};
+    snprintf(stat_out->name, sizeof stat_out->name, "%.*s", (int)(after - name - 1), name + 1);
+    kolo_text_clean(stat_out->name); /* a process may call itself anything */
+    return true;
+}
+
+struct call {
+    long number;
+    const char *name;
+    bool has_descriptor;
+};
+
+static const struct call *find_call(long number)
+{
+#define CALL(name_, has_descriptor_) {SYS_##name_, #name_, has_descriptor_},
+    static const struct call calls[] = {KOLO_SYSCALLS(CALL)};
+#undef CALL
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+        if (calls[i].number == number)
+            return &calls[i];
+    return NULL;
+}
+
+/* Appends " of /data/a.bin", " of a socket" or " of descriptor 3". */
+static void say_descriptor(pid_t pid, unsigned int descriptor, char *text, size_t capacity)
+{
+    char path[64], target[256];
+    const size_t used = strlen(text);
+    snprintf(path, sizeof path, "/proc/%d/fd/%u", (int)pid, descriptor);
+    ssize_t got = readlink(path, target, sizeof target - 1);
+    target[got > 0 ? got : 0] = '\0';
+    kolo_text_clean(target);
+    if (target[0] == '/')
+        snprintf(text + used, capacity - used, " of %s", target);
+    else if (strncmp(target, "socket:", 7) == 0)
+        snprintf(text + used, capacity - used, " of a socket");
+    else if (strncmp(target, "pipe:", 5) == 0)
+        snprintf(text + used, capacity - used, " of a pipe");
+    else
+        snprintf(text + used, capacity - used, " of descriptor %u", descriptor);
+}
+
+/* The call in which the main thread is, and its first argument; false: in none, or it may not be
+ * read. */
+static bool read_call(pid_t pid, long *number_out, unsigned long *first_out)
+{
+    char text[256];
+    return read_fact(pid, "syscall", text, sizeof text) && text[0] != 'r' && /* "running" */
+           sscanf(text, "%ld %lx", number_out, first_out) == 2;
+}
+
+void kolo_process_blocked(pid_t pid, char *text, size_t capacity)
+{
+    long number = 0;
+    unsigned long first = 0;
+    text[0] = '\0';
+    if (!read_call(pid, &number, &first)) {
+        char place[64];
+        if (read_fact(pid, "wchan", place, sizeof place) && strcmp(place, "0") != 0)
+            snprintf(text, capacity, "%s (in the kernel)", place);
+        return;
+    }
+    const struct call *call = find_call(number);
+    if (number < 0)
+        snprintf(text, capacity, "a page fault");
+    else if (!call)
+        snprintf(text, capacity, "system call %ld", number);
+    else
+        snprintf(text, capacity, "%s", call->name);
+    if (call && call->has_descriptor)
+        say_descriptor(pid, (unsigned int)first, text, capacity);
+}
+
+bool kolo_process_awaits_child(pid_t pid)
+{
+    long number = 0;
+    unsigned long first = 0;
+    return read_call(pid, &number, &first) && (number == SYS_wait4 || number == SYS_waitid);
+}
+
+pid_t kolo_process_child(pid_t pid)
+{
+    char fact[64], text[64];
+    snprintf(fact, sizeof fact, "task/%d/children", (int)pid);
+    return read_fact(pid, fact, text, sizeof text) ? (pid_t)strtol(text, NULL, 10) : 0;
+}

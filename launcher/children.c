@@ -548,6 +548,12 @@ void kolo_children_mute(struct kolo_children *children)
     more_credit(children, 0);
 }
 
+void kolo_children_pids(const struct kolo_children *children, pid_t *pids_out)
+{
+    for (uint32_t i = 0; i < children->count; i++)
+        pids_out[i] = children->at[i].is_running ? children->at[i].pid : 0;
+}
+
 int kolo_children_running(const struct kolo_children *children)
 {
     return (int)children->running;

@@ -36,6 +36,9 @@ void kolo_children_mute(struct kolo_children *children);
 /** Sends the next piece of the ranks' timelines, after all ranks have ended. Returns false if there
  * is nothing left. */
 bool kolo_children_send_records(struct kolo_children *children);
+/** Writes for each rank of the host, in the order of the job's description, its process; 0: none
+ * yet, or it has ended. */
+void kolo_children_pids(const struct kolo_children *children, pid_t *pids_out);
 int kolo_children_running(const struct kolo_children *children);
 /** Returns the number of streams whose end has not been sent yet. *idle_ms_out: the time since
  * anything arrived, 0 while something waits for credit. */

@@ -12,6 +12,8 @@
 //             <------------------------------ PAUSE      stop the ranks; no heartbeat from here on
 //   PAUSED --------------------------------->            kolorun may stop itself
 //             <------------------------------ RESUME
+//             <------------------------------ LOOK       what do the ranks do?
+//   SEEN per rank, LOOKED ---------------->
 //             <------------------------------ EXAMINE    instead of START, by `kolorun doctor`
 //   FACTS ---------------------------------->
 //   DONE ----------------------------------->            no process of the job is left
@@ -38,7 +40,7 @@ enum {
     KOLO_PREAMBLE_BYTES = 16,
     KOLO_PREAMBLE_NOISE_MAX = 64 << 10,
     KOLO_NOISE_KEPT = 256,
-    KOLO_AGENT_PROTOCOL = 5
+    KOLO_AGENT_PROTOCOL = 6
 };
 
 #define KOLO_FRAME_MAP(X)                                                                          \
@@ -64,6 +66,9 @@ enum {
     X(RESUME)   /* u32 round */                                                                    \
     X(EXAMINE)  /* lines for the examiner (examine.h); the first starts it */                      \
     X(FACTS)    /* a piece of the examiner's output; nothing: its end */                           \
+    X(LOOK)     /* u32 round, then for each rank of the host u32 process (0: not known) */         \
+    X(SEEN)     /* struct kolo_sight */                                                            \
+    X(LOOKED)   /* u32 round */                                                                    \
     X(BEAT)     /* nothing */
 
 enum kolo_frame_type {

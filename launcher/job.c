@@ -19,46 +19,31 @@
 #include "runtime/timeline.h"
 #include "tools/exit_status.h"
 
-/* The first three end the job. The others mean what the program says: to write a checkpoint before
- * a scheduler ends the job, for example. */
-static const int watched_signals[KOLO_JOB_SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+/* The first three end the job; SIGQUIT (Ctrl-\) asks what it does. The others mean what the program
+ * says: to write a checkpoint before a scheduler ends the job, for example. */
+static const int watched_signals[KOLO_JOB_SIGNALS] = {SIGINT,  SIGTERM, SIGHUP,
+                                                      SIGQUIT, SIGUSR1, SIGUSR2};
 
 /* ---- time and signals ---- */
 
 static void on_start_timeout(uv_timer_t *timer)
 {
     struct kolo_job *job = timer->data;
-    char names[256] = "";
-    size_t used = 0, missing = 0;
-    for (size_t i = 0; i < job->hosts->count; i++) {
-        if (job->remotes[i].state >= KOLO_REMOTE_PREPARED)
-            continue;
-        if (missing++ < 4)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%.50s", used ? ", " : "",
-                                     job->hosts->at[i].name);
-    }
-    kolo_verdict_trouble(
-        job->verdict, kolo_now_ns(), KOLO_EXIT_HOST,
-        "host%s %s%s: no answer within %.1f s (--start-timeout); nothing was started",
-        missing == 1 ? "" : "s", names, missing > 4 ? " and others" : "",
-        (double)job->options->settings.start_timeout_ms / 1000);
+    char names[256];
+    kolo_job_name_unprepared(job, names, sizeof names);
+    kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_HOST,
+                         "%s: no answer within %.1f s (--start-timeout); nothing was started",
+                         names, (double)job->options->settings.start_timeout_ms / 1000);
     kolo_job_kill(job);
 }
 
 static void on_job_timeout(uv_timer_t *timer)
 {
     struct kolo_job *job = timer->data;
-    char text[128];
-    if (job->phase == JOB_LEAVING) { /* it did: only its output is not read yet */
+    if (job->phase == JOB_LEAVING) /* it did: only its output is not read yet */
         kolo_job_bound_leaving(job);
-        return;
-    }
-    snprintf(text, sizeof text, "the job did not end within %.1f s (--timeout)",
-             (double)job->options->settings.job_timeout_ms / 1000);
-    job->is_bounded = true;
-    kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_TIMEOUT, "%s; it was ended", text);
-    kolo_meeting_abort(job->meeting, KOLO_ERR_TIMEOUT, text);
-    kolo_job_begin_end(job);
+    else
+        kolo_job_end_by_timeout(job);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -67,6 +52,10 @@ static void on_signal(uv_signal_t *handle, int number)
     if (number == SIGUSR1 || number == SIGUSR2) {
         if (job->phase == JOB_RUNNING)
             kolo_job_signal(job, number);
+        return;
+    }
+    if (number == SIGQUIT) {
+        kolo_job_tell_status(job);
         return;
     }
     if (job->phase == JOB_COLLECTING) { /* the user does not want to wait for the rest */
@@ -82,6 +71,7 @@ static void on_signal(uv_signal_t *handle, int number)
         uv_stop(&job->loop);
     } else if (job->phase == JOB_RUNNING) {
         kolo_pause_forbid(&job->pause);
+        kolo_job_tell_stall(job);
         (void)kolo_job_enter(job, JOB_ASKED, job->options->settings.exit_timeout_ms);
         kolo_job_signal(job, number);
     } else {
@@ -169,6 +159,7 @@ static kolo_status open_job(struct kolo_job *job)
     KOLO_TRY(kolo_job_open_streams(job));
     KOLO_TRY(open_meeting(job));
     KOLO_TRY(open_remotes(job));
+    KOLO_TRY(kolo_job_open_survey(job));
 out:
     return status;
 }
@@ -208,6 +199,7 @@ static void close_job(struct kolo_job *job)
     (void)uv_loop_close(&job->loop);
     for (size_t i = 0; job->remotes && i < job->hosts->count; i++)
         kolo_remote_fini(&job->remotes[i]);
+    kolo_survey_fini(&job->survey);
     kolo_free_memory(job->remotes);
     kolo_meeting_destroy(job->meeting);
     kolo_input_destroy(job->input);

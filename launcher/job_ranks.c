@@ -110,7 +110,9 @@ static kolo_status on_rank(struct kolo_job *job, struct kolo_remote *remote,
                          message->rank);
     if (message->type == KOLO_FRAME_TIMELINE)
         return on_timeline(job, message->rank, &message->piece);
-    if (message->type == KOLO_FRAME_STARTED)
+    if (message->type == KOLO_FRAME_SEEN)
+        kolo_survey_seen(&job->survey, &message->seen);
+    else if (message->type == KOLO_FRAME_STARTED)
         on_started(job, remote, message->rank, message->value);
     else if (message->type == KOLO_FRAME_EXITED)
         on_exited(job, &message->exited);
@@ -134,6 +136,9 @@ kolo_status kolo_job_message(struct kolo_remote *remote, const struct kolo_messa
         return KOLO_OK;
     case KOLO_FRAME_PAUSED:
         kolo_pause_answered(&job->pause, remote, message->value);
+        return KOLO_OK;
+    case KOLO_FRAME_LOOKED:
+        kolo_survey_looked(&job->survey, message->value);
         return KOLO_OK;
     case KOLO_FRAME_FACTS:
         return kolo_fail(KOLO_ERR_PROTOCOL, "FACTS of a job");
@@ -180,6 +185,7 @@ static void on_notice(void *context, const char *text)
 {
     struct kolo_job *job = context;
     kolo_output_print(job->streams[JOB_ERR], "kolorun: %s", text);
+    kolo_job_look_for_missing(job);
 }
 
 struct kolo_store_server_events kolo_job_store_events(struct kolo_job *job)

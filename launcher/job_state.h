@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The internal state of a job, shared by job.c (its beginning and end, timers and signals),
 // job_streams.c (output and input), job_files.c (the files of --output-dir), job_phases.c (the
-// state machine), job_hosts.c (what happens to hosts) and job_ranks.c (what agents and the store
-// report about ranks).
+// state machine), job_hosts.c (what happens to hosts), job_ranks.c (what agents and the store
+// report about ranks) and job_status.c (which tells the user what they do).
 #ifndef KOLO_LAUNCHER_JOB_STATE_H
 #define KOLO_LAUNCHER_JOB_STATE_H
 
@@ -17,6 +17,7 @@
 #include "launcher/output.h"
 #include "launcher/pause.h"
 #include "launcher/remote.h"
+#include "launcher/survey.h"
 #include "launcher/verdict.h"
 
 enum kolo_job_phase {
@@ -31,7 +32,7 @@ enum kolo_job_phase {
     JOB_LEAVING,
     JOB_PHASES
 };
-enum { KOLO_JOB_SIGNALS = 5 /* that kolorun handles */ };
+enum { KOLO_JOB_SIGNALS = 6 /* that kolorun handles */ };
 enum { JOB_OUT, JOB_ERR, JOB_FILES, JOB_STREAMS };
 enum { JOB_COLLECT_MS = 2000 /* longest time between two pieces of timelines */ };
 
@@ -44,6 +45,8 @@ struct kolo_job {
     uv_timer_t phase_timer, start_timer, job_timer;
     uv_signal_t child, signals[KOLO_JOB_SIGNALS];
     struct kolo_pause pause;
+    struct kolo_survey survey;
+    unsigned int survey_reasons; /* bits: why the survey in progress was asked for */
     struct kolo_remote_config remote_config;
     struct kolo_remote *remotes;
     size_t called, calling, prepared, gone;
@@ -109,6 +112,19 @@ struct kolo_remote_events kolo_job_host_events(struct kolo_job *job);
 /** Handles what a host's agent says. */
 kolo_status kolo_job_message(struct kolo_remote *remote, const struct kolo_message *message);
 struct kolo_store_server_events kolo_job_store_events(struct kolo_job *job);
+
+/* job_status.c */
+/** Writes the names of the hosts that are not ready to start. */
+void kolo_job_name_unprepared(const struct kolo_job *job, char *text, size_t capacity);
+kolo_status kolo_job_open_survey(struct kolo_job *job) KOLO_NODISCARD;
+/** The user asks what the job does. */
+void kolo_job_tell_status(struct kolo_job *job);
+/** Some ranks wait for others: looks what those that are in no call do, and tells the user. */
+void kolo_job_look_for_missing(struct kolo_job *job);
+/** The time of the job is over: tells what the ranks do, then ends it. */
+void kolo_job_end_by_timeout(struct kolo_job *job);
+/** The user ends the job: tells what is known, without asking, if ranks have waited for long. */
+void kolo_job_tell_stall(struct kolo_job *job);
 
 /* job_streams.c */
 kolo_status kolo_job_open_streams(struct kolo_job *job) KOLO_NODISCARD;

@@ -66,11 +66,16 @@ static void read_body(struct kolo_reader *body, struct kolo_message *message)
         if (kolo_stray_read(body, &message->stray) == KOLO_OK)
             message->rank = message->stray.rank;
         break;
+    case KOLO_FRAME_SEEN:
+        if (kolo_sight_read(body, &message->seen) == KOLO_OK)
+            message->rank = message->seen.rank;
+        break;
     case KOLO_FRAME_NOTE:
     case KOLO_FRAME_JOB:
     case KOLO_FRAME_INPUT:
     case KOLO_FRAME_EXAMINE:
     case KOLO_FRAME_FACTS:
+    case KOLO_FRAME_LOOK:
         message->piece = rest(body);
         break;
     case KOLO_FRAME_WANTED:
@@ -79,6 +84,7 @@ static void read_body(struct kolo_reader *body, struct kolo_message *message)
     case KOLO_FRAME_PAUSE:
     case KOLO_FRAME_PAUSED:
     case KOLO_FRAME_RESUME:
+    case KOLO_FRAME_LOOKED:
         message->value = kolo_read_u32(body);
         break;
     default: /* nothing */

@@ -6,6 +6,7 @@
 
 #include "launcher/frames.h"
 #include "launcher/hosts.h"
+#include "launcher/sight.h"
 #include "launcher/strays.h"
 
 /** A part of the frame, which may be read as long as that. */
@@ -16,7 +17,7 @@ struct kolo_piece {
 
 struct kolo_message {
     enum kolo_frame_type type;
-    uint32_t rank; /* of STARTED, OUTPUT, EXITED, STRAY, TIMELINE */
+    uint32_t rank; /* of STARTED, OUTPUT, EXITED, STRAY, SEEN, TIMELINE */
     union {
         struct {
             uint32_t protocol, pid;
@@ -32,8 +33,10 @@ struct kolo_message {
         } output;
         struct kolo_outcome exited;
         struct kolo_stray stray;
-        struct kolo_piece piece; /* NOTE, TIMELINE, JOB, INPUT, EXAMINE, FACTS */
-        uint32_t value;          /* STARTED: pid; WANTED, CREDIT, SIGNAL, PAUSE, PAUSED, RESUME */
+        struct kolo_sight seen;
+        struct kolo_piece piece; /* NOTE, TIMELINE, JOB, INPUT, EXAMINE, FACTS, LOOK */
+        /* STARTED: pid; WANTED, CREDIT, SIGNAL, PAUSE, PAUSED, RESUME, LOOKED */
+        uint32_t value;
     };
 };
 

@@ -52,3 +52,22 @@ void kolo_ranks_text(const struct kolo_ranks *ranks, char *text, size_t capacity
     const size_t used = strlen(text);
     snprintf(text + used, capacity - used, count <= NAMED_MAX ? " and %u" : " ... %u", last);
 }
+
+void kolo_ranks_brief(const struct kolo_ranks *ranks, char *text, size_t capacity)
+{
+    enum { ROOM_FOR_SPAN = 24, ROOM_FOR_REST = 8 };
+    size_t used = (size_t)snprintf(text, capacity, ranks->count == 1 ? "rank" : "ranks");
+    for (uint32_t i = 0; i < ranks->count; i++) {
+        const uint32_t first = ranks->at[i];
+        if (used + ROOM_FOR_SPAN + ROOM_FOR_REST > capacity) {
+            snprintf(text + used, capacity - used, ", ...");
+            return;
+        }
+        while (i + 1 < ranks->count && ranks->at[i + 1] == ranks->at[i] + 1)
+            i++;
+        const uint32_t last = ranks->at[i];
+        const char *comma = first == ranks->at[0] ? "" : ",";
+        used += (size_t)snprintf(text + used, capacity - used, last == first ? "%s %u" : "%s %u-%u",
+                                 comma, first, last);
+    }
+}

@@ -19,5 +19,7 @@ bool kolo_ranks_are_valid(const struct kolo_ranks *ranks, uint32_t size);
 /** Writes "rank 3", "ranks 4 to 7" or "ranks 0, 2, 4 and 6"; of many, only the first and the
  * last. */
 void kolo_ranks_text(const struct kolo_ranks *ranks, char *text, size_t capacity);
+/** Writes "rank 3" or "ranks 0-2, 5, 7-9"; ends in ", ..." if there is no room for all. */
+void kolo_ranks_brief(const struct kolo_ranks *ranks, char *text, size_t capacity);
 
 #endif

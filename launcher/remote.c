@@ -250,6 +250,8 @@ static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kol
     case KOLO_FRAME_NOTE:
     case KOLO_FRAME_STRAY:
     case KOLO_FRAME_PAUSED:
+    case KOLO_FRAME_SEEN:
+    case KOLO_FRAME_LOOKED:
     case KOLO_FRAME_FACTS:
     case KOLO_FRAME_TIMELINE:
         return events->message(remote, &message);

@@ -37,7 +37,7 @@ struct kolo_remote_events {
     /** It will not start its ranks; @p exit_status is what kolorun is to end with (126, 127, 2 or
      * 1). */
     void (*refused)(void *context, struct kolo_remote *remote, int exit_status, const char *why);
-    /** STARTED, OUTPUT, EXITED, WANTED, NOTE, STRAY, PAUSED, FACTS, TIMELINE. */
+    /** STARTED, OUTPUT, EXITED, WANTED, NOTE, STRAY, PAUSED, SEEN, LOOKED, FACTS, TIMELINE. */
     kolo_status (*message)(struct kolo_remote *remote, const struct kolo_message *message);
     void (*failed)(void *context, struct kolo_remote *remote, const char *why);
     void (*gone)(void *context, struct kolo_remote *remote);

@@ -26,6 +26,7 @@
 #include "launcher/agent.h"
 #include "launcher/channel.h"
 #include "launcher/children.h"
+#include "launcher/lookout.h"
 #include "launcher/messages.h"
 #include "launcher/relay.h"
 #include "launcher/spawn.h"
@@ -64,6 +65,7 @@ struct worker {
     struct kolo_spec spec;
     struct kolo_children *children;
     struct kolo_relay *relay;
+    struct kolo_lookout *lookout; /* NULL: kolorun has not asked yet */
     enum state state;
     pid_t guardian;
     kolo_deadline deadline; /* of the state */
@@ -92,6 +94,7 @@ static void finish(struct worker *worker)
     if (worker->children)
         kolo_children_close(worker->children);
     kolo_relay_close(worker->relay);
+    kolo_lookout_close(worker->lookout);
     kolo_channel_close(&worker->channel);
     close_handle((uv_handle_t *)&worker->child);
     close_handle((uv_handle_t *)&worker->term);
@@ -352,6 +355,41 @@ static void end_now(struct worker *worker)
     advance(worker);
 }
 
+static kolo_status look_at_all(struct worker *worker, uint32_t round, struct kolo_reader *said)
+{
+    const struct kolo_ranks *ranks = &worker->spec.ranks;
+    kolo_status status = KOLO_OK;
+    pid_t *pids = kolo_calloc(ranks->count, sizeof pids[0]);
+    struct kolo_lookout_target *targets = kolo_calloc(ranks->count, sizeof targets[0]);
+    if (!pids || !targets) {
+        status = KOLO_ERR_NO_MEMORY;
+        goto out;
+    }
+    if (!worker->lookout)
+        KOLO_TRY(kolo_lookout_create(&worker->loop, &worker->channel, &worker->lookout));
+    kolo_children_pids(worker->children, pids);
+    for (uint32_t i = 0; i < ranks->count; i++)
+        targets[i] = (struct kolo_lookout_target){
+            .rank = ranks->at[i], .child = pids[i], .said = (pid_t)kolo_read_u32(said)};
+    status = kolo_lookout_ask(worker->lookout, round, targets, ranks->count);
+out:
+    kolo_free_memory(pids);
+    kolo_free_memory(targets);
+    return status;
+}
+
+/* LOOK: if that fails, kolorun gets no sights, and says what it knows without them. */
+static kolo_status look(struct worker *worker, const struct kolo_piece *piece)
+{
+    struct kolo_reader body = kolo_reader_over(piece->at, piece->bytes);
+    const uint32_t round = kolo_read_u32(&body);
+    if (kolo_reader_left(&body) != worker->spec.ranks.count * sizeof(uint32_t))
+        return kolo_fail(KOLO_ERR_PROTOCOL, "a malformed LOOK");
+    if (worker->state == DONE || look_at_all(worker, round, &body) != KOLO_OK)
+        kolo_channel_send_u32(&worker->channel, KOLO_FRAME_LOOKED, round);
+    return KOLO_OK;
+}
+
 /* What concerns ranks that are there. */
 static kolo_status on_rank_message(struct worker *worker, const struct kolo_message *message)
 {
@@ -369,6 +407,8 @@ static kolo_status on_rank_message(struct worker *worker, const struct kolo_mess
             return kolo_fail(KOLO_ERR_PROTOCOL, "there is no signal %u", message->value);
         kolo_children_signal(worker->children, (int)message->value);
         return KOLO_OK;
+    case KOLO_FRAME_LOOK:
+        return look(worker, &message->piece);
     case KOLO_FRAME_PAUSE:
         pause_job(worker, message->value);
         return KOLO_OK;
@@ -457,6 +497,7 @@ int kolo_worker_main(int fd_in, int fd_out, pid_t guardian)
     (void)uv_loop_close(&worker.loop);
     kolo_children_destroy(worker.children);
     kolo_relay_destroy(worker.relay);
+    kolo_lookout_destroy(worker.lookout);
     kolo_spec_fini(&worker.spec);
     kolo_frames_fini(&worker.channel.frames);
     return worker.exit_status;

@@ -23,7 +23,8 @@ enum {
     KOLO_STORE_VALUE_MAX = 1 << 20,
     KOLO_STORE_KEY_MAX = 255,
     KOLO_STORE_TOTAL_MAX = 256 << 20, /* of all keys and values of a job together */
-    KOLO_STORE_TEXT_MAX = 1024
+    KOLO_STORE_TEXT_MAX = 1024,
+    KOLO_STORE_CALL_MAX = 320 /* a call in words, with its sequence number */
 };
 
 /** What a failure ends: the communicator with that number, or one of these. */
@@ -109,6 +110,18 @@ int kolo_store_server_connected(const struct kolo_store_server *server);
 bool kolo_store_server_is_here(const struct kolo_store_server *server, int rank);
 /** Whether @p rank has ever called kolo_init, whatever happened to it later. */
 bool kolo_store_server_has_come(const struct kolo_store_server *server, int rank);
+/** Where a rank is, and in which call it is known to wait: each call is reported once it has waited
+ * for KOLO_STALL. */
+struct kolo_store_view {
+    enum { KOLO_VIEW_ABSENT, KOLO_VIEW_HERE, KOLO_VIEW_LEFT, KOLO_VIEW_GONE } place;
+    int32_t pid; /* as it said when it joined; 0: it has not */
+    /** The same for all ranks that wait in the same call; NULL: this one is not known to wait. */
+    const void *call;
+    int64_t since_ns; /* when the first rank was known to wait in that call */
+    char words[KOLO_STORE_CALL_MAX];
+};
+void kolo_store_server_view(const struct kolo_store_server *server, int rank,
+                            struct kolo_store_view *view_out);
 void kolo_store_server_destroy(struct kolo_store_server *server);
 
 /** Runs a server on a thread of its own, from which its events come, until kolo_store_thread_stop.

@@ -265,6 +265,25 @@ bool kolo_store_server_has_come(const struct kolo_store_server *server, int rank
     return rank >= 0 && rank < server->config.size && server->members[rank].has_come;
 }
 
+void kolo_store_server_view(const struct kolo_store_server *server, int rank,
+                            struct kolo_store_view *view_out)
+{
+    const struct kolo_store_member *member = &server->members[rank];
+    const struct kolo_stall *stall = kolo_stalls_of(server->stalls, rank);
+    *view_out =
+        (struct kolo_store_view){.place = KOLO_VIEW_GONE, .pid = member->pid, .call = stall};
+    if (member->state == MEMBER_ABSENT)
+        view_out->place = KOLO_VIEW_ABSENT;
+    else if (member->state == MEMBER_JOINED)
+        view_out->place = KOLO_VIEW_HERE;
+    else if (member->state == MEMBER_LEFT)
+        view_out->place = KOLO_VIEW_LEFT;
+    if (!stall)
+        return;
+    view_out->since_ns = stall->since_ns;
+    kolo_stall_text(stall, view_out->words, sizeof view_out->words);
+}
+
 void kolo_store_server_destroy(struct kolo_store_server *server)
 {
     if (!server)

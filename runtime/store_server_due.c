@@ -52,13 +52,11 @@ static void say_absent(const struct kolo_store_server *server, struct words *wor
     }
 }
 
-/** Writes the call as the ranks describe it. */
 static void say_call(struct words *words, const struct kolo_stall *stall)
 {
-    if (kolo_stall_is_message(stall)) /* its words contain its number */
-        say(words, "%.300s", stall->words);
-    else
-        say(words, "%.300s sequence %u", stall->words, (unsigned int)stall->sequence);
+    char text[KOLO_STORE_CALL_MAX];
+    kolo_stall_text(stall, text, sizeof text);
+    say(words, "%s", text);
 }
 
 /** Writes "rank 3 (host3)", and the call in which that rank waits itself. */

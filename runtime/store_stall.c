@@ -5,6 +5,7 @@
 // still need what another no longer needs. Must never know a connection or a name.
 #include "runtime/store_stall.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -91,6 +92,14 @@ int kolo_stall_first(const struct kolo_stall *stall, int size)
 bool kolo_stall_is_message(const struct kolo_stall *stall)
 {
     return stall->channel % KOLO_CHANNELS_PER_COMM == KOLO_CHANNEL_MESSAGE;
+}
+
+void kolo_stall_text(const struct kolo_stall *stall, char *text, size_t capacity)
+{
+    if (kolo_stall_is_message(stall)) /* its words contain its number */
+        snprintf(text, capacity, "%.300s", stall->words);
+    else
+        snprintf(text, capacity, "%.300s sequence %u", stall->words, (unsigned int)stall->sequence);
 }
 
 const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int rank)

@@ -30,6 +30,8 @@ struct kolo_stall {
     struct kolo_stall *next;
 };
 bool kolo_stall_has(const struct kolo_stall *stall, int rank);
+/** Writes the call as the ranks describe it, with its sequence number. */
+void kolo_stall_text(const struct kolo_stall *stall, char *text, size_t capacity);
 /** Whether it is one rank's wait for a message, rather than a call of several ranks. */
 bool kolo_stall_is_message(const struct kolo_stall *stall);
 /** Whether any of the waiting ranks needs @p rank. */

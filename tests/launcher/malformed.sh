@@ -9,7 +9,7 @@ export KOLOTEST_MARK=malformed-$$
 # What an agent may send. (In those that are not cut or not too long here, any number may follow.)
 cat >"$work/ssh" <<'SSH'
 #!/bin/bash
-exec python3 "$HELPERS/odd_agent.py" "$VERSION" 5 "$WHAT"
+exec python3 "$HELPERS/odd_agent.py" "$VERSION" 6 "$WHAT"
 SSH
 chmod +x "$work/ssh"
 VERSION=$("$KOLORUN" --version | cut -d' ' -f2)
@@ -23,8 +23,8 @@ from_agent() { # NAME...: for each, with $how
         lines out 0
     done
 }
-how=cut from_agent READY REFUSED STARTED OUTPUT EXITED WANTED STRAY TIMELINE PAUSED
-how=long from_agent READY PREPARED REFUSED STARTED EXITED WANTED STRAY DONE PAUSED BEAT
+how=cut from_agent READY REFUSED STARTED OUTPUT EXITED WANTED STRAY SEEN TIMELINE PAUSED LOOKED
+how=long from_agent READY PREPARED REFUSED STARTED EXITED WANTED STRAY SEEN DONE PAUSED LOOKED BEAT
 
 # What kolorun may send.
 to_agent() {
@@ -39,8 +39,8 @@ to_agent() {
 how=cut words="the job's description: cut short" to_agent JOB
 how=long words="the job's description: 1 bytes too many" to_agent JOB
 how=cut
-for name in CREDIT SIGNAL PAUSE RESUME; do words="a malformed $name" to_agent "$name"; done
+for name in CREDIT SIGNAL PAUSE RESUME LOOK; do words="a malformed $name" to_agent "$name"; done
 how=long
-for name in START CREDIT SIGNAL PAUSE RESUME END BEAT; do words="a malformed $name" to_agent "$name"; done
+for name in START CREDIT SIGNAL PAUSE RESUME LOOK END BEAT; do words="a malformed $name" to_agent "$name"; done
 nobody_left "$KOLOTEST_MARK"
 finish

@@ -75,7 +75,8 @@ unread() { # STATUS NAME COMMAND...: $work/pipe is open, and nobody reads it
 unread 124 deadline "$KOLORUN" --timeout 1s -np 2 yes
 says err '^kolorun: the output was not read for 1\.0 s \(KOLO_EXIT_TIMEOUT\); what the ranks wrote last is lost$'
 says err '^kolorun: the job did not end within 1\.0 s \(--timeout\); it was ended$'
-lines err 2
+says err '^kolorun:   ranks 0-1 \(localhost\) have not called kolo_init: blocked in write of a pipe$'
+lines err 4
 unread 124 both bash -c 'exec "$@" 2>&1' - "$KOLORUN" --timeout 1s --timeline "$work/unread.json" -np 2 yes
 unread 143 signal bash -c '"$@" & await=$!; sleep 1; kill $await; wait $await' - "$KOLORUN" -np 2 yes
 says err '^kolorun: stopped by signal 15'

@@ -16,6 +16,7 @@ static size_t write_body(enum kolo_frame_type type, uint8_t *body, bool *is_open
 {
     const struct kolo_outcome outcome = {.rank = 7, .pid = 11, .status = 3, .age_ms = 99};
     const struct kolo_stray stray = {.rank = 7, .pid = 11, .name = "sleep"};
+    const struct kolo_sight sight = {.rank = 7, .pid = 11, .state = 'S', .blocked = "futex"};
     struct kolo_writer writer = kolo_writer_over(body, ROOM);
     size_t bytes = 0;
     *is_open_out = false;
@@ -49,12 +50,16 @@ static size_t write_body(enum kolo_frame_type type, uint8_t *body, bool *is_open
     case KOLO_FRAME_STRAY:
         kolo_stray_write(&writer, &stray);
         break;
+    case KOLO_FRAME_SEEN:
+        kolo_sight_write(&writer, &sight);
+        break;
     case KOLO_FRAME_WANTED:
     case KOLO_FRAME_CREDIT:
     case KOLO_FRAME_SIGNAL:
     case KOLO_FRAME_PAUSE:
     case KOLO_FRAME_PAUSED:
     case KOLO_FRAME_RESUME:
+    case KOLO_FRAME_LOOKED:
         kolo_write_u32(&writer, 11);
         break;
     case KOLO_FRAME_NOTE:
@@ -62,6 +67,7 @@ static size_t write_body(enum kolo_frame_type type, uint8_t *body, bool *is_open
     case KOLO_FRAME_INPUT:
     case KOLO_FRAME_EXAMINE:
     case KOLO_FRAME_FACTS:
+    case KOLO_FRAME_LOOK:
         *is_open_out = true;
         break;
     default:
@@ -138,6 +144,8 @@ Test(messages, say_what_was_sent)
               got.exited.age_ms == 99);
     got = read_whole(KOLO_FRAME_STRAY, body);
     cr_assert(got.rank == 7 && got.stray.pid == 11 && strcmp(got.stray.name, "sleep") == 0);
+    got = read_whole(KOLO_FRAME_SEEN, body);
+    cr_assert(got.rank == 7 && got.seen.pid == 11 && strcmp(got.seen.blocked, "futex") == 0);
     got = read_whole(KOLO_FRAME_CREDIT, body);
     cr_assert_eq(got.value, 11);
     got = read_whole(KOLO_FRAME_NOTE, body);

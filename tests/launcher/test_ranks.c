@@ -28,6 +28,24 @@ Test(ranks, as_text)
     is_text(RANKS(0, 2, 4, 6, 8, 10, 12, 14, 16), "ranks 0, 2, 4, 6, 8, 10 ... 16");
 }
 
+static void is_brief(struct kolo_ranks ranks, size_t capacity, const char *expected)
+{
+    char text[64];
+    kolo_ranks_brief(&ranks, text, capacity);
+    cr_assert_str_eq(text, expected);
+}
+
+Test(ranks, are_named_in_brief)
+{
+    enum { ALL = 64, LITTLE = 48 };
+    is_brief(RANKS(3), ALL, "rank 3");
+    is_brief(RANKS(0, 1), ALL, "ranks 0-1");
+    is_brief(RANKS(0, 1, 2, 5, 7, 8), ALL, "ranks 0-2, 5, 7-8");
+    is_brief(RANKS(1, 3, 5), ALL, "ranks 1, 3, 5");
+    is_brief(RANKS(100, 102, 104, 106), LITTLE, "ranks 100, 102, 104, ...");
+    is_brief(RANKS(4000000000u, 4000000001u), LITTLE, "ranks 4000000000-4000000001");
+}
+
 Test(ranks, are_found)
 {
     const struct kolo_ranks ranks = RANKS(1, 4, 5, 9, 4000000000u);

@@ -795,6 +795,46 @@ Test(store_server, long_stall_draws_warnings)
     close_all(&raw, ranks, 4);
 }
 
+static struct kolo_store_view view_of(const struct raw_server *raw, int rank)
+{
+    struct kolo_store_view view;
+    kolo_store_server_view(raw->server, rank, &view);
+    return view;
+}
+
+Test(store_server, shows_where_each_rank_is)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[5];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 5, 4);
+    cr_assert(view_of(&raw, 4).place == KOLO_VIEW_ABSENT && view_of(&raw, 4).pid == 0);
+    cr_assert(raw_rank_open(&raw, &ranks[4]) == KOLO_OK);
+    raw_join(&ranks[4], 4, 5, WAIT_LONG_MS, "host4", 10);
+    raw_server_pump(&raw);
+    raw_stalled(&ranks[0], 7, 12, 1, "allreduce(count 10, float32, sum)");
+    raw_server_pump(&raw);
+    const int64_t since_ns = fake_ns;
+    advance_ms(&raw, 500);
+    raw_stalled(&ranks[2], 7, 12, 1, "allreduce(count 10, float32, sum)");
+    raw_stalled(&ranks[2], 8, 3, 2, "barrier()");
+    raw_plain(&ranks[3], KOLO_STORE_LEAVE, false, 0);
+    raw_server_pump(&raw);
+    raw_rank_close(&ranks[4]);
+    raw_server_pump(&raw);
+    const struct kolo_store_view first = view_of(&raw, 0), third = view_of(&raw, 2);
+    cr_assert(first.place == KOLO_VIEW_HERE && first.pid != 0 && first.since_ns == since_ns);
+    cr_assert_str_eq(first.words, "allreduce(count 10, float32, sum) sequence 12");
+    cr_assert(first.call && third.call == first.call, "the call that is waited for longest");
+    cr_assert(view_of(&raw, 1).place == KOLO_VIEW_HERE && !view_of(&raw, 1).call);
+    cr_assert(view_of(&raw, 3).place == KOLO_VIEW_LEFT);
+    cr_assert(view_of(&raw, 4).place == KOLO_VIEW_GONE);
+    raw_resumed(&ranks[2], 7, 12);
+    raw_server_pump(&raw);
+    cr_assert_str_eq(view_of(&raw, 2).words, "barrier() sequence 3");
+    close_all(&raw, ranks, 4);
+}
+
 /** Stalls of a message that is waited for, and of a call that one rank has not entered because it
  * is itself waiting. */
 Test(store_server, stall_of_a_message_says_in_what_its_peer_is)

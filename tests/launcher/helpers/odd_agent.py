@@ -10,7 +10,7 @@ version, protocol, what = sys.argv[1].encode(), int(sys.argv[2]), sys.argv[3]
 READY, PREPARED, DONE, EXAMINE, FACTS = b"READY", b"PREPARED", b"DONE", b"EXAMINE", b"FACTS"
 # The numbers of frames, in the order of launcher/frames.h.
 names = (b"READY PREPARED REFUSED STARTED OUTPUT EXITED WANTED NOTE STRAY DONE TIMELINE JOB START INPUT CREDIT SIGNAL END "
-         b"PAUSE PAUSED RESUME EXAMINE FACTS BEAT").split()
+         b"PAUSE PAUSED RESUME EXAMINE FACTS LOOK SEEN LOOKED BEAT").split()
 
 
 def send(name, body=b""):
@@ -45,9 +45,11 @@ good = {
     b"EXITED": struct.pack("<IIIIBBBQ", 0, 4711, 0, 0, 0, 0, 0, 5),
     b"WANTED": struct.pack("<I", 1),
     b"STRAY": struct.pack("<IIB", 0, 4711, 1) + text(b"sleep"),
+    b"SEEN": struct.pack("<II", 0, 4711) + text(b"sleep") + struct.pack("<BIIQ", ord("S"), 1, 0, 9) + text(b"futex"),
     b"DONE": b"",
     b"TIMELINE": struct.pack("<I", 0),
     b"PAUSED": struct.pack("<I", 1),
+    b"LOOKED": struct.pack("<I", 1),
     b"BEAT": b"",
 }
 odd = what.partition("-")[2].encode() if what.startswith(("cut-", "long-")) else None

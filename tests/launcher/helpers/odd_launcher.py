@@ -8,10 +8,10 @@ import sys
 
 kolorun, how, odd = sys.argv[1], sys.argv[2], sys.argv[3].encode()
 names = (b"READY PREPARED REFUSED STARTED OUTPUT EXITED WANTED NOTE STRAY DONE TIMELINE JOB START INPUT CREDIT SIGNAL END "
-         b"PAUSE PAUSED RESUME EXAMINE FACTS BEAT").split()
+         b"PAUSE PAUSED RESUME EXAMINE FACTS LOOK SEEN LOOKED BEAT").split()
 number = struct.pack("<I", 9)
 good = {b"JOB": None, b"START": b"", b"CREDIT": number, b"SIGNAL": number, b"END": b"", b"PAUSE": number,
-        b"RESUME": number, b"BEAT": b""}
+        b"RESUME": number, b"LOOK": number + struct.pack("<I", 0), b"BEAT": b""}
 
 
 def blob(data):

@@ -11,6 +11,7 @@
 //                                  it; during: the second dies when it has noticed the first
 //   rank outlive                   all reduce until somebody is lost; the others shrink and go on
 //   rank busy SECONDS              rank 0 sends to rank 1, which takes it SECONDS later
+//   rank read VICTIM FILE          a barrier; then VICTIM reads a byte of FILE, and all reduce once
 //   rank dup FOLDER                makes FOLDER/up; once FOLDER/go is there, duplicates the world,
 //                                  rank 0 last; then, whatever happened, a barrier; makes
 //                                  FOLDER/done
@@ -199,6 +200,24 @@ static int keep_waiting(struct kolo_comm *comm, unsigned seconds)
     return 7;
 }
 
+static int read_first(struct kolo_comm *comm, int victim, const char *path)
+{
+    int sum = 1;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    FILE *file = fopen(path, "r+"); /* a FIFO is opened at once */
+    say("ready", "");
+    if (file && kolo_rank(comm) == victim)
+        (void)getc(file);
+    if (status == KOLO_OK)
+        status = kolo_allreduce(comm, &sum, &sum, 1, KOLO_INT32, KOLO_SUM, NULL, NULL);
+    if (file)
+        fclose(file);
+    if (status == KOLO_OK && sum == kolo_size(comm))
+        return 0;
+    say("error", kolo_error_detail());
+    return 7;
+}
+
 static void make_file(const char *folder, const char *name)
 {
     char path[512];
@@ -247,6 +266,8 @@ static int run_mode(struct kolo_comm *comm, const char *mode, const char *first,
         return duplicate(comm, first);
     if (strcmp(mode, "busy") == 0)
         return keep_waiting(comm, (unsigned)number(first));
+    if (strcmp(mode, "read") == 0)
+        return read_first(comm, number(first), argument ? argument : "");
     int exit_status = work(comm, mode, number(first), argument);
     if (exit_status == 0)
         say_paths(comm);

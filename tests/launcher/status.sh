@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What kolorun says of a job that runs: when asked (SIGQUIT, Ctrl-\), when ranks wait for others,
+# and when it ends the job.
+. "${BASH_SOURCE%/*}/common.sh"
+
+mkfifo "$work/fifo"
+background() { # NAME COMMAND...: kolorun in the background
+    export KOLOTEST_MARK=$1-$$
+    : >"$work/out"
+    : >"$work/err"
+    "$KOLORUN" "${@:2}" >"$work/out" 2>"$work/err" </dev/null &
+    launcher=$!
+}
+ended() { # STATUS
+    local got=0
+    wait "$launcher" || got=$?
+    [[ $got == "$1" ]] || { fail "$KOLOTEST_MARK: status $got instead of $1"; cat "$work/out" "$work/err"; }
+    nobody_left "$KOLOTEST_MARK"
+}
+ready() { [[ $(grep -c '\] ready' "$work/out") == "$1" ]]; }
+has() { grep -qE -- "$1" "$work/err"; }
+# asks PATTERN: asks until a line says PATTERN (a call is known once it has waited for KOLO_STALL).
+asked() { kill -QUIT "$launcher" && read -rt 0.3 <> <(:) || has "$1"; }
+asks() { await asked "$1" || cat "$work/err"; }
+pid_of_rank() { # RANK: the process that this rank is
+    local pid
+    for pid in $(marked "$KOLOTEST_MARK"); do
+        grep -qzx "KOLO_RANK=$1" "/proc/$pid/environ" 2>/dev/null &&
+            [[ $(readlink "/proc/$pid/exe") == */launcher-rank ]] && echo "$pid"
+    done
+}
+call='allreduce\(count 1, int32, sum\) sequence 1'
+
+# Asked: who waits in which call and for how long, and what the others do. The job goes on.
+background ask -np 4 "$RANK_PROGRAM" read 1 "$work/fifo"
+await ready 4
+asks "ranks 0, 2-3 \(localhost\) wait in $call, for "
+says err '^kolorun: after [0-9.]+ s:$'
+says err "^kolorun:   ranks 0, 2-3 \(localhost\) wait in $call, for [0-9.]+ s$"
+says err "^kolorun:   rank 1 \(localhost, pid $(pid_of_rank 1)\) waits in no call: blocked in read of $work/fifo$"
+echo >"$work/fifo"
+ended 0
+
+# The process behind scripts is the one that is told of, whether it has joined or not.
+background scripts -np 2 bash -c "bash -c '\"$RANK_PROGRAM\" read 0 \"$work/fifo\"; true'; true"
+await ready 2
+asks "rank 0 .* waits in no call: blocked in read of $work/fifo"
+says err "^kolorun:   rank 0 \(localhost, pid $(pid_of_rank 0)\) waits in no call"
+echo >"$work/fifo"
+ended 0
+background other -np 3 bash -c 'sleep 600; true'
+asks 'ranks 0-2 \(localhost\) have not called kolo_init: blocked in clock_nanosleep \(it sleeps\)'
+kill "$launcher"
+ended 143
+! has 'when it was stopped' || fail "nobody had waited"
+
+# A rank that computes, and one that is stopped.
+background busy -np 2 bash -c '((RANK == 0)) && kill -STOP $$; while :; do :; done'
+asks 'rank 0 \(localhost, pid [0-9]+\) has not called kolo_init: stopped by a signal'
+asks 'rank 1 \(localhost, pid [0-9]+\) has not called kolo_init: busy \([0-9]+ % of a processor\)'
+kill -9 "$launcher"
+ended 137 2>/dev/null
+
+# A rank that has ended while the others go on.
+background past -np 2 bash -c '((RANK == 0)) || sleep 600'
+asks 'rank 0 \(localhost\) has ended'
+kill "$launcher"
+ended 143
+
+# Ranks wait for others: the warning is followed by what the others do.
+KOLO_STALL_WARN=1s background stall -np 3 "$RANK_PROGRAM" read 2 "$work/fifo"
+await ready 3
+await has "kolorun: $call: waiting for .*; not there yet: rank 2 "
+await has "^kolorun:   rank 2 \(localhost, pid $(pid_of_rank 2)\) waits in no call: blocked in read of $work/fifo$"
+! has '^kolorun:   .*rank.* 0' || fail "rank 0 is where it should be"
+echo >"$work/fifo"
+ended 0
+
+# The time of the job is over: the same, before the ranks are told.
+run 124 "$KOLORUN" --timeout 3s -np 3 "$RANK_PROGRAM" read 2 "$work/fifo"
+says err "^kolorun:   ranks 0-1 \(localhost\) wait in $call, for "
+says err "^kolorun:   rank 2 \(localhost, pid [0-9]+\) waits in no call: blocked in read of $work/fifo$"
+says err '^kolorun: the job did not end within 3\.0 s \(--timeout\); it was ended$'
+lines err 4
+says out '^\[0\] error .* the job did not end within 3\.0 s'
+
+# The user stops a job in which ranks wait: what is known is told at once.
+background stop -np 3 "$RANK_PROGRAM" read 2 "$work/fifo"
+await ready 3
+asks "wait in $call, for [1-9]"
+: >"$work/err"
+kill -INT "$launcher"
+ended 130
+says err '^kolorun: when it was stopped, after [0-9.]+ s:$'
+says err "^kolorun:   ranks 0-1 \(localhost\) wait in $call, for "
+says err '^kolorun:   rank 2 \(localhost, pid [0-9]+\) waits in no call$'
+
+# An agent that does not answer is not waited for long; what the store knows is told without it.
+KOLO_PEER_TIMEOUT=60s background silent -np 3 "$RANK_PROGRAM" read 2 "$work/fifo"
+await ready 3
+asks "wait in $call, for [1-9]"
+agent=$(pgrep -g "$(ps -o pgid= -p "$(pid_of_rank 0)" | tr -d ' ')" -o)
+for pid in $(child_of "$launcher"); do agent="$pid $(child_of "$pid")"; done
+: >"$work/err"
+kill -STOP $agent
+kill -QUIT "$launcher"
+await has 'rank 2 \(localhost, pid [0-9]+\) waits in no call$'
+kill -CONT $agent
+echo >"$work/fifo"
+ended 0
+
+# A host that does not come: it is named. The job starts nothing.
+printf '#!/bin/bash\nexec sleep 600\n' >"$work/ssh"
+chmod +x "$work/ssh"
+background start --ssh "$work/ssh" -H far:1 true
+asks 'kolorun: after [0-9.]+ s: nothing is started yet; it waits for host far'
+kill "$launcher"
+ended 143
+
+# Ctrl-\ at a terminal reaches nothing but kolorun.
+mkfifo "$work/keys"
+exec 8<>"$work/keys"
+export KOLOTEST_MARK=terminal-$$
+: >"$work/out"
+script -qfec "'$KOLORUN' -np 2 '$RANK_PROGRAM' read 1 '$work/fifo'" /dev/null <"$work/keys" >"$work/out" 2>&1 &
+launcher=$!
+await ready 2
+cp /dev/null "$work/err"
+typed() { printf '\034' >&8 && read -rt 0.3 <> <(:) || grep -q "blocked in read of $work/fifo" "$work/out"; }
+await typed
+echo >"$work/fifo"
+ended 0
+finish

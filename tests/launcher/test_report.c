@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a job do, in lines: who is told together, in which words, and how many lines.
+#include <stdio.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "base/clock.h"
+#include "launcher/report.h"
+
+static const int64_t now_ns = INT64_C(100000000000);
+static char lines[8192];
+
+static void keep(void *context, const char *line)
+{
+    (void)context;
+    const size_t used = strlen(lines);
+    snprintf(lines + used, sizeof lines - used, "%s\n", line);
+}
+
+static void expect(const struct kolo_report_rank *ranks, int size, enum kolo_report_choice choice,
+                   const char *expected)
+{
+    int count = 0;
+    lines[0] = '\0';
+    const int told = kolo_report(ranks, size, choice, now_ns, keep, NULL);
+    for (const char *at = lines; (at = strchr(at, '\n')); at++)
+        count++;
+    cr_assert_str_eq(lines, expected);
+    cr_assert_eq(told, count);
+}
+
+static const struct kolo_store_view in_a = {.place = KOLO_VIEW_HERE,
+                                            .pid = 11,
+                                            .call = "a",
+                                            .since_ns = INT64_C(88000000000),
+                                            .words = "allreduce(count 1, float32, sum) sequence 5"};
+static const struct kolo_store_view in_b = {.place = KOLO_VIEW_HERE,
+                                            .pid = 12,
+                                            .call = "b",
+                                            .since_ns = INT64_C(99000000000),
+                                            .words =
+                                                "recv(count 7, float64, from rank 0) sequence 0"};
+static const struct kolo_store_view here = {.place = KOLO_VIEW_HERE, .pid = 13};
+static const struct kolo_store_view absent = {.place = KOLO_VIEW_ABSENT};
+static const struct kolo_store_view left = {.place = KOLO_VIEW_LEFT, .pid = 14};
+static const struct kolo_store_view gone = {.place = KOLO_VIEW_GONE, .pid = 15};
+
+static const struct kolo_sight reads = {.pid = 812, .state = 'S', .blocked = "read of /data/a"};
+static const struct kolo_sight sleeps = {.pid = 813, .state = 'S', .blocked = "nanosleep"};
+static const struct kolo_sight works = {.pid = 814, .state = 'R', .permille = 903};
+static const struct kolo_sight works_more = {.pid = 815, .state = 'R', .permille = 3000};
+
+Test(report, ranks_that_do_the_same_share_a_line)
+{
+    const struct kolo_report_rank ranks[] = {
+        {"a", false, in_a, &sleeps}, {"a", false, in_a, NULL},    {"a", false, here, &reads},
+        {"b", false, in_a, &reads},  {"b", false, here, &works},  {"b", false, here, &works_more},
+        {"b", false, in_b, &sleeps}, {"b", true, left, NULL},     {"b", true, gone, &sleeps},
+        {"c", false, left, &sleeps}, {"c", false, gone, &sleeps}, {"c", false, absent, &sleeps},
+        {"d", false, absent, NULL}};
+    expect(
+        ranks, 13, KOLO_REPORT_ALL,
+        "ranks 0-1, 3 wait in allreduce(count 1, float32, sum) sequence 5, for 12 s\n"
+        "rank 2 (a, pid 812) waits in no call: blocked in read of /data/a\n"
+        "ranks 4-5 (b) wait in no call: busy (90 to 300 % of a processor each)\n"
+        "rank 6 (b, pid 813) waits in recv(count 7, float64, from rank 0) sequence 0, for 1.0 s\n"
+        "ranks 7-8 (b) have ended\n"
+        "rank 9 (c, pid 813) has called kolo_finalize: blocked in nanosleep (it sleeps)\n"
+        "rank 10 (c, pid 813) has lost its connection: blocked in nanosleep (it sleeps)\n"
+        "rank 11 (c, pid 813) has not called kolo_init: blocked in nanosleep (it sleeps)\n"
+        "rank 12 (d) has not called kolo_init\n");
+}
+
+Test(report, of_a_stall_names_only_those_that_may_come)
+{
+    const struct kolo_report_rank ranks[] = {
+        {"a", false, in_a, &sleeps}, {"a", false, here, &works}, {"a", false, left, &sleeps},
+        {"b", false, gone, &sleeps}, {"b", false, absent, NULL}, {"b", true, here, NULL},
+        {"b", false, in_b, NULL},    {"b", false, here, NULL}};
+    expect(ranks, 8, KOLO_REPORT_MISSING,
+           "rank 1 (a, pid 814) waits in no call: busy (90 % of a processor)\n"
+           "rank 4 (b) has not called kolo_init\n"
+           "rank 7 (b, pid 13) waits in no call\n");
+    expect(ranks, 1, KOLO_REPORT_MISSING, "");
+}
+
+Test(report, has_a_bounded_number_of_lines)
+{
+    enum { SIZE = 3000, LINES = 20 };
+    static struct kolo_report_rank ranks[SIZE];
+    static struct kolo_sight sights[SIZE];
+    char expected[4096] = "";
+    for (int i = 0; i < SIZE; i++) {
+        sights[i] = (struct kolo_sight){.pid = 1, .state = 'S'};
+        snprintf(sights[i].blocked, sizeof sights[i].blocked, "read of /data/%d", i);
+        ranks[i] = (struct kolo_report_rank){"a", false, here, &sights[i]};
+    }
+    for (int i = 0; i < LINES; i++) {
+        const size_t used = strlen(expected);
+        snprintf(expected + used, sizeof expected - used,
+                 "rank %d (a, pid 1) waits in no call: blocked in read of /data/%d\n", i, i);
+    }
+    const size_t used = strlen(expected);
+    snprintf(expected + used, sizeof expected - used, "and 2980 more ranks that do other things\n");
+    expect(ranks, SIZE, KOLO_REPORT_ALL, expected);
+}
+
+Test(report, knows_whether_somebody_has_waited_long)
+{
+    const struct kolo_report_rank ranks[] = {{"a", false, in_b, NULL}, {"a", false, here, NULL}};
+    cr_assert(kolo_report_has_stall(ranks, 2, 1000, now_ns));
+    cr_assert_not(kolo_report_has_stall(ranks, 2, 1001, now_ns));
+    cr_assert_not(kolo_report_has_stall(ranks + 1, 1, 0, now_ns));
+}

@@ -37,6 +37,21 @@ job names 0 -H "$hosts" hostname
 says out '^\[5\] host3$'
 echo "hostname on 3 hosts, 6 ranks: $seconds s"
 
+# Asked what the job does, kolorun says what each host sees. One that does not answer is left out.
+asked() { kill -QUIT "$(pids_of host1 kolorun)" && read -rt 0.5 <> <(:) || grep -q "^kolorun:   $1$" "$work/err"; }
+KOLO_PEER_TIMEOUT=60s background asked -H "$hosts" sleep 600
+await asked 'ranks 0-5 have not called kolo_init: blocked in clock_nanosleep (it sleeps)'
+agents=$(pids_of host3 kolorun-agent)
+# shellcheck disable=SC2086
+kill -STOP $agents
+await asked 'ranks 0-3 have not called kolo_init: blocked in clock_nanosleep (it sleeps)'
+grep -q '^kolorun:   ranks 4-5 (host3) have not called kolo_init$' "$work/err" || { fail "host3 is not told of"; cat "$work/err"; }
+# shellcheck disable=SC2086
+kill -CONT $agents
+kill "$(pids_of host1 kolorun)"
+ended 143
+hosts_clean host1 host2 host3
+
 # A rank on a remote host fails: the same as on one machine.
 for fate in "137 die 4 9" "3 exit 5 3"; do
     # shellcheck disable=SC2086

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # kolo_layer(NAME [LIBRARIES ...]): makes the object library kolo_NAME of all .c files in folder
 # NAME, except those that KoloBackends excluded.
-# kolo_library(): makes libkolo.so of all layers, and the static library kolo_core for the tests and
-# the programs. Of kolo_core the linker takes only the objects that a program uses; in the launcher
+# kolo_library(): makes libkolo.so and libkolo.a of all layers, and the static library kolo_core for
+# the tests and the programs. Of kolo_core the linker takes only the objects that a program uses; in the launcher
 # none of them is the engine.
 set(KOLO_LAYERS "")
 set(KOLO_LAYER_LIBRARIES "")
@@ -31,8 +31,25 @@ macro(kolo_library)
     target_link_options(kolo PRIVATE -Wl,--no-undefined -Wl,--version-script=${PROJECT_SOURCE_DIR}/kolo.map)
     set_target_properties(kolo PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
         LINK_DEPENDS ${PROJECT_SOURCE_DIR}/kolo.map)
-    target_include_directories(kolo INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-        $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated> $<INSTALL_INTERFACE:include>)
+    set(headers $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
+        $<INSTALL_INTERFACE:include>)
+    target_include_directories(kolo INTERFACE ${headers})
+
+    if(KOLO_STATIC)
+        # One object, in which all names are local except those of the API: a program that links it may
+        # use any other name itself.
+        set(whole ${PROJECT_BINARY_DIR}/generated/kolo.o)
+        add_custom_command(OUTPUT ${whole} DEPENDS ${objects} COMMAND_EXPAND_LISTS VERBATIM
+            COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${whole} ${objects}
+            COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${whole})
+        add_library(kolo_static STATIC ${whole})
+        add_library(kolo::kolo_static ALIAS kolo_static)
+        set_source_files_properties(${whole} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+        set_target_properties(kolo_static PROPERTIES OUTPUT_NAME kolo LINKER_LANGUAGE C)
+        # By their names alone, so that who finds kolo need not find them first.
+        target_link_libraries(kolo_static INTERFACE crypto hwloc pthread m ${CMAKE_DL_LIBS})
+        target_include_directories(kolo_static INTERFACE ${headers})
+    endif()
 
     add_library(kolo_core STATIC ${objects})
     target_link_libraries(kolo_core PUBLIC kolo_flags Threads::Threads m ${KOLO_LAYER_LIBRARIES})

@@ -44,6 +44,18 @@ read -ra found <<<"$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs k
 "$cc" "${flags[@]}" -Wall -Wextra -Werror -pedantic "$work/one.c" -o "$work/one" "${found[@]}" -Wl,-rpath,"$lib"
 [[ $("$work/one") == 3 ]] || { echo "FAIL: the program found by pkg-config"; exit 1; }
 
+# The same with libkolo.a, found by pkg-config: the program does not need libkolo.so, and may use any name that
+# is not of the API.
+if grep -q 'KOLO_STATIC:BOOL=ON' "$build/CMakeCache.txt"; then
+    names() { awk 'NF == 3 && $3 !~ /^KOLO_/ {sub(/@.*/, "", $3); print $3}' | LC_ALL=C sort; }
+    diff <(nm -g --defined-only "$lib/libkolo.a" | names) <(nm -D --defined-only "$lib/libkolo.so" | names) ||
+        { echo "FAIL: libkolo.a defines (<) what libkolo.so does not export, or does not define (>) what it exports"; exit 1; }
+    read -ra needed <<<"$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --static --cflags --libs kolo | sed 's/-lkolo /-l:libkolo.a /')"
+    "$cc" "${flags[@]}" -Wall -Wextra -Werror "$work/one.c" -o "$work/alone" "${needed[@]}"
+    [[ $("$work/alone") == 3 ]] || { echo "FAIL: the program with libkolo.a"; exit 1; }
+    ! ldd "$work/alone" | grep libkolo || { echo "FAIL: the program with libkolo.a needs libkolo.so"; exit 1; }
+fi
+
 # Each header by itself, in C and in C++; then all headers in a C++ program that is linked.
 cxx=$(command -v "$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")" c++ g++ clang++ | head -1) || true
 : >"$work/all.cc"
@@ -106,11 +118,19 @@ project(outside C)
 find_package(kolo 0.1 REQUIRED)
 add_executable(two one.c)
 target_link_libraries(two kolo::kolo)
+if(TARGET kolo::kolo_static)
+    add_executable(alone one.c)
+    target_link_libraries(alone kolo::kolo_static)
+endif()
 CMAKE
 cmake -S "$work" -B "$work/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$work/kolo" \
     -DCMAKE_C_FLAGS="${flags[*]}" >"$work/log" 2>&1 && cmake --build "$work/build" >>"$work/log" 2>&1 ||
     { cat "$work/log"; exit 1; }
 [[ $("$work/build/two") == 3 ]] || { echo "FAIL: the program found by find_package"; exit 1; }
+if [[ -e $work/build/alone ]]; then
+    [[ $("$work/build/alone") == 3 ]] || { echo "FAIL: the program of find_package with libkolo.a"; exit 1; }
+    ! ldd "$work/build/alone" | grep libkolo || { echo "FAIL: it needs libkolo.so"; exit 1; }
+fi
 
 # A project that includes kolo's, as FetchContent does too: kolo's sources and generated files are then not
 # in the top folders. Without optimisation and backends, since only the build itself is tried.

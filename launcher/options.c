@@ -766,6 +766,7 @@ void kolo_options_help(FILE *out)
             "  kolorun -np 4 ./train\n"
             "  kolorun -H host1:2,host2:2 ./train --epochs 3\n"
             "  kolorun -np 4 --output-dir logs --no-copy --timeout 2h ./train\n\n"
+            "Ctrl-\\ (SIGQUIT): says what each rank waits in or does, and ends nothing.\n"
             "Exit status 2: nothing was started; 124: --timeout; 126, 127: the program cannot\n"
             "be run; 128+N: signal N; 255: a host was lost. More: man kolorun.\n");
 }

@@ -6,9 +6,10 @@
 // A copy is made in the context in which the memory was allocated, after all earlier work of this
 // context is done, on every stream. That waits for more than the work that wrote the memory; but
 // nobody has said which work that was, and waiting only for the default stream would read too early
-// what was written on a stream that does not synchronise with it (cudaStreamNonBlocking). Memory
-// without a context (of a pool, or mapped by the program) is read in the thread's current context,
-// or in its device's primary one.
+// what was written on a stream that does not synchronise with it (cudaStreamNonBlocking). Memory of
+// a pool, or mapped by the program, belongs to its device and to no context. It is taken for memory
+// of the thread's current context, in which the program most likely uses it, if that is one of the
+// same device, and else of the device's primary one.
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +19,24 @@
 static bool cuda_is_present(void)
 {
     return kolo_cuda_driver_loaded() != NULL;
+}
+
+/** The thread's current context if it is one of device number @p ordinal, else NULL. */
+static kolo_status find_current(const struct kolo_cuda_driver *driver, int ordinal,
+                                void **context_out)
+{
+    int device = -1, current_device = -1;
+    void *current = NULL;
+    *context_out = NULL;
+    if (driver->missing || driver->context_get_current(&current) != KOLO_CUDA_SUCCESS || !current ||
+        driver->context_get_device(&current_device) != KOLO_CUDA_SUCCESS)
+        return KOLO_OK;
+    const int result = driver->device_get(&device, ordinal);
+    if (result != KOLO_CUDA_SUCCESS)
+        return kolo_cuda_fail(driver, "cuDeviceGet", ordinal, result);
+    if (device == current_device)
+        *context_out = current;
+    return KOLO_OK;
 }
 
 static kolo_status cuda_look(const void *memory, struct kolo_pointer *pointer)
@@ -49,7 +68,7 @@ static kolo_status cuda_look(const void *memory, struct kolo_pointer *pointer)
     pointer->device = ordinal;
     pointer->context = context;
     pointer->ops = &kolo_memory_cuda;
-    return KOLO_OK;
+    return context ? KOLO_OK : find_current(driver, ordinal, &pointer->context);
 }
 
 /* ---- captures ---- */
@@ -112,22 +131,6 @@ static kolo_status begin_visit(const struct kolo_pointer *pointer, struct kolo_c
     return KOLO_OK;
 }
 
-/** Chooses the context for memory that has none: the thread's current one if it is of the memory's
- * device, else the device's primary one. */
-static kolo_status choose_context(struct kolo_cuda_visit *visit)
-{
-    const struct kolo_cuda_driver *driver = visit->driver;
-    int current_device = -1;
-    void *current = NULL;
-    if (driver->context_get_current(&current) == KOLO_CUDA_SUCCESS && current &&
-        driver->context_get_device(&current_device) == KOLO_CUDA_SUCCESS &&
-        current_device == visit->device) {
-        visit->context = current;
-        return KOLO_OK;
-    }
-    return retain_primary(visit);
-}
-
 kolo_status kolo_cuda_visit_primary(const struct kolo_pointer *pointer,
                                     struct kolo_cuda_visit *visit_out)
 {
@@ -186,10 +189,8 @@ static kolo_status copy(const struct kolo_cuda_visit *visit, const struct kolo_p
 static kolo_status cuda_fetch(const struct kolo_pointer *pointer, size_t bytes, void *copy_out,
                               kolo_deadline deadline)
 {
-    struct kolo_cuda_visit visit = {.driver = NULL};
-    kolo_status status = begin_visit(pointer, &visit);
-    if (status == KOLO_OK && !visit.context)
-        status = choose_context(&visit);
+    struct kolo_cuda_visit visit;
+    kolo_status status = kolo_cuda_visit_primary(pointer, &visit);
     if (status != KOLO_OK)
         return status;
     status = kolo_cuda_await(&visit, NULL, deadline, NULL);

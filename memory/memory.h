@@ -54,8 +54,8 @@ struct kolo_span {
 struct kolo_pointer {
     const void *memory;
     enum kolo_memory_kind kind;
-    int device;                        /* device number in this process; -1: none */
-    void *context;                     /* the backend's context; may be NULL */
+    int device;    /* device number in this process; -1: none */
+    void *context; /* the backend's; if the memory has none, that of the thread; may be NULL */
     const struct kolo_memory_ops *ops; /* its backend; NULL: ordinary host memory */
 };
 

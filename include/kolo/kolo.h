@@ -66,7 +66,9 @@
  *      other buffers of this rank and of other ranks.
  *    - Order: before the call reads or writes device memory, it waits for all earlier work of the
  *      memory's context, on any stream; with kolo_opts.stream, for that stream only. When the call
- *      is over, its result is visible to every stream.
+ *      is over, its result is visible to every stream. Memory without a context (cudaMallocAsync,
+ *      cuMemMap) counts as the calling thread's current context's if that is of the same device,
+ *      else as the primary one's.
  *    - Deadline: that wait takes at most the call's deadline; the deadline of the transfer starts
  *      after it. If the earlier work itself waits for another rank that needs this call, neither
  *      can continue, and the wait ends with KOLO_ERR_TIMEOUT.

@@ -101,6 +101,37 @@ Test(lane, waits_for_the_device_share_an_event, .timeout = 60)
     cr_assert_eq(mock->calls("cuEventDestroy_v2") - before, made, "all of the lane's");
 }
 
+/** Memory of a pool has no context. The program's work on it is in the program's own context, which
+ * is not the primary one here, and which a lane must wait for. */
+Test(lane, memory_of_a_pool_is_of_the_context_of_the_thread, .timeout = 60)
+{
+    static const char text[] = "written by a kernel";
+    char copy[sizeof text] = "";
+    struct kolo_pointer other, pointer;
+    struct kolo_lane *its = NULL;
+    uint64_t mark = 0;
+    void *popped;
+    begin();
+    const struct kolo_cuda_driver *driver = kolo_cuda_driver_loaded();
+    cr_assert_eq(kolo_pointer_look(mock->alloc(MOCK_OTHER, 0, 1), &other), KOLO_OK);
+    cr_assert_eq(driver->context_push(other.context), KOLO_CUDA_SUCCESS);
+    const void *memory = mock_cuda_copy(mock, MOCK_NO_CONTEXT, 0, text, sizeof text);
+    const void *there = mock->alloc(MOCK_NO_CONTEXT, 1, 1);
+    cr_assert_eq(kolo_pointer_look(memory, &pointer), KOLO_OK);
+    cr_assert_eq(driver->context_pop(&popped), KOLO_CUDA_SUCCESS);
+    cr_expect(pointer.context == other.context && kolo_lane_serves(lane, &pointer) == false);
+    cr_assert_eq(kolo_lane_open(&pointer, wake, NULL, &its), KOLO_OK);
+    cr_assert_eq(kolo_lane_await_device(its, kolo_deadline_in_ms(LONG_MS), NULL), KOLO_OK);
+    cr_assert_eq(kolo_lane_copy(its, KOLO_WAY_IN, copy, memory, sizeof text), KOLO_OK);
+    cr_assert_eq(kolo_lane_mark(its, KOLO_WAY_IN, &mark), KOLO_OK);
+    cr_assert_eq(kolo_lane_wait(its, KOLO_WAY_IN, mark, kolo_deadline_in_ms(LONG_MS)), KOLO_OK);
+    cr_assert_str_eq(copy, text);
+    cr_assert(kolo_lane_close(its, kolo_deadline_in_ms(LONG_MS)));
+    cr_assert_eq(kolo_pointer_look(there, &pointer), KOLO_OK);
+    cr_assert_null(pointer.context, "the thread's context is one of another device");
+    end();
+}
+
 Test(lane, who_sleeps_is_woken_by_the_next_mark, .timeout = 60)
 {
     begin();

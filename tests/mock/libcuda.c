@@ -285,7 +285,7 @@ void mock_write_pending(const struct context *context)
 {
     for (int i = 0; i < allocation_count; i++) {
         struct allocation *a = &allocations[i];
-        if (!a->pending || (a->context ? a->context != context : a->device != context->device))
+        if (!a->pending || a->writer != context)
             continue;
         memcpy(a->alias, a->pending, a->bytes);
         munmap(a->pending, a->bytes);
@@ -615,6 +615,16 @@ static void mock_write(void *memory, const void *from, size_t bytes)
     memcpy(a->alias + ((uint8_t *)memory - a->memory), from, bytes);
 }
 
+/** The context in which a program works on memory: that of the memory. Memory of a pool has none:
+ * then the thread's current one, if it is one of the device, or else the primary one. */
+static const struct context *writer_of(const struct allocation *a)
+{
+    if (a->context)
+        return a->context;
+    const struct context *current = mock_top();
+    return current && current->device == a->device ? current : &contexts[2 * a->device];
+}
+
 static void write_later(void *memory, const void *from, size_t bytes)
 {
     LOCKED();
@@ -623,6 +633,7 @@ static void write_later(void *memory, const void *from, size_t bytes)
         abort();
     a->pending = map(a->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
     memcpy(a->pending, from, bytes);
+    a->writer = writer_of(a);
 }
 
 static void fail(const char *function, int nth, int result)

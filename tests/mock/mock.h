@@ -29,11 +29,12 @@ struct allocation {
     int fd;            /* memfd with its memory; -1: none */
     bool is_asked_for; /* allocated by cuMemAlloc */
     unsigned long long id;
-    uint8_t *memory;  /* the program's address */
-    uint8_t *alias;   /* the same memory where the mock accesses it */
-    uint8_t *pending; /* what a stream will have written; NULL: nothing */
-    int opens;        /* if it is another process's memory, how often it is mapped; else 0 */
-    int owner;        /* that process */
+    uint8_t *memory;              /* the program's address */
+    uint8_t *alias;               /* the same memory where the mock accesses it */
+    uint8_t *pending;             /* what a stream will have written; NULL: nothing */
+    const struct context *writer; /* of that stream */
+    int opens; /* if it is another process's memory, how often it is mapped; else 0 */
+    int owner; /* that process */
     unsigned long long owner_id; /* its id there */
 };
 

@@ -28,8 +28,8 @@ struct mock_cuda {
     void (*begin)(void);
     void *(*alloc)(enum mock_kind kind, int device, size_t bytes);
     void (*write)(void *memory, const void *from, size_t bytes);
-    /** Like a kernel on a stream of its own: the memory is written when its context is waited
-     * for. */
+    /** Like a kernel on a stream of its own: the memory is written when its context is waited for;
+     * if it has none, the context in which this thread works. */
     void (*write_later)(void *memory, const void *from, size_t bytes);
     /** The @p nth call of @p function from now ("*": of any function) returns @p result. If a
      * device does not recover from that error (700 to 719, and greater), all later calls return it

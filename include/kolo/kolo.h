@@ -143,6 +143,9 @@ struct kolo_opts {
      *      or a few seconds later the stream continues, the call returns, and the collective fails
      *      with KOLO_ERR_TIMEOUT. If kolo itself has to wait for such a call, a warning says so
      *      after 5 s. kolo_free(), like all of kolo, may be called.
+     *    - Ranks that are threads of one process must not pass one stream, nor one of them
+     *      CU_STREAM_LEGACY and another a stream that was made without cudaStreamNonBlocking: the
+     *      call of one rank would be behind the wait for that of the other.
      *    - Buffers may be in device memory or in host memory (a stream reaches page-locked host
      *      memory). The other ranks need not pass a stream.
      *    - KOLO_ERR_UNSUPPORTED: the call is not a collective, is in a group, or the stream is

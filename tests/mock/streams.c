@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events, modules and launches of the tests' libcuda.so.1. A stream is a queue with a
 // thread that does one operation after the other, each as late as mock_delays says. So code that
-// uses the destination of a copy before it waited for the copy reads the old contents. After a
+// uses the destination of a copy before it waited for the copy reads the old contents. The default
+// streams have the handles of cuda.h; a stream that was not made as non-blocking waits for what the
+// legacy default stream of its context was given before, and the other way round. After a
 // failure (mock_fail_async, or a kernel out of bounds) the device is lost: nothing more is done,
 // and no host function is called.
 #include <stdlib.h>
@@ -13,9 +15,14 @@
 
 enum {
     GREATEST_PRIORITY = -5,
-    STREAMS_MAX = 2048,
+    STREAMS_MAX = 2048, /* streams of a lost device are never destroyed, so there are many */
+    CONTEXTS = 2 * MOCK_DEVICES,
     POLL_NS = 100000
-}; /* streams of a lost device are never destroyed, so there are many */
+};
+
+/** The handles of the default streams: CU_STREAM_LEGACY, which NULL means too, and
+ * CU_STREAM_PER_THREAD. */
+enum { LEGACY = 1, PER_THREAD = 2 };
 
 struct event {
     const struct context *context;
@@ -48,7 +55,8 @@ struct op {
 struct stream {
     struct context *context;
     int priority;
-    struct op *first, *last; /* the first one is being done */
+    bool is_legacy, is_blocking; /* neither: it ignores the legacy default stream */
+    struct op *first, *last;     /* the first one is being done */
     int length;
     uint64_t given, done; /* number of operations submitted and done */
     bool is_closing;
@@ -62,7 +70,8 @@ struct module {
 };
 
 static struct stream *streams[STREAMS_MAX];
-static struct stream *defaults[2 * MOCK_DEVICES];
+static struct stream *defaults[CONTEXTS];
+static _Thread_local struct stream *own[CONTEXTS]; /* default streams of this thread */
 static struct event *events; /* kept after they are destroyed, so that later uses are noticed */
 static struct module the_module;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -125,10 +134,23 @@ static bool is_behind(const struct stream *stream, const struct op *op)
     return false;
 }
 
+/** Whether a stream that it must wait for has yet to do what it was given before. Held: lock. */
+static bool is_after_others(const struct stream *stream, const struct op *op)
+{
+    for (int i = 0; (stream->is_legacy || stream->is_blocking) && i < STREAMS_MAX; i++) {
+        const struct stream *other = streams[i];
+        const bool waits = other && other->context == stream->context &&
+                           (stream->is_legacy ? other->is_blocking : other->is_legacy);
+        if (waits && other->first && other->first->number < op->number)
+            return true;
+    }
+    return false;
+}
+
 /** Held: lock. */
 static bool is_ready(const struct stream *stream, const struct op *op)
 {
-    if (is_behind(stream, op))
+    if (is_behind(stream, op) || is_after_others(stream, op))
         return false;
     if (op->what == COPY)
         return copies_left != 0 || !is_of_device(op->from) || is_of_device(op->into);
@@ -256,7 +278,7 @@ static void take_out(const struct stream *stream)
     for (int i = 0; i < STREAMS_MAX; i++)
         if (streams[i] == stream)
             streams[i] = NULL;
-    for (int i = 0; i < 2 * MOCK_DEVICES; i++)
+    for (int i = 0; i < CONTEXTS; i++)
         if (defaults[i] == stream)
             defaults[i] = NULL;
 }
@@ -280,7 +302,7 @@ static void *live(void *argument)
 }
 
 /** Held: lock. */
-static struct stream *make_stream(struct context *context, int priority)
+static struct stream *make_stream(struct context *context, int priority, bool is_blocking)
 {
     int at = 0;
     struct stream *stream = calloc(1, sizeof *stream);
@@ -290,23 +312,32 @@ static struct stream *make_stream(struct context *context, int priority)
         abort();
     stream->context = context;
     stream->priority = priority;
+    stream->is_blocking = is_blocking;
     streams[at] = stream;
     mock_thread_start(live, stream);
     return stream;
 }
 
-/** The stream, which must exist; for NULL the default one of the current context. Held: lock. */
+/** A default stream of the current context, which is made if there is none yet; NULL: no context is
+ * current. Held: lock. */
+static struct stream *find_default(bool is_legacy)
+{
+    if (!mock_top())
+        return NULL;
+    const int context = __builtin_ctz(mock_top()->bit);
+    struct stream **found = is_legacy ? &defaults[context] : &own[context];
+    if (!*found)
+        *found = make_stream(mock_top(), 0, !is_legacy);
+    (*found)->is_legacy = is_legacy;
+    return *found;
+}
+
+/** The stream; NULL: there is none. Held: lock. */
 static struct stream *find(void *handle)
 {
-    if (!handle && mock_top()) {
-        for (int i = 0; i < 2 * MOCK_DEVICES; i++)
-            if (!defaults[i] || defaults[i]->context == mock_top()) {
-                if (!defaults[i])
-                    defaults[i] = make_stream(mock_top(), 0);
-                return defaults[i];
-            }
-    }
-    for (int i = 0; i < STREAMS_MAX && handle; i++)
+    if ((uintptr_t)handle <= PER_THREAD)
+        return find_default((uintptr_t)handle != PER_THREAD);
+    for (int i = 0; i < STREAMS_MAX; i++)
         if (streams[i] == handle)
             return streams[i];
     return NULL;
@@ -497,9 +528,10 @@ int cuStreamCreateWithPriority(void **stream_out, unsigned flags, int priority)
     ENTER();
     if (!mock_top() || flags > KOLO_CUDA_STREAM_NON_BLOCKING)
         return mock_top() ? KOLO_CUDA_INVALID_VALUE : KOLO_CUDA_INVALID_CONTEXT;
-    *stream_out = make_stream(mock_top(), priority < GREATEST_PRIORITY ? GREATEST_PRIORITY
-                                          : priority > 0               ? 0
-                                                                       : priority);
+    const int nearest = priority < GREATEST_PRIORITY ? GREATEST_PRIORITY
+                        : priority > 0               ? 0
+                                                     : priority;
+    *stream_out = make_stream(mock_top(), nearest, flags != KOLO_CUDA_STREAM_NON_BLOCKING);
     return KOLO_CUDA_SUCCESS;
 }
 
@@ -524,7 +556,7 @@ int cuStreamDestroy(void *handle)
 {
     ENTER();
     struct stream *stream = find(handle);
-    if (!stream || !handle)
+    if (!stream || (uintptr_t)handle <= PER_THREAD)
         return KOLO_CUDA_INVALID_HANDLE;
     take_out(stream);
     stream->is_closing = true;
@@ -554,12 +586,14 @@ int cuStreamSynchronize(void *handle)
     return mock_lost;
 }
 
+/* Default streams are those of the current context. */
 int cuStreamGetCtx(void *handle, void **context_out)
 {
     ENTER();
     const struct stream *stream = find(handle);
     if (!stream)
-        return KOLO_CUDA_INVALID_HANDLE;
+        return (uintptr_t)handle <= PER_THREAD ? KOLO_CUDA_INVALID_CONTEXT
+                                               : KOLO_CUDA_INVALID_HANDLE;
     *context_out = stream->context;
     return KOLO_CUDA_SUCCESS;
 }
@@ -784,7 +818,7 @@ int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
 void *mock_stream(int device)
 {
     LOCKED();
-    return make_stream(mock_primary(device), 0);
+    return make_stream(mock_primary(device), 0, true);
 }
 
 void mock_write_on(void *stream, void *memory, const void *from, size_t bytes)

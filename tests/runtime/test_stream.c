@@ -204,6 +204,48 @@ Test(stream, requests_that_repeat_and_blocking_calls_follow_it_too, .timeout = 1
     }
 }
 
+/** The default streams, as CUDA's header names them. A stream of the program that was made without
+ * cudaStreamNonBlocking writes before the call and reads after it: it is in the order of the legacy
+ * default stream. */
+static kolo_status on_default_streams(struct kolo_comm *comm, void *argument)
+{
+    const int rank = kolo_rank(comm), size = kolo_size(comm);
+    struct side *side = side_create(rank);
+    struct kolo_request *request = NULL;
+    int32_t got[COUNT];
+    (void)argument;
+    mock->set_current(rank % MOCK_DEVICES);
+    for (uintptr_t handle = 1; handle <= 2; handle++) { /* CU_STREAM_LEGACY, _PER_THREAD */
+        void *stream = (void *)handle, *beside = handle == 1 ? side->stream : stream;
+        const struct kolo_opts opts = {.size = sizeof opts, .stream = stream};
+        fill(side, rank, (int)handle);
+        mock->write_on(beside, side->send, side->values, BYTES);
+        WORLD_TRY(kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_INT32, KOLO_SUM, &opts,
+                                 &request));
+        WORLD_TRY(copy_on(beside, side->copy, side->recv));
+        WORLD_TRY(drain(beside));
+        mock->read(side->copy, got, BYTES);
+        WORLD_EXPECT(is_sum(got, size, (int)handle), "handle %d on rank %d", (int)handle, rank);
+        WORLD_TRY(kolo_wait(&request, -1));
+    }
+    mock->set_current(-1);
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = (void *)(uintptr_t)1};
+    WORLD_EXPECT(says(kolo_barrier(comm, &opts, NULL), KOLO_ERR_INVALID, "is not a CUDA stream"),
+                 "%s", kolo_error_detail());
+    free(side);
+    return KOLO_OK;
+}
+
+Test(stream, default_streams_are_followed_too, .timeout = 120)
+{
+    for (unsigned seed = 1; seed <= 4; seed++) {
+        struct world world = {.size = 2, .transport = seed % 2 ? "inproc" : "tcp"};
+        begin(seed);
+        WORLD_MUST_RUN(&world, on_default_streams, NULL);
+        cr_assert_eq(mock->registered(), 0);
+    }
+}
+
 /** Host memory, which the stream writes before and reads after a call; and a barrier, which has no
  * memory. */
 static kolo_status host_memory(struct kolo_comm *comm, void *argument)

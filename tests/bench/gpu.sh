@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
 
 mkdir "$work/bin" "$work/torch"
-ln -s "$bin/kolobench" "$bin/device_rate" "$bin/examples" "$work/bin"
+ln -s "$bin/kolobench" "$bin/device_rate" "$bin/device_kernels" "$bin/examples" "$work/bin"
 printf '#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-all}" >>%s/seen\nexec %s/kolorun "$@"\n' "$work" "$bin" >"$work/bin/kolorun"
 chmod +x "$work/bin/kolorun"
 cat >"$work/torch/__init__.py" <<'PYTHON'
@@ -79,6 +79,7 @@ must '^\| of a short collective, us \| 1 process \| 2 processes \|$'
 for name in 'event of context recorded and seen' 'device awaited' 'mark put and told' 'word to host' kernel; do
     must "^\| $name \| [0-9.]+ \| [0-9.]+ \|\$"
 done
+must '; the kernels of all types and operators have the host.s bits in [0-9]+ calls, of which none has 4 GiB; '
 must '; every element of every collective checked on device memory behind the work of a stream among 1 to 2 ranks; '
 must '; every element of every collective checked on device memory with prescale and postscale among 1 to 2 ranks; '
 must '; every element .* on cuda memory among 1 to 2 ranks; every element .* on managed memory among 1 to 2 ranks; '

@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
 
 mkdir "$work/bin" "$work/torch"
-ln -s "$bin/kolobench" "$bin/device_rate" "$bin/device_kernels" "$bin/examples" "$work/bin"
+ln -s "$bin/kolobench" "$bin/device_rate" "$bin/device_kernels" "$bin/device_facts" "$bin/examples" "$work/bin"
 printf '#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-all}" >>%s/seen\nexec %s/kolorun "$@"\n' "$work" "$bin" >"$work/bin/kolorun"
 chmod +x "$work/bin/kolorun"
 cat >"$work/torch/__init__.py" <<'PYTHON'
@@ -79,6 +79,11 @@ must '^\| of a short collective, us \| 1 process \| 2 processes \|$'
 for name in 'event of context recorded and seen' 'device awaited' 'mark put and told' 'word to host' kernel; do
     must "^\| $name \| [0-9.]+ \| [0-9.]+ \|\$"
 done
+must '; a forked child: has no devices; memory of a pool: no pool; '
+must '^\| while such a stream waits for the host \| non-blocking \| legacy default \| per-thread default \|$'
+must '^\| copy to pageable memory \| returns \| returns \| returns \|$'
+must '^\| cuCtxSynchronize \| waits \| waits \| waits \|$'
+must '^\| an event of the context \| waits \| waits \| waits \|$'
 must '; the kernels of all types and operators have the host.s bits in [0-9]+ calls, of which none has 4 GiB; '
 must '; every element of every collective checked on device memory behind the work of a stream among 1 to 2 ranks; '
 must '; every element of every collective checked on device memory with prescale and postscale among 1 to 2 ranks; '
@@ -103,6 +108,14 @@ gpu --no-check --np 1 --out "$work/results.md" || wrong "once more: $(cat "$work
 gpu --no-check --np 1 --out "$work/new.md" && cmp -s "$work/new.md" "$work/printed" || wrong "into a new file: $(cat "$work/new.md" "$work/errors")"
 gpu --no-check --out "$work/none/new.md" && wrong "into a folder that is not there: succeeded"
 grep -q "^bench/gpu: $work/none/new.md.*: No such file or directory" "$work/errors" || wrong "no folder: $(cat "$work/errors")"
+
+# A driver that fails while a stream waits, and one that keeps threads out where that is expected.
+MOCK_CUDA_FAIL=cuCtxRecordEvent=1 gpu --only 'stream waits' && wrong "a driver that fails beside a stream: succeeded"
+grep -q '^FAILED: calls while a stream waits: .*cuCtxRecordEvent' "$work/printed" ||
+    wrong "a driver that fails beside a stream: $(cat "$work/printed" "$work/errors")"
+MOCK_CUDA_ALONE=1 gpu --only 'stream waits' || wrong "calls that keep others out: $(cat "$work/errors")"
+grep -qE '^\| cuMemFree \| keeps others out \| keeps others out \| keeps others out \|$' "$work/printed" ||
+    wrong "calls that keep others out: $(cat "$work/printed")"
 
 # Half of the ranks as on another host: the check of nested allreduces, and a table.
 gpu --np 4 --sizes 1M,4M --only 'two hosts' --out "$work/results.md" || wrong "as on two hosts: it failed: $(cat "$work/errors")"

@@ -100,14 +100,32 @@ static kolo_status make(struct kolo_engine *engine, size_t bytes, const struct k
     return status;
 }
 
-/** Takes the smallest unused slab that is large enough out of the list; NULL: there is none. */
-static struct kolo_slab *find(struct kolo_engine *engine, size_t bytes)
+/** Whether its memory is in one piece. When a call has failed, a part may have been severed from a
+ * rank that still had it mapped (kolo_heap_sever). Then each piece is locked apart, and CUDA
+ * refuses a copy of which only a part is locked; nor do neighbours read it in place. */
+static bool is_whole(const struct kolo_slab *slab)
+{
+    struct kolo_span span;
+    return slab->heap == NULL || kolo_heap_find(slab->heap, slab->memory, slab->bytes, &span);
+}
+
+/** Where the smallest unused slab that is large enough is in the list; NULL: there is none. */
+static struct kolo_slab **find_best(struct kolo_engine *engine, size_t bytes)
 {
     struct kolo_slab **best = NULL;
     for (struct kolo_slab **at = &engine->slabs; *at != NULL; at = &(*at)->next)
         if (!(*at)->is_used && (*at)->bytes >= bytes &&
             (best == NULL || (*at)->bytes < (*best)->bytes))
             best = at;
+    return best;
+}
+
+/** Takes that slab out of the list; NULL: there is none. */
+static struct kolo_slab *find(struct kolo_engine *engine, size_t bytes)
+{
+    struct kolo_slab **best;
+    while ((best = find_best(engine, bytes)) != NULL && !is_whole(*best))
+        give_up(engine, best);
     if (best == NULL)
         return NULL;
     struct kolo_slab *slab = *best;

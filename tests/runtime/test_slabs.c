@@ -65,6 +65,41 @@ Test(slabs, a_call_has_its_own, .timeout = 60)
     WORLD_MUST_RUN(&world, has_its_own, NULL);
 }
 
+/** A part of a slab is severed from ranks that may still write to it. The rest is then locked
+ * apart, if at all, and neighbours map each part on its own. */
+static kolo_status sever_and_take(struct kolo_comm *comm)
+{
+    struct kolo_slab *first = NULL, *again = NULL;
+    struct kolo_engine *engine = comm->engine;
+    struct kolo_span span;
+    kolo_status status;
+    KOLO_TRY(take(comm, SMALL, &first));
+    KOLO_TRY(kolo_heap_sever(engine->heap, (uint8_t *)first->memory + SMALL / 2, 1, NULL, NULL));
+    WORLD_EXPECT(!kolo_heap_find(engine->heap, first->memory, SMALL, &span), "it is in one piece");
+    kolo_slab_give_back(engine, first);
+    KOLO_TRY(take(comm, SMALL, &again));
+    WORLD_EXPECT(kolo_heap_find(engine->heap, again->memory, SMALL, &span), "it is in pieces");
+    WORLD_EXPECT(engine->slab_bytes_unused == 0 && atomic_load(&engine->has_slabs_to_free),
+                 "the other is not to be freed");
+    kolo_slab_give_back(engine, again);
+out:
+    return status;
+}
+
+static kolo_status severed(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    const kolo_status status = hold(comm, sever_and_take);
+    kolo_slabs_trim(comm->engine);
+    return status;
+}
+
+Test(slabs, one_in_pieces_is_not_used_again, .timeout = 60)
+{
+    struct world world = {.size = 1};
+    WORLD_MUST_RUN(&world, severed, NULL);
+}
+
 /** If there are more than are kept, the least recently used one is freed, at the next call. Earlier
  * calls did not use as many. */
 static kolo_status give_back_many(struct kolo_comm *comm)

@@ -78,6 +78,13 @@ static kolo_cuda_address address(const void *memory)
     return (kolo_cuda_address)(uintptr_t)memory;
 }
 
+static void *make_pages(size_t bytes)
+{
+    void *memory = kolo_aligned((size_t)sysconf(_SC_PAGESIZE), bytes);
+    check(memory ? KOLO_OK : KOLO_ERR_NO_MEMORY, "memory of the host");
+    return memory;
+}
+
 /* ---- the calls, each in a thread of its own ---- */
 
 /** Waits for what was given to the stream, which does not wait for the host. */
@@ -212,6 +219,25 @@ static int retain(struct rig *rig)
     return result == KOLO_CUDA_SUCCESS ? rig->driver->primary_context_release(device) : result;
 }
 
+/** Only the first time: it cannot be undone here. That the devices may not be able to is not of
+ * interest. */
+static int enable_peer(struct rig *rig)
+{
+    void *context; /* kept */
+    int device = 0, count = 0, result = rig->driver->device_get_count(&count);
+    if (result != KOLO_CUDA_SUCCESS || count < 2)
+        return result;
+    result = rig->driver->device_get(&device, 1);
+    if (result == KOLO_CUDA_SUCCESS)
+        result = rig->driver->primary_context_retain(&context, device);
+    if (result != KOLO_CUDA_SUCCESS)
+        return result;
+    result = rig->driver->context_enable_peer(context, 0);
+    return result == KOLO_CUDA_PEER_ALREADY_ENABLED || result == KOLO_CUDA_PEER_UNSUPPORTED
+               ? KOLO_CUDA_SUCCESS
+               : result;
+}
+
 static int record_context(struct rig *rig)
 {
     rig->is_covered = true;
@@ -274,6 +300,7 @@ static const struct fact {
     {"cuIpcGetMemHandle", get_handle, RETURNS},
     {"dma-buf", share, RETURNS},
     {"cuDevicePrimaryCtxRetain", retain, RETURNS},
+    {"cuCtxEnablePeerAccess", enable_peer, RETURNS},
     {"cuCtxSynchronize", synchronize, ALONE},
     {"full queue", fill_queue, ANYTHING},
     {"cuMemFree", allocate_and_free, ANYTHING},
@@ -460,12 +487,33 @@ static const char *try_pool(const struct rig *rig)
     return "read";
 }
 
+/** Whether a copy may cross from pages that are locked to others, locked apart or not at all. kolo
+ * makes no such copy; a program may. */
+static const char *try_seam(const struct rig *rig, bool is_locked)
+{
+    const unsigned flags = KOLO_CUDA_REGISTER_PORTABLE | KOLO_CUDA_REGISTER_MAPPED;
+    uint8_t *low = make_pages(BYTES), *high = low + BYTES / 2;
+    judge(rig, "cuMemHostRegister", rig->driver->host_register(low, BYTES / 2, flags));
+    if (is_locked)
+        judge(rig, "cuMemHostRegister", rig->driver->host_register(high, BYTES / 2, flags));
+    const int result =
+        rig->driver->copy(address(low), address(rig->memory.memory), BYTES, rig->stream);
+    judge(rig, "cuCtxSynchronize", rig->driver->context_synchronize());
+    judge(rig, "cuMemHostUnregister", rig->driver->host_unregister(low));
+    if (is_locked)
+        judge(rig, "cuMemHostUnregister", rig->driver->host_unregister(high));
+    kolo_free_memory(low);
+    return result == KOLO_CUDA_SUCCESS ? "works" : "is refused";
+}
+
 static void print_others(struct rig *rig)
 {
     const bool is_told = is_child_told(rig);
     const char *pool = try_pool(rig);
-    printf("{\"a forked child\": \"%s\", \"memory of a pool\": \"%s\"}\n",
+    printf("{\"a forked child\": \"%s\", \"memory of a pool\": \"%s\"",
            is_told ? "has no devices" : "fails", pool);
+    printf(", \"a copy to pages locked apart\": \"%s\"", try_seam(rig, true));
+    printf(", \"a copy to pages locked in part\": \"%s\"}\n", try_seam(rig, false));
     if (!is_told)
         fprintf(stderr, "device_facts: in a forked child memory of the host is not recognised\n");
     if (pool[0] != 'r' && pool[3] != 'p')
@@ -474,13 +522,6 @@ static void print_others(struct rig *rig)
 }
 
 /* ---- preparation ---- */
-
-static void *make_pages(size_t bytes)
-{
-    void *memory = kolo_aligned((size_t)sysconf(_SC_PAGESIZE), bytes);
-    check(memory ? KOLO_OK : KOLO_ERR_NO_MEMORY, "memory of the host");
-    return memory;
-}
 
 static void lock_all(struct rig *rig)
 {

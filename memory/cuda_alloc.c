@@ -137,11 +137,24 @@ out:
     return status;
 }
 
+/** To wait for the device meanwhile would take a thread that waits in the driver, which spins there
+ * by default, and one more each time that the caller gives up and tries again. */
+static kolo_status await_none_held(const void *context, kolo_deadline deadline,
+                                   const struct kolo_unless *unless)
+{
+    const kolo_status status = kolo_none_held_begin(context, deadline, unless);
+    if (status == KOLO_OK)
+        kolo_none_held_end(context);
+    return status;
+}
+
 kolo_status kolo_cuda_free(const struct kolo_pointer *pointer, kolo_deadline deadline,
                            const struct kolo_unless *unless)
 {
     struct kolo_cuda_visit visit;
     kolo_status status = kolo_cuda_visit_primary(pointer, &visit);
+    if (status == KOLO_OK)
+        status = await_none_held(visit.context, deadline, unless);
     if (status == KOLO_OK)
         status = kolo_cuda_await(&visit, NULL, deadline, unless);
     if (status == KOLO_AGAIN)

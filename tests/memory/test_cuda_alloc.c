@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "memory/cuda_driver.h"
+#include "memory/held.h"
 #include "memory/memory.h"
 #include "tests/support/mock_cuda.h"
 
@@ -160,6 +161,19 @@ Test(cuda_alloc, a_device_at_work_keeps_its_memory, .init = begin)
     mock->hold(0);
     give(&pointer);
     cr_assert_eq(mock->allocated(), 0);
+}
+
+/** Such a wait would be a thread in the driver, which is of no use: memory is not freed before. */
+Test(cuda_alloc, while_a_stream_is_held_nobody_waits_for_the_device, .init = begin)
+{
+    enum { SHORT_MS = 30 };
+    const struct kolo_pointer pointer = take(0, 0, 64);
+    const int before = mock->calls(NULL);
+    cr_assert_eq(kolo_held_begin(pointer.context, KOLO_NEVER), KOLO_OK);
+    cr_assert_eq(kolo_device_free(&pointer, kolo_deadline_in_ms(SHORT_MS), NULL), KOLO_AGAIN);
+    cr_assert_eq(mock->calls(NULL), before);
+    kolo_held_end(pointer.context);
+    give(&pointer);
 }
 
 Test(cuda_alloc, a_device_that_is_lost_is_an_error, .init = begin)

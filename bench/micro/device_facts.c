@@ -3,7 +3,8 @@
 // it (memory/held.h), NVIDIA's documentation leaves it open, and the tests' driver only imitates
 // it. For a stream of its own and for both default streams, prints a line of JSON: for each call
 // whether it returns, waits alone, or waits and keeps other threads out of the driver; and whether
-// an event of the context waits for the stream. A last line has facts of memory and processes.
+// an event of the context waits for the stream. The first and the last line have facts of memory
+// and processes.
 // Exit status: 1, the driver does not do what kolo expects, which is printed; 77, no device, or
 // its streams cannot wait.
 //
@@ -15,6 +16,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@
 #include "base/clock.h"
 #include "base/condition.h"
 #include "memory/cuda_fold.h"
+#include "memory/cuda_loan.h"
 #include "memory/cuda_memory.h"
 
 enum {
@@ -30,6 +33,8 @@ enum {
     WAIT_LONG_MS = 3000,
     END_MS = 20000,
     CHILD_S = 5,
+    LENDER_S = 120,
+    LENT = 0x5a, /* each byte of memory that is lent */
     MANY = 3000, /* operations: more than a queue of 1024 holds */
     UNAVAILABLE = 77
 };
@@ -521,6 +526,91 @@ static void print_others(struct rig *rig)
     rig->unexpected += !is_told + (pool[0] != 'r' && pool[3] != 'p');
 }
 
+/* ---- memory of a process that ends ---- */
+
+/** What a process lends before it ends. */
+struct loan {
+    struct kolo_loan loan;
+    bool is_there;
+};
+
+/** In a process of its own, before this one has used CUDA: lends memory, and ends when @p until is
+ * closed. */
+static void lend_and_end(int to, int until)
+{
+    struct loan loan = {.is_there = false};
+    struct kolo_pointer memory;
+    char nothing;
+    (void)alarm(LENDER_S);
+    if (kolo_device_alloc(0, NULL, BYTES, &memory) == KOLO_OK) {
+        struct kolo_cuda_visit visit;
+        loan.is_there = kolo_cuda_visit_primary(&memory, &visit) == KOLO_OK &&
+                        kolo_cuda_enter(&visit) == KOLO_OK &&
+                        visit.driver->clear(address(memory.memory), LENT, BYTES) == 0 &&
+                        visit.driver->context_synchronize() == 0 &&
+                        kolo_pointer_lend(&memory, &loan.loan) == KOLO_OK;
+    }
+    _exit(write(to, &loan, sizeof loan) == sizeof loan && read(until, &nothing, 1) == 0 ? 0 : 1);
+}
+
+struct lender {
+    pid_t process;
+    int from, until; /* pipes */
+};
+
+static struct lender start_lender(void)
+{
+    int loans[2], end[2];
+    if (pipe(loans) != 0 || pipe(end) != 0)
+        check(kolo_fail(KOLO_ERR_SYSTEM, "no pipe"), "failed");
+    struct lender lender = {.process = fork(), .from = loans[0], .until = end[1]};
+    if (lender.process == 0) {
+        (void)close(end[1]);
+        lend_and_end(loans[1], end[0]);
+    }
+    (void)close(loans[1]);
+    (void)close(end[0]);
+    return lender;
+}
+
+/** Maps what the process lends, and reads it when the process has ended. A rank that dies leaves
+ * kernels of other ranks that read its memory. */
+static const char *try_loan(const struct rig *rig, struct lender lender)
+{
+    struct loan loan;
+    struct kolo_cuda_borrower *borrower = NULL;
+    struct kolo_mapping *mapping = NULL;
+    void *there = NULL;
+    kolo_status status = KOLO_ERR_SYSTEM;
+    if (read(lender.from, &loan, sizeof loan) == sizeof loan && loan.is_there)
+        status = kolo_cuda_borrower_open(&rig->memory, &borrower);
+    if (status == KOLO_OK)
+        status = kolo_cuda_borrower_map(borrower, 0, &loan.loan, &mapping);
+    if (status == KOLO_OK)
+        status = kolo_cuda_mapping_reach(mapping, loan.loan.start, BYTES, &there);
+    (void)close(lender.until);
+    (void)waitpid(lender.process, NULL, 0);
+    if (status != KOLO_OK)
+        return "not mapped";
+    if (rig->driver->copy(address(rig->pageable), address(there), BYTES, rig->stream) != 0 ||
+        rig->driver->stream_synchronize(rig->stream) != 0)
+        return "is lost";
+    const bool is_right = ((const uint8_t *)rig->pageable)[BYTES - 1] == LENT;
+    kolo_cuda_mapping_done(mapping);
+    kolo_cuda_borrower_close(borrower);
+    return is_right ? "stays" : "is overwritten";
+}
+
+static void print_loan(struct rig *rig, struct lender lender)
+{
+    const char *what = try_loan(rig, lender);
+    printf("{\"memory of a process that has ended\": \"%s\"}\n", what);
+    if (strcmp(what, "stays") == 0 || strcmp(what, "not mapped") == 0)
+        return;
+    rig->unexpected++;
+    fprintf(stderr, "device_facts: memory of a process that has ended %s\n", what);
+}
+
 /* ---- preparation ---- */
 
 static void lock_all(struct rig *rig)
@@ -571,6 +661,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "device_facts: %s: expected no argument\n", argv[1]);
         return 2;
     }
+    const struct lender lender = start_lender();
     set_up(&rig);
     print_others(&rig); /* first, while the process has no other threads of its own */
     judge(&rig, "cuStreamCreate",
@@ -578,5 +669,6 @@ int main(int argc, char **argv)
     print_facts(&rig, "non-blocking", stream);
     print_facts(&rig, "legacy default", legacy);
     print_facts(&rig, "per-thread default", per_thread);
+    print_loan(&rig, lender); /* last, since it may cost the device */
     return rig.unexpected > 0;
 }

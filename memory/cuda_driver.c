@@ -156,7 +156,8 @@ static const char *advice(int result)
     case KOLO_CUDA_OUT_OF_MEMORY:
         return "free memory of the device";
     case KOLO_CUDA_NOT_INITIALIZED:
-        return "the program has not begun to use CUDA";
+        return "the program has not begun to use CUDA, or this process was forked by one that has, "
+               "and cannot use it";
     case KOLO_CUDA_STUB_LIBRARY:
         return "this libcuda.so.1 is the toolkit's stub: take its folder out of LD_LIBRARY_PATH";
     case KOLO_CUDA_DEVICE_UNAVAILABLE:

@@ -124,6 +124,7 @@ Test(cuda_alloc, refusals_leave_nothing, .init = begin)
         kolo_status status;
     } cases[] = {
         {"cuInit", KOLO_CUDA_NO_DEVICE, KOLO_ERR_UNSUPPORTED},
+        {"cuInit", KOLO_CUDA_NOT_INITIALIZED, KOLO_ERR_UNSUPPORTED}, /* in a forked child */
         {"cuInit", KOLO_CUDA_SYSTEM_DRIVER_MISMATCH, KOLO_ERR_SYSTEM},
         {"cuDeviceGetCount", KOLO_CUDA_STUB_LIBRARY, KOLO_ERR_UNSUPPORTED},
         {"cuDeviceGet", KOLO_CUDA_INVALID_VALUE, KOLO_ERR_SYSTEM},
@@ -141,6 +142,9 @@ Test(cuda_alloc, refusals_leave_nothing, .init = begin)
         snprintf(call, sizeof call, "%.*s", (int)strcspn(cases[i].function, "_"),
                  cases[i].function);
         cr_assert_not_null(strstr(kolo_error_detail(), call), "%s", kolo_error_detail());
+        cr_assert((cases[i].result == KOLO_CUDA_NOT_INITIALIZED) ==
+                      (strstr(kolo_error_detail(), "this process was forked") != NULL),
+                  "%s", kolo_error_detail());
         cr_assert(mock->depth() == 0 && mock->retained(1) == 0, "%s", cases[i].function);
     }
     mock->fail("", 1, 0);

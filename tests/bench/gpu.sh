@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
 
 mkdir "$work/bin" "$work/torch"
-ln -s "$bin/kolobench" "$bin/device_rate" "$bin/device_kernels" "$bin/device_facts" "$bin/examples" "$work/bin"
+ln -s "$bin/kolobench" "$bin/device_rate" "$bin/device_kernels" "$bin/device_facts" "$bin/device_held" "$bin/examples" "$work/bin"
 printf '#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-all}" >>%s/seen\nexec %s/kolorun "$@"\n' "$work" "$bin" >"$work/bin/kolorun"
 chmod +x "$work/bin/kolorun"
 cat >"$work/torch/__init__.py" <<'PYTHON'
@@ -86,6 +86,8 @@ must '^\| cuCtxSynchronize \| waits \| waits \| waits \|$'
 must '^\| an event of the context \| waits \| waits \| waits \|$'
 must '; the kernels of all types and operators have the host.s bits in [0-9]+ calls, of which none has 4 GiB; '
 must '; every element of every collective checked on device memory behind the work of a stream among 1 to 2 ranks; '
+must '; while a stream waits for a collective, these return after ms: kolo_free of device memory [0-9]+, kolo_free of host memory [0-9]+, cuMemFree '
+must '; every collective behind streams is right among up to 2 threads; '
 must '; every element of every collective checked on device memory with prescale and postscale among 1 to 2 ranks; '
 must '; every element .* on cuda memory among 1 to 2 ranks; every element .* on managed memory among 1 to 2 ranks; '
 must '^\| collectives right on device memory, among 1 to n ranks \| 8 \| 2 \| missed \|$'
@@ -113,9 +115,10 @@ grep -q "^bench/gpu: $work/none/new.md.*: No such file or directory" "$work/erro
 MOCK_CUDA_FAIL=cuCtxRecordEvent=1 gpu --only 'stream waits' && wrong "a driver that fails beside a stream: succeeded"
 grep -q '^FAILED: calls while a stream waits: .*cuCtxRecordEvent' "$work/printed" ||
     wrong "a driver that fails beside a stream: $(cat "$work/printed" "$work/errors")"
-MOCK_CUDA_ALONE=1 gpu --only 'stream waits' || wrong "calls that keep others out: $(cat "$work/errors")"
+MOCK_CUDA_ALONE=1 gpu --only 'while a stream waits|threads behind' || wrong "calls that keep others out: $(cat "$work/errors")"
 grep -qE '^\| cuMemFree \| keeps others out \| keeps others out \| keeps others out \|$' "$work/printed" ||
     wrong "calls that keep others out: $(cat "$work/printed")"
+grep -qE 'cuMemFree with a deadline of 1000 [0-9]{4,}' "$work/printed" || wrong "cuMemFree did not wait: $(cat "$work/printed")"
 
 # Half of the ranks as on another host: the check of nested allreduces, and a table.
 gpu --np 4 --sizes 1M,4M --only 'two hosts' --out "$work/results.md" || wrong "as on two hosts: it failed: $(cat "$work/errors")"

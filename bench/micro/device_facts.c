@@ -469,27 +469,73 @@ static bool is_child_told(const struct rig *rig)
            WEXITSTATUS(status) == 0;
 }
 
+/** A function of the driver that kolo does not use; NULL: it has none. */
+static void *find_function(const char *name)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+    return library ? dlsym(library, name) : NULL;
+}
+
+/** Memory of a pool, which has no context. */
+static bool allocate_in_pool(const struct rig *rig, void *stream, struct kolo_pointer *pointer_out)
+{
+    int (*function)(kolo_cuda_address * memory_out, size_t bytes, void *stream) = NULL;
+    kolo_cuda_address memory = 0;
+    *(void **)&function = find_function("cuMemAllocAsync");
+    if (!function || function(&memory, BYTES, stream) != KOLO_CUDA_SUCCESS)
+        return false;
+    judge(rig, "cuStreamSynchronize", rig->driver->stream_synchronize(stream));
+    check(kolo_pointer_look((const void *)(uintptr_t)memory, pointer_out), "memory of a pool");
+    return true;
+}
+
 /** Whether memory of a pool is read in the thread's context, and not lent. */
 static const char *try_pool(const struct rig *rig)
 {
-    int (*allocate_async)(kolo_cuda_address * memory_out, size_t bytes, void *stream) = NULL;
-    void *library = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
     struct kolo_pointer pointer;
     struct kolo_loan loan;
-    kolo_cuda_address memory = 0;
-    if (library)
-        *(void **)&allocate_async = dlsym(library, "cuMemAllocAsync");
-    if (!allocate_async || allocate_async(&memory, BYTES, rig->stream) != KOLO_CUDA_SUCCESS)
-        return "no pool";
-    const void *there = (const void *)(uintptr_t)memory;
-    check(kolo_pointer_look(there, &pointer), "memory of a pool");
+    if (!allocate_in_pool(rig, rig->stream, &pointer))
+        return "there is no pool";
     if (pointer.kind != KOLO_MEMORY_DEVICE || pointer.context != rig->visit.context)
-        return "not recognised";
+        return "is not recognised";
     if (kolo_pointer_lend(&pointer, &loan) == KOLO_OK)
-        return "lent";
+        return "is lent";
     check(kolo_pointer_fetch(&pointer, BYTES, rig->pageable, kolo_deadline_in_ms(END_MS)),
           "memory of a pool");
-    return "read";
+    return "is read";
+}
+
+/** Whether a call on such memory waits for the stream of another context than the primary one, if
+ * that is the thread's. */
+static const char *await_own(struct rig *rig)
+{
+    struct kolo_pointer pointer;
+    struct kolo_cuda_visit visit;
+    judge(rig, "cuStreamCreate",
+          rig->driver->stream_create(&rig->held, KOLO_CUDA_STREAM_NON_BLOCKING, 0));
+    if (!allocate_in_pool(rig, rig->held, &pointer))
+        return "there is no pool";
+    check(kolo_cuda_visit_primary(&pointer, &visit), "a context");
+    hold(rig);
+    const kolo_status early = kolo_cuda_await(&visit, NULL, kolo_deadline_in_ms(WAIT_MS), NULL);
+    let_go(rig);
+    check(kolo_cuda_await(&visit, NULL, kolo_deadline_in_ms(END_MS), NULL), "a context");
+    kolo_cuda_release(&visit);
+    return early == KOLO_AGAIN ? "is waited for" : "is read too early";
+}
+
+static const char *try_own_context(struct rig *rig)
+{
+    int (*create)(void **context_out, unsigned flags, int device) = NULL;
+    void *context = NULL; /* kept */
+    int device = 0;
+    *(void **)&create = find_function("cuCtxCreate_v2");
+    judge(rig, "cuDeviceGet", rig->driver->device_get(&device, rig->visit.ordinal));
+    if (!create || create(&context, 0, device) != KOLO_CUDA_SUCCESS)
+        return "there is no other context";
+    const char *what = await_own(rig);
+    judge(rig, "cuCtxPopCurrent", rig->driver->context_pop(&context));
+    return what;
 }
 
 /** Whether a copy may cross from pages that are locked to others, locked apart or not at all. kolo
@@ -511,19 +557,31 @@ static const char *try_seam(const struct rig *rig, bool is_locked)
     return result == KOLO_CUDA_SUCCESS ? "works" : "is refused";
 }
 
+static const char first_name[] = "a forked child";
+
+/** Prints it; it must be one of the two, of which the second says that there is nothing to find. */
+static void print_other(struct rig *rig, const char *name, const char *found, const char *expected,
+                        const char *none)
+{
+    printf("%s\"%s\": \"%s\"", name == first_name ? "{" : ", ", name, found);
+    if (strcmp(found, expected) == 0 || strcmp(found, none) == 0)
+        return;
+    rig->unexpected++;
+    fprintf(stderr, "device_facts: %s %s\n", name, found);
+}
+
 static void print_others(struct rig *rig)
 {
-    const bool is_told = is_child_told(rig);
-    const char *pool = try_pool(rig);
-    printf("{\"a forked child\": \"%s\", \"memory of a pool\": \"%s\"",
-           is_told ? "has no devices" : "fails", pool);
-    printf(", \"a copy to pages locked apart\": \"%s\"", try_seam(rig, true));
-    printf(", \"a copy to pages locked in part\": \"%s\"}\n", try_seam(rig, false));
-    if (!is_told)
-        fprintf(stderr, "device_facts: in a forked child memory of the host is not recognised\n");
-    if (pool[0] != 'r' && pool[3] != 'p')
-        fprintf(stderr, "device_facts: memory of a pool is %s\n", pool);
-    rig->unexpected += !is_told + (pool[0] != 'r' && pool[3] != 'p');
+    const char *child = is_child_told(rig) ? "has no devices" : "fails";
+    print_other(rig, first_name, child, "has no devices", "");
+    print_other(rig, "memory of a pool", try_pool(rig), "is read", "there is no pool");
+    const char *own = try_own_context(rig);
+    print_other(rig, "memory of a pool in another context", own, "is waited for",
+                strncmp(own, "there", 5) == 0 ? own : "");
+    const char *apart = try_seam(rig, true), *part = try_seam(rig, false);
+    print_other(rig, "a copy to pages locked apart", apart, apart, "");
+    print_other(rig, "a copy to pages locked in part", part, part, "");
+    printf("}\n");
 }
 
 /* ---- memory of a process that ends ---- */

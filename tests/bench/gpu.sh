@@ -79,7 +79,7 @@ must '^\| of a short collective, us \| 1 process \| 2 processes \|$'
 for name in 'event of context recorded and seen' 'device awaited' 'mark put and told' 'word to host' kernel; do
     must "^\| $name \| [0-9.]+ \| [0-9.]+ \|\$"
 done
-must '; a forked child: has no devices; memory of a pool: no pool; a copy to pages locked apart: is refused; a copy to pages locked in part: is refused; memory of a process that has ended: stays; '
+must '; a forked child: has no devices; memory of a pool: is read; memory of a pool in another context: is waited for; a copy to pages locked apart: is refused; a copy to pages locked in part: is refused; memory of a process that has ended: stays; '
 must '^\| while such a stream waits for the host \| non-blocking \| legacy default \| per-thread default \|$'
 must '^\| copy to pageable memory \| returns \| returns \| returns \|$'
 must '^\| cuCtxSynchronize \| waits \| waits \| waits \|$'

@@ -426,6 +426,32 @@ int cuMemAllocManaged(uint64_t *memory_out, size_t bytes, unsigned flags)
     return result;
 }
 
+/* It is there at once, and for the contexts of all devices. */
+int cuMemAllocAsync(uint64_t *memory_out, size_t bytes, void *stream)
+{
+    ENTER();
+    struct allocation *a;
+    (void)stream;
+    const int result = allocate(MOCK_NO_CONTEXT, bytes, &a);
+    if (result != KOLO_CUDA_SUCCESS)
+        return result;
+    a->context = NULL;
+    *memory_out = (uint64_t)(uintptr_t)a->memory;
+    return KOLO_CUDA_SUCCESS;
+}
+
+/* There is one for each device. */
+int cuCtxCreate_v2(void **context_out, unsigned flags, int device)
+{
+    ENTER();
+    struct context *context = &contexts[2 * (device - 100) + 1];
+    if (flags != 0 || depth == STACK_MAX || context->uses > 0)
+        return KOLO_CUDA_INVALID_VALUE;
+    context->uses = 1;
+    *context_out = stack[depth++] = context;
+    return KOLO_CUDA_SUCCESS;
+}
+
 int cuMemFree(uint64_t memory)
 {
     ENTER();

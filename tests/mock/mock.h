@@ -95,6 +95,8 @@ KOLO_CUDA_FUNCTIONS(DECLARE)
 KOLO_CUDA_LATER_FUNCTIONS(DECLARE)
 /* Called by programs, never by the library. */
 DECLARE(, , cuMemAllocManaged, (uint64_t * memory_out, size_t bytes, unsigned flags))
+DECLARE(, , cuMemAllocAsync, (uint64_t * memory_out, size_t bytes, void *stream))
+DECLARE(, , cuCtxCreate_v2, (void **context_out, unsigned flags, int device))
 #undef DECLARE
 
 /** All allocations; after the last one comes one of 0 bytes. */

@@ -720,6 +720,17 @@ int cuLaunchHostFunc(void *stream, void (*function)(void *), void *context)
     return submit(stream, &(struct op){.what = CALL, .call = function, .context = context});
 }
 
+/** As the driver's documentation allows, a copy from or to memory that is not page-locked waits for
+ * its stream, if MOCK_CUDA_PAGEABLE is set. Held: lock; released while waiting. */
+static void wait_for_pageable(void *handle)
+{
+    const struct stream *stream = find(handle);
+    const uint64_t given = stream ? stream->given : 0;
+    while (getenv("MOCK_CUDA_PAGEABLE") && !mock_lost && find(handle) == stream && stream &&
+           stream->done < given)
+        (void)pthread_cond_wait(&changed, &mock_lock);
+}
+
 int cuMemcpyAsync(uint64_t into, uint64_t from, size_t bytes, void *stream)
 {
     ENTER();
@@ -733,7 +744,11 @@ int cuMemcpyAsync(uint64_t into, uint64_t from, size_t bytes, void *stream)
         mock_timed_call();
         return KOLO_CUDA_SUCCESS;
     }
-    return submit(stream, &(struct op){.what = COPY, .into = into, .from = from, .count = bytes});
+    const int result =
+        submit(stream, &(struct op){.what = COPY, .into = into, .from = from, .count = bytes});
+    if (result == KOLO_CUDA_SUCCESS && (!to || !of))
+        wait_for_pageable(stream);
+    return result;
 }
 
 int cuModuleLoadData(void **module_out, const void *image)

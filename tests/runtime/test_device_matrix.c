@@ -273,15 +273,17 @@ static void arm(const struct setup *setup, int nth)
     char always[96];
     const char *name = functions[setup->function].name;
     (void)snprintf(always, sizeof always, "%s=%d", name, results[setup->fault]);
-    if (setup->fault == UNSUPPORTED || setup->fault == FORBIDDEN)
+    if (setup->fault == UNSUPPORTED || setup->fault == FORBIDDEN) {
         (void)setenv("MOCK_CUDA_FAIL", always, 1);
-    else if (setup->fault != ABSENT)
+        (void)setenv("MOCK_CUDA_PAGEABLE", "1", 1); /* matters if pages cannot be locked */
+    } else if (setup->fault != ABSENT)
         mock->fail(name, setup->fault == LOST ? 3 * nth : nth, results[setup->fault]);
 }
 
 static void disarm(void)
 {
     (void)unsetenv("MOCK_CUDA_FAIL");
+    (void)unsetenv("MOCK_CUDA_PAGEABLE");
     mock->fail("", 1, 0);
 }
 

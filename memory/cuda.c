@@ -21,7 +21,8 @@ static bool cuda_is_present(void)
     return kolo_cuda_driver_loaded() != NULL;
 }
 
-/** The thread's current context if it is one of device number @p ordinal, else NULL. */
+/** The thread's current context if it is one of device number @p ordinal, else NULL. Below 0, as
+ * for managed memory of the host: of any device. */
 static kolo_status find_current(const struct kolo_cuda_driver *driver, int ordinal,
                                 void **context_out)
 {
@@ -31,10 +32,10 @@ static kolo_status find_current(const struct kolo_cuda_driver *driver, int ordin
     if (driver->missing || driver->context_get_current(&current) != KOLO_CUDA_SUCCESS || !current ||
         driver->context_get_device(&current_device) != KOLO_CUDA_SUCCESS)
         return KOLO_OK;
-    const int result = driver->device_get(&device, ordinal);
+    const int result = ordinal < 0 ? KOLO_CUDA_SUCCESS : driver->device_get(&device, ordinal);
     if (result != KOLO_CUDA_SUCCESS)
         return kolo_cuda_fail(driver, "cuDeviceGet", ordinal, result);
-    if (device == current_device)
+    if (ordinal < 0 || device == current_device)
         *context_out = current;
     return KOLO_OK;
 }
@@ -68,7 +69,9 @@ static kolo_status cuda_look(const void *memory, struct kolo_pointer *pointer)
     pointer->device = ordinal;
     pointer->context = context;
     pointer->ops = &kolo_memory_cuda;
-    return context ? KOLO_OK : find_current(driver, ordinal, &pointer->context);
+    if (context || pointer->kind == KOLO_MEMORY_PINNED) /* the host accesses it without a context */
+        return KOLO_OK;
+    return find_current(driver, ordinal, &pointer->context);
 }
 
 /* ---- captures ---- */

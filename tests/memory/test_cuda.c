@@ -54,6 +54,24 @@ Test(cuda, kinds_are_told_apart)
     cr_assert(pointer.kind == KOLO_MEMORY_HOST && !pointer.ops && pointer.device == -1);
 }
 
+Test(cuda, memory_of_a_pool_of_the_host_belongs_to_no_device)
+{
+    const struct mock_cuda *mock = begin();
+    struct kolo_pointer pointer;
+    char copy[sizeof text] = "";
+    mock->set_current(1);
+    cr_assert_eq(kolo_pointer_look(mock->alloc(MOCK_PINNED, -1, 64), &pointer), KOLO_OK, "%s",
+                 kolo_error_detail());
+    cr_assert(kolo_pointer_is_host(&pointer));
+    char *memory = mock->alloc(MOCK_MANAGED, -1, sizeof text);
+    mock->write(memory, text, sizeof text);
+    cr_assert_eq(kolo_pointer_look(memory, &pointer), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(pointer.kind, KOLO_MEMORY_MANAGED);
+    cr_assert_eq(kolo_pointer_fetch(&pointer, sizeof text, copy, KOLO_NEVER), KOLO_OK, "%s",
+                 kolo_error_detail());
+    cr_assert_str_eq(copy, text);
+}
+
 Test(cuda, before_the_program_uses_it_all_is_the_hosts)
 {
     const struct mock_cuda *mock = mock_cuda_load();

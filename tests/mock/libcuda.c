@@ -352,7 +352,7 @@ int cuMemcpyDtoH(void *into, uint64_t from, size_t bytes)
         return KOLO_CUDA_INVALID_CONTEXT;
     if (!a || bytes == 0 || !mock_within(a, from, bytes))
         return KOLO_CUDA_INVALID_VALUE;
-    if (a->context ? a->context != mock_top() : a->device != mock_top()->device)
+    if (a->context ? a->context != mock_top() : a->device >= 0 && a->device != mock_top()->device)
         return KOLO_CUDA_INVALID_CONTEXT;
     memcpy(into, a->alias + (from - (uint64_t)(uintptr_t)a->memory), bytes);
     return KOLO_CUDA_SUCCESS;
@@ -586,7 +586,7 @@ struct allocation *mock_add(enum mock_kind kind, int device, size_t bytes, int f
                              .id = next_id++,
                              .memory = memory,
                              .alias = alias};
-    if (kind != MOCK_NO_CONTEXT) {
+    if (kind != MOCK_NO_CONTEXT && device >= 0) {
         a->context = &contexts[2 * device + (kind == MOCK_OTHER)];
         if (a->context->uses == 0)
             a->context->uses = 1;

@@ -26,6 +26,8 @@ enum mock_capture { MOCK_NO_CAPTURE, MOCK_CAPTURE, MOCK_CAPTURE_GLOBAL };
 struct mock_cuda {
     /** What a program does at its start: cuInit, and a primary context on device 0. */
     void (*begin)(void);
+    /** @p device -1, for managed and page-locked memory: of a pool of the host, which belongs to no
+     * device and no context. */
     void *(*alloc)(enum mock_kind kind, int device, size_t bytes);
     void (*write)(void *memory, const void *from, size_t bytes);
     /** Like a kernel on a stream of its own: the memory is written when its context is waited for;

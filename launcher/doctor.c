@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "launcher/beside.h"
 #include "launcher/doctor_state.h"
 #include "launcher/examine.h"
 #include "launcher/filer.h"
@@ -29,7 +30,7 @@ static void on_child(uv_signal_t *handle, int number)
     pid_t pid;
     (void)number;
     while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0)
-        for (size_t i = 0; i < doctor->count; i++)
+        for (size_t i = 0; i < doctor->count && !kolo_beside_reaped(pid); i++)
             if (kolo_remote_reaped(&doctor->visits[i].remote, pid, wait_status))
                 break;
 }

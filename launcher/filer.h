@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process beside kolorun that makes, writes and closes the files of --output-dir. A file system
-// may not answer, and who waits for it cannot always be killed: that must not be kolorun.
+// A process beside kolorun that makes, writes and closes the files of --output-dir.
 #ifndef KOLO_LAUNCHER_FILER_H
 #define KOLO_LAUNCHER_FILER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 #include <sys/uio.h>
 
 #include "base/status.h"
@@ -31,8 +29,6 @@ uint64_t kolo_filer_progress(const struct kolo_filer *filer);
 void kolo_filer_at(const struct kolo_filer *filer, char name[KOLO_RANK_FILE_NAME_BYTES]);
 /** Gives up on the process: a write ends now, and so does each that follows. */
 void kolo_filer_abandon(struct kolo_filer *filer);
-/** A child of this process has ended. Returns true if it was this one. */
-bool kolo_filer_reaped(struct kolo_filer *filer, pid_t pid);
 /** Lets the process do kolo_rank_files_close, and frees @p filer; NULL is allowed. No write may be
  * in progress. ERR_SYSTEM: a file could not be written to its end, or does not answer for
  * @p limit_ms; the process is left behind then. If it was abandoned before: KOLO_OK, at once. */

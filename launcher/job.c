@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "launcher/beside.h"
 #include "launcher/job_state.h"
 #include "runtime/timeline.h"
 #include "tools/exit_status.h"
@@ -85,7 +86,7 @@ static void on_child(uv_signal_t *handle, int number)
     struct kolo_job *job = handle->data;
     int wait_status;
     for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;)
-        for (size_t i = 0; i < job->hosts->count && !kolo_filer_reaped(job->filer, pid); i++)
+        for (size_t i = 0; i < job->hosts->count && !kolo_beside_reaped(pid); i++)
             if (kolo_remote_reaped(&job->remotes[i], pid, wait_status))
                 break;
 }

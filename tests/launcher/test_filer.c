@@ -16,6 +16,7 @@
 #include <criterion/criterion.h>
 
 #include "base/clock.h"
+#include "launcher/beside.h"
 #include "launcher/filer.h"
 #include "launcher/spawn.h"
 #include "tests/support/await.h"
@@ -211,8 +212,7 @@ Test(filer, a_process_that_is_gone_is_an_error_not_a_wait)
     const pid_t process = find_process();
     cr_assert_eq(kill(process, SIGKILL), 0);
     cr_assert_eq(waitpid(process, NULL, 0), process);
-    cr_assert(kolo_filer_reaped(filer, process));
-    cr_assert(!kolo_filer_reaped(filer, process) && !kolo_filer_reaped(NULL, process));
+    cr_assert(kolo_beside_reaped(process) && !kolo_beside_reaped(process));
     cr_assert_eq(put(filer, 0, "text"), EOWNERDEAD);
     cr_assert_eq(kolo_filer_end(filer, true, LONG_MS), KOLO_ERR_SYSTEM);
     cr_assert_str_eq(kolo_error_detail(),

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process is a fork without exec, and talks to kolorun over a pair of sockets. Not even the end
+// of kolorun waits for the file system then: it would, if kolorun had the files open.
+//
+// The process must keep none of kolorun's descriptors: whoever reads kolorun's output must not wait
+// for a process that was left behind. It ignores the signals of a terminal, and ends when kolorun
+// is gone, after what came before that.
+#include "launcher/beside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 100 };
+
+static struct kolo_beside *all;
+
+bool kolo_beside_receive(int fd, void *data, size_t bytes)
+{
+    for (uint8_t *to = data; bytes > 0;) {
+        const ssize_t got = recv(fd, to, bytes, 0);
+        if (got == 0 || (got < 0 && errno != EINTR))
+            return false;
+        const size_t taken = got > 0 ? (size_t)got : 0;
+        to += taken;
+        bytes -= taken;
+    }
+    return true;
+}
+
+/* ---- the process ---- */
+
+void kolo_beside_answer(int fd, kolo_status status)
+{
+    struct kolo_beside_answer answer = {.error = status};
+    if (status != KOLO_OK)
+        kolo_detail_keep(answer.detail);
+    (void)!send(fd, &answer, sizeof answer, MSG_NOSIGNAL);
+}
+
+int kolo_beside_keep_only(int fd)
+{
+    enum { FD = STDERR_FILENO + 1 };
+    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int i = 0; i < FD && nothing >= 0; i++)
+        (void)dup2(nothing, i);
+    if (fd != FD)
+        (void)dup2(fd, FD);
+    (void)close_range(FD + 1, ~0U, 0);
+    return FD;
+}
+
+static void ignore_signals(void)
+{
+    static const int ignored[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGTSTP, SIGTTOU,
+                                  SIGTTIN, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ};
+    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
+        (void)signal(ignored[i], SIG_IGN);
+}
+
+/* Who has the other end of a socket open does not see that kolorun is gone. */
+static void close_others(void)
+{
+    for (const struct kolo_beside *beside = all; beside; beside = beside->next)
+        (void)close(beside->socket);
+}
+
+/* ---- kolorun ---- */
+
+kolo_status kolo_beside_start(struct kolo_beside *beside, const char *what,
+                              void (*serve)(int fd, void *context), void *context)
+{
+    int ends[2];
+    *beside = (struct kolo_beside){.socket = -1};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return kolo_fail_start(errno, "cannot start a process for %s", what);
+    beside->pid = fork();
+    if (beside->pid == 0) {
+        (void)prctl(PR_SET_NAME, "kolorun-files");
+        ignore_signals();
+        (void)close(ends[0]);
+        close_others();
+        serve(ends[1], context);
+        _exit(0);
+    }
+    const int error = errno;
+    (void)close(ends[1]);
+    beside->socket = ends[0];
+    if (beside->pid < 0) {
+        beside->pid = 0;
+        kolo_beside_end(beside, false);
+        return kolo_fail_start(error, "cannot start a process for %s", what);
+    }
+    beside->next = all;
+    all = beside;
+    return KOLO_OK;
+}
+
+/* The time is counted in looks, not by the clock, since kolorun itself may be stopped. */
+enum kolo_beside_how kolo_beside_await(const struct kolo_beside *beside, int64_t limit_ms,
+                                       struct kolo_beside_answer *answer_out)
+{
+    struct pollfd readable = {.fd = beside->socket, .events = POLLIN};
+    for (int64_t waited = 0; poll(&readable, 1, LOOK_MS) <= 0; waited += LOOK_MS)
+        if (waited >= limit_ms)
+            return KOLO_BESIDE_LATE;
+    return kolo_beside_receive(beside->socket, answer_out, sizeof *answer_out)
+               ? KOLO_BESIDE_ANSWERED
+               : KOLO_BESIDE_GONE;
+}
+
+void kolo_beside_abandon(struct kolo_beside *beside)
+{
+    (void)shutdown(beside->socket, SHUT_RDWR);
+    if (beside->pid > 0)
+        (void)kill(beside->pid, SIGKILL);
+}
+
+static void forget(const struct kolo_beside *beside)
+{
+    for (struct kolo_beside **link = &all; *link; link = &(*link)->next)
+        if (*link == beside) {
+            *link = beside->next;
+            return;
+        }
+}
+
+void kolo_beside_end(struct kolo_beside *beside, bool ends_now)
+{
+    if (beside->socket >= 0)
+        (void)close(beside->socket);
+    if (ends_now && beside->pid > 0)
+        (void)waitpid(beside->pid, NULL, 0);
+    forget(beside);
+    *beside = (struct kolo_beside){.socket = -1};
+}
+
+bool kolo_beside_reaped(pid_t pid)
+{
+    for (struct kolo_beside *beside = all; beside; beside = beside->next)
+        if (beside->pid == pid) {
+            beside->pid = 0;
+            return true;
+        }
+    return false;
+}

@@ -4,11 +4,13 @@
 //
 // The process must keep none of kolorun's descriptors: whoever reads kolorun's output must not wait
 // for a process that was left behind. It ignores the signals of a terminal, and ends when kolorun
-// is gone, after what came before that.
+// is gone, after what came before that. What hangs before it has begun can often be killed, such as
+// opening a pipe that nobody reads; then it is.
 #include "launcher/beside.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -43,16 +45,29 @@ void kolo_beside_answer(int fd, kolo_status status)
     (void)!send(fd, &answer, sizeof answer, MSG_NOSIGNAL);
 }
 
-int kolo_beside_keep_only(int fd)
+void kolo_beside_begin(int fd)
 {
-    enum { FD = STDERR_FILENO + 1 };
+    (void)prctl(PR_SET_PDEATHSIG, 0);
+    kolo_beside_answer(fd, KOLO_OK);
+}
+
+static void close_between(int above, int below)
+{
+    const int first = above > STDERR_FILENO ? above + 1 : STDERR_FILENO + 1;
+    if (first < below)
+        (void)close_range((unsigned)first, (unsigned)below - 1, 0);
+}
+
+void kolo_beside_keep_only(int fd, int other)
+{
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int i = 0; i < FD && nothing >= 0; i++)
-        (void)dup2(nothing, i);
-    if (fd != FD)
-        (void)dup2(fd, FD);
-    (void)close_range(FD + 1, ~0U, 0);
-    return FD;
+    const int low = fd < other || other < 0 ? fd : other, high = fd < other ? other : fd;
+    for (int i = 0; i <= STDERR_FILENO && nothing >= 0; i++)
+        if (i != low && i != high)
+            (void)dup2(nothing, i);
+    close_between(STDERR_FILENO, low);
+    close_between(low, high);
+    close_between(high, INT_MAX);
 }
 
 static void ignore_signals(void)
@@ -75,6 +90,7 @@ static void close_others(void)
 kolo_status kolo_beside_start(struct kolo_beside *beside, const char *what,
                               void (*serve)(int fd, void *context), void *context)
 {
+    const pid_t kolorun = getpid();
     int ends[2];
     *beside = (struct kolo_beside){.socket = -1};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
@@ -82,6 +98,9 @@ kolo_status kolo_beside_start(struct kolo_beside *beside, const char *what,
     beside->pid = fork();
     if (beside->pid == 0) {
         (void)prctl(PR_SET_NAME, "kolorun-files");
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != kolorun)
+            _exit(0);
         ignore_signals();
         (void)close(ends[0]);
         close_others();

@@ -44,7 +44,10 @@ bool kolo_beside_reaped(pid_t pid);
 bool kolo_beside_receive(int fd, void *data, size_t bytes);
 /** In the process: says how something went. */
 void kolo_beside_answer(int fd, kolo_status status);
-/** In the process: keeps of kolorun's descriptors only @p fd; returns its new number. */
-int kolo_beside_keep_only(int fd);
+/** In the process: says that it has begun. Until then it is killed when kolorun ends; from now on
+ * it must end by itself when the socket is closed. */
+void kolo_beside_begin(int fd);
+/** In the process: keeps of kolorun's descriptors only @p fd, and @p other (-1: none). */
+void kolo_beside_keep_only(int fd, int other);
 
 #endif

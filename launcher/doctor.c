@@ -17,7 +17,6 @@
 #include "launcher/filer.h"
 #include "launcher/job.h"
 #include "tools/exit_status.h"
-#include "tools/outfile.h"
 
 enum { REACH_MS = 15000 /* unless --start-timeout is given */ };
 
@@ -153,12 +152,20 @@ static void judge(const struct kolo_doctor *doctor, struct kolo_findings *findin
     kolo_findings_sort(findings);
 }
 
+static kolo_status write_json(struct kolo_doctor *doctor, const struct kolo_diagnosis *diagnosis)
+{
+    if (!doctor->json)
+        return KOLO_OK;
+    const kolo_status status = kolo_diagnosis_write(diagnosis, kolo_scribe_stream(doctor->json));
+    const kolo_status closed = kolo_scribe_close(doctor->json, status == KOLO_OK);
+    doctor->json = NULL;
+    return closed != KOLO_OK ? closed : status;
+}
+
 /* @return the exit status. */
-static int report(const struct kolo_doctor *doctor)
+static int report(struct kolo_doctor *doctor)
 {
     struct kolo_findings findings = {.at = NULL};
-    struct outfile file = {.stream = NULL};
-    kolo_status status = KOLO_OK;
     int exit_status = 0;
     judge(doctor, &findings);
     const struct kolo_diagnosis diagnosis = {.hosts = doctor->checkups,
@@ -169,16 +176,7 @@ static int report(const struct kolo_doctor *doctor)
                                              .seconds =
                                                  (double)(kolo_now_ns() - doctor->began_ns) / 1e9};
     kolo_diagnosis_print(&diagnosis, stdout);
-    if (doctor->options->json) {
-        status = outfile_open(&file, "--json", doctor->options->json);
-        bool is_open = status == KOLO_OK;
-        if (is_open)
-            status = kolo_diagnosis_write(&diagnosis, file.stream);
-        if (is_open) {
-            kolo_status closed = outfile_close(&file, status == KOLO_OK);
-            status = status == KOLO_OK ? closed : status;
-        }
-    }
+    const kolo_status status = write_json(doctor, &diagnosis);
     if (findings.is_short)
         fprintf(stderr, "kolorun: memory is short: some findings are missing\n");
     if (status != KOLO_OK)
@@ -190,21 +188,35 @@ static int report(const struct kolo_doctor *doctor)
     return exit_status;
 }
 
-/* The job would refuse a place where the trace or the files of ranks cannot be written, so the
- * doctor checks that too. The trace may be meant for the directory that is made for the files; the
- * doctor's own file may not, since the directory is removed again. */
-static kolo_status probe_places(const struct kolo_options *options, int size, size_t hosts)
+static struct kolo_scribe_place place_of(const struct kolo_options *options, const char *option,
+                                         const char *path)
 {
+    return (struct kolo_scribe_place){.option = option,
+                                      .path = path,
+                                      .open_limit_ms = options->settings.start_timeout_ms,
+                                      .write_limit_ms = options->settings.exit_timeout_ms};
+}
+
+/* Opens the doctor's own file, so that one that cannot be written is refused now. The job would
+ * refuse a place where the trace or the files of ranks cannot be written, so the doctor checks that
+ * too. The trace may be meant for the directory that is made for the files; the doctor's own file
+ * may not, since the directory is removed again. */
+static kolo_status open_places(struct kolo_doctor *doctor)
+{
+    const struct kolo_options *options = doctor->options;
+    const size_t others = kolo_job_open_files(doctor->size, doctor->hosts->count);
+    const struct kolo_scribe_place json = place_of(options, "--json", options->json);
+    const struct kolo_scribe_place timeline = place_of(options, "--timeline", options->timeline);
     struct kolo_filer *filer = NULL;
     char why[KOLO_DETAIL_MAX];
     kolo_status status = KOLO_OK;
     if (options->json)
-        status = outfile_probe("--json", options->json);
+        status = kolo_scribe_open(&json, &doctor->json);
     if (status == KOLO_OK && options->output_dir)
-        status = kolo_filer_start(options->output_dir, size, kolo_job_open_files(size, hosts),
+        status = kolo_filer_start(options->output_dir, doctor->size, others,
                                   options->settings.start_timeout_ms, &filer);
     if (status == KOLO_OK && options->timeline)
-        status = outfile_probe("--timeline", options->timeline);
+        status = kolo_scribe_probe(&timeline);
     kolo_detail_keep(why);
     (void)kolo_filer_end(filer, false, options->settings.exit_timeout_ms);
     kolo_detail_set(why);
@@ -216,16 +228,13 @@ int kolo_doctor_run(const struct kolo_options *options, const struct kolo_hosts 
     struct kolo_doctor doctor = {
         .options = options, .hosts = hosts, .size = size, .began_ns = kolo_now_ns()};
     (void)signal(SIGPIPE, SIG_IGN);
-    if (probe_places(options, size, hosts->count) != KOLO_OK) {
+    int exit_status = open_places(&doctor) == KOLO_OK ? EXIT_STATUS_FAILED : EXIT_STATUS_REFUSED;
+    if (exit_status == EXIT_STATUS_REFUSED || kolo_loop_open(&doctor.loop) != KOLO_OK) {
         fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
-        return EXIT_STATUS_REFUSED;
-    }
-    if (kolo_loop_open(&doctor.loop) != KOLO_OK) {
-        fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
-        return EXIT_STATUS_FAILED;
+        (void)kolo_scribe_close(doctor.json, false);
+        return exit_status;
     }
     kolo_status status = open_doctor(&doctor);
-    int exit_status = EXIT_STATUS_FAILED;
     if (status == KOLO_OK) {
         examine(&doctor);
         exit_status = report(&doctor);
@@ -234,5 +243,6 @@ int kolo_doctor_run(const struct kolo_options *options, const struct kolo_hosts 
                 kolo_error_detail());
     }
     close_doctor(&doctor);
+    (void)kolo_scribe_close(doctor.json, false);
     return exit_status;
 }

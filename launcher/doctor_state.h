@@ -8,6 +8,7 @@
 
 #include "launcher/doctor.h"
 #include "launcher/remote.h"
+#include "launcher/scribe.h"
 #include "transport/conn.h"
 
 enum kolo_doctor_phase {
@@ -49,6 +50,7 @@ struct kolo_doctor {
     struct kolo_visit *visits;
     size_t count, called, calling, gone;
     struct kolo_paths paths;
+    struct kolo_scribe *json; /* NULL: without --json */
     enum kolo_doctor_phase phase;
     int64_t began_ns, reach_ms;
     bool is_advancing;

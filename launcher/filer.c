@@ -79,12 +79,15 @@ static void process_main(int fd, void *context)
 {
     const struct kolo_filer *filer = context;
     struct kolo_rank_files *files = NULL;
-    fd = kolo_beside_keep_only(fd);
+    kolo_beside_keep_only(fd, -1);
     const kolo_status status =
         kolo_rank_files_create(filer->directory, filer->size, filer->others, &files);
-    kolo_beside_answer(fd, status);
-    if (status == KOLO_OK)
-        serve(fd, files);
+    if (status != KOLO_OK) {
+        kolo_beside_answer(fd, status);
+        return;
+    }
+    kolo_beside_begin(fd);
+    serve(fd, files);
 }
 
 /* ---- kolorun ---- */

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds the timelines that agents have sent, and the file that becomes the trace. The file has no
-// name until it is complete. Timelines are not interpreted before the job has ended. A rank's bytes
+// Holds the timelines that agents have sent, and the file that becomes the trace, which has no name
+// until it is complete. Timelines are not interpreted before the job has ended. A rank's bytes
 // are bounded by the length of a timeline of this job, whatever its agent sends.
 #include "launcher/gather.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "launcher/trace.h"
-#include "tools/outfile.h"
 
 struct part {
     uint8_t *data;
@@ -18,7 +16,7 @@ struct part {
 };
 
 struct kolo_gather {
-    struct outfile file;
+    struct kolo_scribe *scribe; /* NULL: the trace is written, or cannot be */
     const char *path;
     int size;
     size_t bytes_max; /* per rank */
@@ -29,24 +27,22 @@ struct kolo_gather {
 /** Writes the beginning of the trace: it fills a block, so that a full disk is noticed now. */
 static kolo_status begin_file(struct kolo_gather *gather)
 {
-    fprintf(gather->file.stream, "{\"displayTimeUnit\":\"ns\",%4096s\n", "");
-    if (fflush(gather->file.stream) == 0 && !ferror(gather->file.stream))
-        return KOLO_OK;
-    return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "--timeline %s", gather->path);
+    fprintf(kolo_scribe_stream(gather->scribe), "{\"displayTimeUnit\":\"ns\",%4096s\n", "");
+    return kolo_scribe_sync(gather->scribe);
 }
 
-kolo_status kolo_gather_create(const char *path, int size, uint32_t calls,
+kolo_status kolo_gather_create(const struct kolo_scribe_place *place, int size, uint32_t calls,
                                struct kolo_gather **gather_out)
 {
     char why[KOLO_DETAIL_MAX];
     struct kolo_gather *gather = kolo_calloc(1, sizeof(*gather));
     if (gather == NULL)
         return KOLO_ERR_NO_MEMORY;
-    *gather =
-        (struct kolo_gather){.path = path, .size = size, .bytes_max = kolo_timeline_bytes(calls)};
+    *gather = (struct kolo_gather){
+        .path = place->path, .size = size, .bytes_max = kolo_timeline_bytes(calls)};
     gather->parts = kolo_calloc((size_t)size, sizeof(*gather->parts));
-    kolo_status status = gather->parts != NULL ? outfile_open(&gather->file, "--timeline", path)
-                                               : KOLO_ERR_NO_MEMORY;
+    kolo_status status =
+        gather->parts != NULL ? kolo_scribe_open(place, &gather->scribe) : KOLO_ERR_NO_MEMORY;
     if (status == KOLO_OK)
         status = begin_file(gather);
     if (status == KOLO_OK) {
@@ -57,7 +53,8 @@ kolo_status kolo_gather_create(const char *path, int size, uint32_t calls,
     kolo_gather_destroy(gather);
     if (status == KOLO_ERR_NO_MEMORY)
         return status;
-    return kolo_fail(KOLO_ERR_CONFIG, "%s; give a file that can be written", why);
+    return kolo_fail(KOLO_ERR_CONFIG, "%s%s", why,
+                     strstr(why, "; ") ? "" : "; give a file that can be written");
 }
 
 kolo_status kolo_gather_take(struct kolo_gather *gather, int rank, const void *data, size_t bytes)
@@ -119,8 +116,9 @@ static kolo_status write(struct kolo_gather *gather, struct kolo_trace *trace, c
 {
     kolo_status status = kolo_trace_merge(trace);
     if (status == KOLO_OK)
-        status = kolo_trace_write(trace, verdict, gather->file.stream);
-    const kolo_status closed = outfile_close(&gather->file, status == KOLO_OK);
+        status = kolo_trace_write(trace, verdict, kolo_scribe_stream(gather->scribe));
+    const kolo_status closed = kolo_scribe_close(gather->scribe, status == KOLO_OK);
+    gather->scribe = NULL;
     return status == KOLO_OK ? closed : status;
 }
 
@@ -142,7 +140,7 @@ void kolo_gather_destroy(struct kolo_gather *gather)
 {
     if (gather == NULL)
         return;
-    (void)outfile_close(&gather->file, false);
+    (void)kolo_scribe_close(gather->scribe, false);
     for (int rank = 0; gather->parts != NULL && rank < gather->size; rank++)
         kolo_free_memory(gather->parts[rank].data);
     kolo_free_memory(gather->parts);

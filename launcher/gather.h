@@ -8,13 +8,14 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "launcher/scribe.h"
 
 struct kolo_gather;
 
-/** Opens @p path at once, so that a place that cannot be written is refused before anything is
+/** Opens @p place at once, so that one that cannot be written is refused before anything is
  * started. @p size is the number of ranks, @p calls the number of calls that each keeps. ERR_CONFIG
- * says what to do. */
-kolo_status kolo_gather_create(const char *path, int size, uint32_t calls,
+ * says what to do. To be called while this process has one thread. */
+kolo_status kolo_gather_create(const struct kolo_scribe_place *place, int size, uint32_t calls,
                                struct kolo_gather **gather_out) KOLO_NODISCARD;
 /** Takes the next bytes of rank @p rank. ERR_PROTOCOL: more than there can be. */
 kolo_status kolo_gather_take(struct kolo_gather *gather, int rank, const void *data,

@@ -235,8 +235,12 @@ static kolo_status open_places(struct kolo_job *job)
     kolo_status status = KOLO_OK;
     KOLO_TRY(kolo_job_open_files_of_ranks(job));
     if (options->timeline)
-        status = kolo_gather_create(options->timeline, job->size,
-                                    kolo_options_timeline_calls(options, job->size), &job->gather);
+        status = kolo_gather_create(
+            &(struct kolo_scribe_place){.option = "--timeline",
+                                        .path = options->timeline,
+                                        .open_limit_ms = options->settings.start_timeout_ms,
+                                        .write_limit_ms = options->settings.exit_timeout_ms},
+            job->size, kolo_options_timeline_calls(options, job->size), &job->gather);
 out:
     if (status != KOLO_OK) {
         kolo_detail_keep(why);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Ranks whose program is on a file system that does not answer for a while, or not at all: their
-# agent still sends its heartbeat, and the job can be ended. And --output-dir on such a file system:
-# every wait for it has an end, and what is missing is said.
+# agent still sends its heartbeat, and the job can be ended. And --output-dir, --timeline and --json
+# on such a file system: every wait for it has an end, and what is missing is said.
 . "${BASH_SOURCE%/*}/common.sh"
 export KOLOTEST_MARK=hanging-$$
 printf '#!/bin/sh\necho here\n' >"$work/program"
@@ -92,6 +92,34 @@ says out '^\[0\] hello$'
 says err "^kolorun: --output-dir $work/killed: kolorun-files, the process that writes them, has died: its files end here, and the job goes on$"
 says err "^kolorun: the files in $work/killed are not complete$"
 ! grep -q 'did not end' "$work/err" || fail "a process that has died is said to hang: $(<"$work/err")"
+# A trace that cannot be opened, written or named; the same for what the doctor writes.
+mkdir "$work/apart"
+late() { # STATUS CALL OPTIONS...
+    KOLO_EXIT_TIMEOUT=1s run "$1" "$HANGING" "$2" 1000 "$KOLORUN" "${@:3}"
+    under "$seconds" 20 "the end of a kolorun whose $3 hangs (${*:2:2})"
+}
+rm -f "$work/program"
+late 2 "open:$work/apart/" --timeline "$work/apart/t" --start-timeout 1s -np 2 touch "$work/program"
+says err "^kolorun: --timeline $work/apart/t: not opened within 1\.0 s \(--start-timeout\), as its file system, or the reader of a pipe, did not answer; give a file that can be written$"
+lines err 1
+late 2 "write:$work/apart/#*" --timeline "$work/apart/t" -np 2 touch "$work/program"
+says err "^kolorun: --timeline $work/apart/t: its file system did not answer within 1\.0 s \(KOLO_EXIT_TIMEOUT\); give a file that can be written$"
+lines err 1
+[[ ! -e $work/program ]] || fail "a program was started although its trace was not opened"
+late 1 "link:$work/apart/t" --timeline "$work/apart/t" -np 2 "$CALLS"
+says err "^kolorun: no timeline: --timeline $work/apart/t: its file system did not answer within 1\.0 s \(KOLO_EXIT_TIMEOUT\)$"
+late 3 "link:$work/apart/t" --timeline "$work/apart/t" -np 1 sh -c 'exit 3' # what a rank did counts first
+late 2 "open:$work/apart/" doctor --timeline "$work/apart/t" --start-timeout 1s
+says err "^kolorun: --timeline $work/apart/t: not opened within 1\.0 s"
+late 2 "open:$work/apart/" doctor --json "$work/apart/j" --start-timeout 1s
+says err "^kolorun: --json $work/apart/j: not opened within 1\.0 s"
+late 1 "link:$work/apart/j" doctor --json "$work/apart/j"
+says err "^kolorun: --json $work/apart/j: its file system did not answer within 1\.0 s \(KOLO_EXIT_TIMEOUT\)$"
+[[ -z $(ls -A "$work/apart") ]] || fail "left behind in apart: $(ls -A "$work/apart")"
+# One that answers after a while harms nothing.
+run 0 "$HANGING" "link:$work/apart/t" 3 "$KOLORUN" --timeline "$work/apart/t" -np 2 "$CALLS"
+[[ -s $work/apart/t ]] || fail "a trace that came late"
+
 # The user does not want to wait.
 : >"$work/out" # the last one says hello too
 "$HANGING" "write:$work/signal/rank.0.out" 1000 "$KOLORUN" --output-dir "$work/signal" -np 1 echo hello >"$work/out" 2>"$work/err" </dev/null &

@@ -10,15 +10,24 @@
 #include "launcher/gather.h"
 #include "tests/launcher/trace_maker.h"
 
+enum { LONG_MS = 60000 };
+
 static char folder[] = "/tmp/kolo-gather-XXXXXX";
 static char path[64];
+
+static struct kolo_scribe_place at(const char *name)
+{
+    return (struct kolo_scribe_place){
+        .option = "--timeline", .path = name, .open_limit_ms = LONG_MS, .write_limit_ms = LONG_MS};
+}
 
 static struct kolo_gather *begin(int size)
 {
     struct kolo_gather *gather = NULL;
     cr_assert(mkdtemp(folder) != NULL);
     snprintf(path, sizeof path, "%s/t.json", folder);
-    cr_assert(kolo_gather_create(path, size, MAKER_CAPACITY, &gather) == KOLO_OK, "%s",
+    const struct kolo_scribe_place place = at(path);
+    cr_assert(kolo_gather_create(&place, size, MAKER_CAPACITY, &gather) == KOLO_OK, "%s",
               kolo_error_detail());
     return gather;
 }
@@ -90,8 +99,9 @@ Test(gather, takes_no_more_than_there_can_be)
 Test(gather, refuses_a_place_that_cannot_be_written)
 {
     struct kolo_gather *gather = NULL;
-    cr_assert(kolo_gather_create("/nonexistent/t", 1, 16, &gather) == KOLO_ERR_CONFIG);
+    const struct kolo_scribe_place none = at("/nonexistent/t"), full = at("/dev/full");
+    cr_assert(kolo_gather_create(&none, 1, 16, &gather) == KOLO_ERR_CONFIG);
     cr_assert(strstr(kolo_error_detail(), "--timeline /nonexistent/t") != NULL);
-    cr_assert(kolo_gather_create("/dev/full", 1, 16, &gather) == KOLO_ERR_CONFIG);
+    cr_assert(kolo_gather_create(&full, 1, 16, &gather) == KOLO_ERR_CONFIG);
     cr_assert(strstr(kolo_error_detail(), "No space left") != NULL, "%s", kolo_error_detail());
 }

@@ -2,8 +2,9 @@
 // A command that hangs where it executes a file, as on a file system that does not answer: hanging
 // FILE SECONDS COMMAND [ARGUMENT...]. Whatever COMMAND starts waits so long in execve of FILE. It
 // can be killed there. With open:NAME it waits in openat of exactly this name, with write:FILE in
-// writev to the file of this absolute path, and with close:FILE in close of it. Ends as COMMAND
-// does, and passes SIGTERM and SIGINT on to it.
+// writev to the file of this absolute path, with close:FILE in close of it, and with link:NAME in
+// linkat to this name. A * at the end stands for the rest of a name. Ends as COMMAND does, and
+// passes SIGTERM and SIGINT on to it.
 //
 // The kernel asks this process about each such call of the others (seccomp's notifications).
 #include <errno.h>
@@ -47,6 +48,7 @@ static const struct call {
 } calls[] = {{"open:", SYS_openat, 1, 0},
              {"write:", SYS_writev, 0, 1},
              {"close:", SYS_close, 0, 1},
+             {"link:", SYS_linkat, 3, 0},
              {"", SYS_execve, 0, 0}};
 
 static const struct call *find_call(const char **file)
@@ -86,13 +88,16 @@ static int is_of(const struct seccomp_notif *question, const struct call *call, 
 {
     char path[64], text[4096] = "";
     const uint64_t value = question->data.args[call->argument];
-    if (strlen(file) + 1 >= sizeof text)
+    if (file[0] == '\0' || strlen(file) + 1 >= sizeof text)
         return 0;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)question->pid, (int)value);
     if (call->is_descriptor)
         (void)!readlink(path, text, sizeof text - 1);
     else
         read_name((pid_t)question->pid, value, strlen(file) + 1, text);
+    const size_t length = strlen(file);
+    if (file[length - 1] == '*')
+        return strncmp(text, file, length - 1) == 0;
     return strcmp(text, file) == 0;
 }
 

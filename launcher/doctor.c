@@ -193,6 +193,7 @@ static struct kolo_scribe_place place_of(const struct kolo_options *options, con
 {
     return (struct kolo_scribe_place){.option = option,
                                       .path = path,
+                                      .output_dir = options->output_dir,
                                       .open_limit_ms = options->settings.start_timeout_ms,
                                       .write_limit_ms = options->settings.exit_timeout_ms};
 }

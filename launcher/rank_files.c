@@ -213,6 +213,20 @@ out:
     return status;
 }
 
+bool kolo_rank_files_claim(const char *directory, const char *path)
+{
+    char text[PATH_BYTES] = ".";
+    struct stat own, other;
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash ? (size_t)(slash - path) + 1 : 0;
+    if (!is_name_of_a_rank(path + length) || length >= sizeof text)
+        return false;
+    memcpy(text, path, length);
+    text[length > 0 ? length : 1] = '\0';
+    return stat(directory, &own) == 0 && stat(text, &other) == 0 && own.st_dev == other.st_dev &&
+           own.st_ino == other.st_ino;
+}
+
 int kolo_rank_files_fd(const struct kolo_rank_files *files, int rank, bool is_error)
 {
     return files->fds[(size_t)rank * STREAMS + is_error];

@@ -20,6 +20,9 @@ void kolo_rank_files_name(int size, int rank, bool is_error, char name[KOLO_RANK
  * earlier job's files are there; nothing is changed then. */
 kolo_status kolo_rank_files_create(const char *directory, int size, size_t others,
                                    struct kolo_rank_files **files_out) KOLO_NODISCARD;
+/** Whether @p path, which need not exist, is that of a file in @p directory with a name of a rank's
+ * file. Links in place of the file are not followed. */
+bool kolo_rank_files_claim(const char *directory, const char *path);
 /** The descriptor of the file of @p rank, which stays open until the files are closed. */
 int kolo_rank_files_fd(const struct kolo_rank_files *files, int rank, bool is_error);
 /** Closes the file of @p rank. That may take as long as writing what the system has kept back.

@@ -15,11 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "launcher/beside.h"
 #include "launcher/parts.h"
+#include "launcher/rank_files.h"
 #include "tools/outfile.h"
 
 enum { PIECE_BYTES = 64 << 10, LOOK_MS = 100 };
@@ -105,12 +107,26 @@ static void serve(int fd, struct outfile *file)
     (void)outfile_close(file, false);
 }
 
+/* As outfile_open, but not of a file that ranks have. */
+static kolo_status open_file(const struct kolo_scribe_place *place, struct outfile *file)
+{
+    kolo_status status = outfile_open(file, place->option, place->path);
+    if (status != KOLO_OK || !place->output_dir ||
+        !kolo_rank_files_claim(place->output_dir, file->target))
+        return status;
+    (void)outfile_close(file, false);
+    return kolo_fail(KOLO_ERR_CONFIG,
+                     "%s %.512s: --output-dir %.512s keeps that name for the output of a rank; "
+                     "name another file",
+                     place->option, place->path, place->output_dir);
+}
+
 static void open_main(int fd, void *context)
 {
     const struct kolo_scribe_place *place = context;
     struct outfile file;
     shed_descriptors(fd);
-    const kolo_status status = outfile_open(&file, place->option, place->path);
+    const kolo_status status = open_file(place, &file);
     if (status != KOLO_OK) {
         kolo_beside_answer(fd, status);
         return;
@@ -120,11 +136,25 @@ static void open_main(int fd, void *context)
     serve(fd, &file);
 }
 
+static kolo_status probe(const struct kolo_scribe_place *place)
+{
+    struct outfile file;
+    struct stat facts;
+    kolo_status status = outfile_probe(place->option, place->path);
+    if (status != KOLO_OK || !place->output_dir ||
+        (stat(place->path, &facts) == 0 && !S_ISREG(facts.st_mode)))
+        return status;
+    status = open_file(place, &file);
+    if (status == KOLO_OK)
+        (void)outfile_close(&file, false);
+    return status;
+}
+
 static void probe_main(int fd, void *context)
 {
     const struct kolo_scribe_place *place = context;
     shed_descriptors(fd);
-    kolo_beside_answer(fd, outfile_probe(place->option, place->path));
+    kolo_beside_answer(fd, probe(place));
 }
 
 /* ---- kolorun ---- */

@@ -143,6 +143,24 @@ run 0 "$KOLORUN" -np 1 --output-dir "$work/both" --timeline "$work/both/t.json" 
 [[ -s $work/both/t.json && -e $work/both/rank.0.out ]] || fail "the trace beside the files: $(ls "$work/both")"
 run 2 "$KOLORUN" -np 1 --output-dir "$work/unused" --timeline "$work/unused/none/t.json" true
 says err "^kolorun: --timeline $work/unused/none/t\.json: No such file or directory; "
+# One file for two: under its name, another spelling, a link, and the name of another rank.
+pushd "$work" >/dev/null || exit
+mkdir claimed
+ln -s claimed link
+ln -s claimed/rank.1.err trace
+for trace in claimed/rank.0.out link/../claimed//rank.1.out link/rank.0.err trace claimed/rank.7.out; do
+    refused() {
+        run 2 "$KOLORUN" "${@:2}" -np 2 --output-dir claimed touch started
+        says err "^kolorun: $1 $trace: --output-dir claimed keeps that name for the output of a rank; name another file$"
+        lines err 1
+    }
+    refused --timeline --timeline "$trace"
+    refused --timeline doctor --timeline "$trace"
+    refused --json doctor --json "$trace"
+done
+[[ ! -e started && -z $(ls -A claimed) ]] || fail "started, or left behind: $(ls -A claimed)"
+run 0 "$KOLORUN" --output-dir claimed --timeline link/rank.json -np 2 true
+popd >/dev/null || exit
 run 127 "$KOLORUN" -np 1 --output-dir "$work/unused" --timeline "$work/unused/t.json" ./no-such-program
 [[ ! -e $work/unused ]] || fail "a job that was refused for its trace has left: $(ls "$work/unused")"
 # A file that cannot grow ends the files, not the job: the rest comes here, and the status is 1,

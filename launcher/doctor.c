@@ -194,6 +194,7 @@ static struct kolo_scribe_place place_of(const struct kolo_options *options, con
     return (struct kolo_scribe_place){.option = option,
                                       .path = path,
                                       .output_dir = options->output_dir,
+                                      .input = options->hostfile,
                                       .open_limit_ms = options->settings.start_timeout_ms,
                                       .write_limit_ms = options->settings.exit_timeout_ms};
 }

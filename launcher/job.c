@@ -239,6 +239,7 @@ static kolo_status open_places(struct kolo_job *job)
             &(struct kolo_scribe_place){.option = "--timeline",
                                         .path = options->timeline,
                                         .output_dir = options->output_dir,
+                                        .input = options->hostfile,
                                         .open_limit_ms = options->settings.start_timeout_ms,
                                         .write_limit_ms = options->settings.exit_timeout_ms},
             job->size, kolo_options_timeline_calls(options, job->size), &job->gather);

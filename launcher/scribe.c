@@ -107,10 +107,13 @@ static void serve(int fd, struct outfile *file)
     (void)outfile_close(file, false);
 }
 
-/* As outfile_open, but not of a file that ranks have. */
+/* As outfile_open, but not of a file that ranks have, or that is read. */
 static kolo_status open_file(const struct kolo_scribe_place *place, struct outfile *file)
 {
-    kolo_status status = outfile_open(file, place->option, place->path);
+    kolo_status status =
+        place->input ? outfile_spares(place->option, place->path, &place->input, 1) : KOLO_OK;
+    if (status == KOLO_OK)
+        status = outfile_open(file, place->option, place->path);
     if (status != KOLO_OK || !place->output_dir ||
         !kolo_rank_files_claim(place->output_dir, file->target))
         return status;
@@ -136,15 +139,15 @@ static void open_main(int fd, void *context)
     serve(fd, &file);
 }
 
+/* What is no file may notice that it is opened. */
 static kolo_status probe(const struct kolo_scribe_place *place)
 {
     struct outfile file;
     struct stat facts;
-    kolo_status status = outfile_probe(place->option, place->path);
-    if (status != KOLO_OK || !place->output_dir ||
+    if (strcmp(place->path, "-") == 0 ||
         (stat(place->path, &facts) == 0 && !S_ISREG(facts.st_mode)))
-        return status;
-    status = open_file(place, &file);
+        return outfile_probe(place->option, place->path);
+    const kolo_status status = open_file(place, &file);
     if (status == KOLO_OK)
         (void)outfile_close(&file, false);
     return status;

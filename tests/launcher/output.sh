@@ -159,6 +159,14 @@ for trace in claimed/rank.0.out link/../claimed//rank.1.out link/rank.0.err trac
     refused --json doctor --json "$trace"
 done
 [[ ! -e started && -z $(ls -A claimed) ]] || fail "started, or left behind: $(ls -A claimed)"
+# Nor the host file.
+echo localhost >hosts
+ln -s hosts list
+for job in "--timeline list" "doctor --timeline ./hosts" "doctor --json hosts"; do
+    run 2 "$KOLORUN" $job --hostfile hosts -np 2 touch started
+    says err "^kolorun: ${job#doctor }: that is hosts, which is an input; name another file$"
+done
+[[ ! -e started && $(<hosts) == localhost ]] || fail "the host file is $(<hosts)"
 run 0 "$KOLORUN" --output-dir claimed --timeline link/rank.json -np 2 true
 popd >/dev/null || exit
 run 127 "$KOLORUN" -np 1 --output-dir "$work/unused" --timeline "$work/unused/t.json" ./no-such-program

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads standard input in a thread: one cannot wait for a terminal or a file without changing the
-// mode of a descriptor that others share. In a background job the read fails (SIGTTIN is ignored),
-// which is treated as the end.
+// mode of a descriptor that others share. While kolorun is in the background of a terminal, what is
+// typed there is for others, and the read fails (SIGTTIN is ignored). The thread then waits until
+// kolorun is in the foreground: stopping the job, as a shell's other jobs are stopped, would stop
+// all of those that never read. No signal says that it has come to the foreground without having
+// been stopped, so the thread looks.
 //
 // Threads: the thread's lock guards window and ready. data is the thread's while it works, and the
 // loop's while ready is not negative.
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,12 +45,32 @@ static void take_room(void *owner)
     input->room = input->window < READ_BYTES ? input->window : READ_BYTES;
 }
 
+static bool is_in_background(int fd)
+{
+    const pid_t foreground = tcgetpgrp(fd);
+    return foreground > 0 && foreground != getpgrp();
+}
+
+/* Whether a read that has failed is worth another. It may have failed in the background although
+ * kolorun is in the foreground by now, which is @p doubted only once. */
+static bool may_try_again(int fd, int error, bool *doubted)
+{
+    enum { LOOK_MS = 200 };
+    if (error != EIO || (*doubted && !is_in_background(fd)))
+        return error == EINTR;
+    *doubted = !is_in_background(fd);
+    while (is_in_background(fd))
+        (void)poll(NULL, 0, LOOK_MS);
+    return true;
+}
+
 static void read_some(void *owner)
 {
     struct kolo_input *input = owner;
+    bool doubted = false;
     do
         input->got = read(input->fd, input->data, input->room);
-    while (input->got < 0 && errno == EINTR);
+    while (input->got < 0 && may_try_again(input->fd, errno, &doubted));
     if (input->got < 0)
         input->got = 0;
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests Ctrl-Z: a job is stopped for longer than its hosts may be silent, and continues.
+# Tests Ctrl-Z: a job is stopped for longer than its hosts may be silent, and continues. And a job in
+# the background of a terminal, which leaves what is typed there to others.
 . "${BASH_SOURCE%/*}/common.sh"
 
 state_of() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1; }
@@ -121,4 +122,11 @@ launcher=$!
 await up 1
 kill -TSTP "$launcher"
 ended 0
+
+# The terminal of a job in the background is read when the job comes to the foreground.
+if command -v python3 >/dev/null; then
+    export KOLOTEST_MARK=pause-terminal-$$
+    timeout "$patience" python3 "${BASH_SOURCE%/*}/helpers/terminal.py" "$KOLORUN" || fail "a job in the background of a terminal"
+    nobody_left "$KOLOTEST_MARK"
+fi
 finish

@@ -141,8 +141,7 @@ static void judge(const struct kolo_doctor *doctor, struct kolo_findings *findin
                                        .ports = options->settings.ports,
                                        .net = options->settings.net,
                                        .transport = options->settings.transport,
-                                       .gpus = options->gpus,
-                                       .has_files = options->output_dir != NULL};
+                                       .gpus = options->gpus};
     kolo_judge_hosts(doctor->checkups, doctor->count, &job, findings);
     kolo_judge_paths(doctor->checkups, doctor->count, &doctor->paths, &job, findings);
     if (doctor->count > DOCTOR_WHOLE_MAX)
@@ -206,7 +205,6 @@ static struct kolo_scribe_place place_of(const struct kolo_options *options, con
 static kolo_status open_places(struct kolo_doctor *doctor)
 {
     const struct kolo_options *options = doctor->options;
-    const size_t others = kolo_job_open_files(doctor->size, doctor->hosts->count);
     const struct kolo_scribe_place json = place_of(options, "--json", options->json);
     const struct kolo_scribe_place timeline = place_of(options, "--timeline", options->timeline);
     struct kolo_filer *filer = NULL;
@@ -215,7 +213,7 @@ static kolo_status open_places(struct kolo_doctor *doctor)
     if (options->json)
         status = kolo_scribe_open(&json, &doctor->json);
     if (status == KOLO_OK && options->output_dir)
-        status = kolo_filer_start(options->output_dir, doctor->size, others,
+        status = kolo_filer_start(options->output_dir, doctor->size,
                                   options->settings.start_timeout_ms, &filer);
     if (status == KOLO_OK && options->timeline)
         status = kolo_scribe_probe(&timeline);

@@ -24,8 +24,7 @@ enum {
     FILES_OF_RANK = 32,
     FILES_OF_PEER = 2,
     FILES_OF_CHILD = 4,
-    FILES_OF_HOST = 3,
-    FILES_OF_OUTPUT = 2 /* of each rank, in kolorun, with --output-dir */
+    FILES_OF_HOST = 3
 };
 
 static int64_t number(const struct kolo_checkup *host, enum kolo_fact_number which)
@@ -192,8 +191,7 @@ static void judge_limits(const struct kolo_checkup *host, int self,
     int64_t needed = FILES_OF_RANK + (int64_t)FILES_OF_PEER * job->size;
     int64_t watched = FILES_OF_RANK + (int64_t)FILES_OF_CHILD * host->ranks;
     if (host->is_here || host->is_launcher)
-        watched += (int64_t)job->size * (1 + (job->has_files ? FILES_OF_OUTPUT : 0)) +
-                   FILES_OF_HOST * (int64_t)hosts;
+        watched += job->size + FILES_OF_HOST * (int64_t)hosts;
     if (watched > needed)
         needed = watched;
     if (files >= 0 && files < needed)

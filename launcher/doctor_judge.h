@@ -45,7 +45,6 @@ struct kolo_prognosis {
     const char *ports, *net; /* KOLO_PORTS, KOLO_NET; "": not set */
     const char *transport;   /* the transport that is forced; "auto": none */
     int gpus;                /* --gpus; 0: not given */
-    bool has_files;          /* --output-dir is given */
 };
 
 /** Judges each host by itself, and in comparison with the others. */

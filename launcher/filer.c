@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "launcher/beside.h"
@@ -16,6 +17,7 @@
 #include "launcher/rank_files.h"
 
 enum { STREAMS = 2, PIECE_BYTES = 64 << 10, PARTS_MAX = 64, NONE = -1 };
+enum { OPEN_BEFORE = STDERR_FILENO + 2 /* with the socket */ };
 
 enum what { WRITE, END_FILE, KEEP, REMOVE };
 
@@ -29,7 +31,6 @@ struct kolo_filer {
     struct kolo_beside beside;
     const char *directory;
     int size;
-    size_t others;   /* as kolo_rank_files_create has it */
     atomic_int file; /* that is being written; NONE */
     atomic_ullong progress;
     atomic_bool is_abandoned;
@@ -81,7 +82,7 @@ static void process_main(int fd, void *context)
     struct kolo_rank_files *files = NULL;
     kolo_beside_keep_only(fd, -1);
     const kolo_status status =
-        kolo_rank_files_create(filer->directory, filer->size, filer->others, &files);
+        kolo_rank_files_create(filer->directory, filer->size, OPEN_BEFORE, &files);
     if (status != KOLO_OK) {
         kolo_beside_answer(fd, status);
         return;
@@ -123,15 +124,14 @@ static kolo_status await_files(struct kolo_filer *filer, int64_t limit_ms)
     return answer.error;
 }
 
-kolo_status kolo_filer_start(const char *directory, int size, size_t others, int64_t limit_ms,
+kolo_status kolo_filer_start(const char *directory, int size, int64_t limit_ms,
                              struct kolo_filer **filer_out)
 {
     kolo_status status = KOLO_OK;
     struct kolo_filer *filer = kolo_calloc(1, sizeof *filer);
     if (!filer)
         return KOLO_ERR_NO_MEMORY;
-    *filer =
-        (struct kolo_filer){.directory = directory, .size = size, .others = others, .file = NONE};
+    *filer = (struct kolo_filer){.directory = directory, .size = size, .file = NONE};
     KOLO_TRY(kolo_beside_start(&filer->beside, "--output-dir", process_main, filer));
     KOLO_TRY(await_files(filer, limit_ms));
     *filer_out = filer;

@@ -15,7 +15,7 @@ struct kolo_filer;
 
 /** Starts the process, which does kolo_rank_files_create; errors as there. ERR_CONFIG also if that
  * takes longer than @p limit_ms. To be called while this process has one thread. */
-kolo_status kolo_filer_start(const char *directory, int size, size_t others, int64_t limit_ms,
+kolo_status kolo_filer_start(const char *directory, int size, int64_t limit_ms,
                              struct kolo_filer **filer_out) KOLO_NODISCARD;
 /** The number of a file of @p rank, for kolo_filer_write. */
 int kolo_filer_file(int rank, bool is_error);

@@ -21,9 +21,8 @@ kolo_status kolo_job_open_files_of_ranks(struct kolo_job *job)
     const struct kolo_options *options = job->options;
     if (!options->output_dir)
         return KOLO_OK;
-    return kolo_filer_start(options->output_dir, job->size,
-                            kolo_job_open_files(job->size, job->hosts->count),
-                            options->settings.start_timeout_ms, &job->filer);
+    return kolo_filer_start(options->output_dir, job->size, options->settings.start_timeout_ms,
+                            &job->filer);
 }
 
 bool kolo_job_is_filed(const struct kolo_job *job)

@@ -19,6 +19,7 @@
 #include "base/alloc.h"
 
 enum { PATH_BYTES = 4096, STREAMS = 2, FILE_MODE = 0666, FOLDER_MODE = 0777 };
+enum { OWN = 2 /* descriptors of the directory, while it is looked through */ };
 
 static const char start[] = "rank.";
 static const char *const ends[STREAMS] = {".out", ".err"};
@@ -55,15 +56,15 @@ static kolo_status refuse(const struct kolo_rank_files *files, int error, const 
                      is_of_place ? "; give a directory that can be written" : "");
 }
 
-/* Otherwise the job would start, and lack descriptors for its hosts and ranks. */
+/* Otherwise only some of the files would be made, and removed again. */
 static kolo_status check_limit(const struct kolo_rank_files *files, size_t others)
 {
     struct rlimit limit;
-    const size_t needed = (size_t)files->size * STREAMS + others;
+    const size_t needed = (size_t)files->size * STREAMS + OWN + others;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
         return KOLO_OK; /* RLIM_INFINITY is the largest number */
     return kolo_fail(KOLO_ERR_CONFIG,
-                     "--output-dir %.512s: kolorun needs up to %zu open files for %d ranks, and "
+                     "--output-dir %.512s: kolorun needs %zu open files for %d ranks, and "
                      "ulimit -n is %ju; %s",
                      files->path, needed, files->size, (uintmax_t)limit.rlim_cur,
                      limit.rlim_max >= needed ? "raise it (`ulimit -n`)"

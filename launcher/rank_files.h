@@ -16,7 +16,7 @@ void kolo_rank_files_name(int size, int rank, bool is_error, char name[KOLO_RANK
 /** Makes @p directory if it is missing, and in it DIR/rank.N.out and DIR/rank.N.err for ranks 0 to
  * @p size - 1, N with as many digits as the last rank has. All are opened now, so that a place that
  * cannot be written is refused before anything is started. @p others is the number of other files
- * that kolorun will have open. ERR_CONFIG: it cannot be, there would be too many open files, or an
+ * that this process has open. ERR_CONFIG: it cannot be, there would be too many open files, or an
  * earlier job's files are there; nothing is changed then. */
 kolo_status kolo_rank_files_create(const char *directory, int size, size_t others,
                                    struct kolo_rank_files **files_out) KOLO_NODISCARD;

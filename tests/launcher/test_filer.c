@@ -51,7 +51,7 @@ TestSuite(filer, .init = go_there, .fini = clean, .timeout = 60);
 static struct kolo_filer *start(void)
 {
     struct kolo_filer *filer = NULL;
-    cr_assert_eq(kolo_filer_start("d", 2, 0, LONG_MS, &filer), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_filer_start("d", 2, LONG_MS, &filer), KOLO_OK, "%s", kolo_error_detail());
     return filer;
 }
 
@@ -104,6 +104,25 @@ Test(filer, writes_to_the_files)
     cr_assert_eq(kolo_filer_end(NULL, true, LONG_MS), KOLO_OK);
 }
 
+/** What the process needs, and not what kolorun needs beside it. */
+Test(filer, a_limit_is_not_below_what_is_needed)
+{
+    enum { SIZE = 100, NEEDED = 206 };
+    struct kolo_filer *filer = NULL;
+    struct rlimit limit;
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = NEEDED - 1;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    cr_assert_eq(kolo_filer_start("d", SIZE, LONG_MS, &filer), KOLO_ERR_CONFIG);
+    cr_assert(strstr(kolo_error_detail(), "needs 206 open files for 100 ranks, and ulimit -n is "
+                                          "205; raise it"),
+              "%s", kolo_error_detail());
+    limit.rlim_cur = NEEDED;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    cr_assert_eq(kolo_filer_start("d", SIZE, LONG_MS, &filer), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_filer_end(filer, false, LONG_MS), KOLO_OK);
+}
+
 /** More parts, and more bytes, than one request has, or a socket holds. */
 Test(filer, writes_long_lists)
 {
@@ -130,7 +149,7 @@ Test(filer, refuses_as_the_files_do_and_removes_them)
 {
     struct kolo_filer *filer = NULL;
     cr_assert_eq(kolo_filer_end(start(), true, LONG_MS), KOLO_OK);
-    cr_assert_eq(kolo_filer_start("d", 2, 0, LONG_MS, &filer), KOLO_ERR_CONFIG);
+    cr_assert_eq(kolo_filer_start("d", 2, LONG_MS, &filer), KOLO_ERR_CONFIG);
     cr_assert(strstr(kolo_error_detail(), "--output-dir d: there is rank.0.err of an earlier job"),
               "%s", kolo_error_detail());
     cr_assert_null(filer);

@@ -183,7 +183,7 @@ Test(rank_files, the_reason_is_that_of_the_first_directory)
     cr_assert(strstr(kolo_error_detail(), why), "%s", kolo_error_detail());
 }
 
-/** Also if only what the job needs beside them is too much. */
+/** Also if only what the process has open beside them is too much. */
 Test(rank_files, too_many_files_are_refused_before_any_is_made)
 {
     struct kolo_rank_files *files = NULL;
@@ -192,10 +192,10 @@ Test(rank_files, too_many_files_are_refused_before_any_is_made)
     const rlim_t before = limit.rlim_cur;
     limit.rlim_cur = 64;
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    refused("many", 100, "needs up to 200 open files for 100 ranks, and ulimit -n is 64; raise");
-    cr_assert_eq(kolo_rank_files_create("many", 10, 45, &files), KOLO_ERR_CONFIG);
-    refused("many", 32, "Too many open files: raise `ulimit -n`"); /* some are open already */
-    cr_assert_eq(kolo_rank_files_create("few", 10, 44, &files), KOLO_OK);
+    refused("many", 100, "needs 202 open files for 100 ranks, and ulimit -n is 64; raise");
+    cr_assert_eq(kolo_rank_files_create("many", 10, 43, &files), KOLO_ERR_CONFIG);
+    refused("many", 31, "Too many open files: raise `ulimit -n`"); /* some are open already */
+    cr_assert_eq(kolo_rank_files_create("few", 10, 42, &files), KOLO_OK);
     limit.rlim_cur = before;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
     cr_assert_eq(kolo_rank_files_close(files, false), KOLO_OK);

@@ -35,6 +35,7 @@
     X(locked_bytes)       /* ulimit -l */                                                          \
     X(may_lock)           /* has CAP_IPC_LOCK: ulimit -l does not apply */                         \
     X(memfd_works)        /* memory can be shared between processes */                             \
+    X(loopback_works)     /* ranks there can reach each other by TCP */                            \
     X(gpus)               /* devices that NVIDIA's driver lists */                                 \
     X(ports_free)         /* free ports among KOLO_PORTS */
 

@@ -283,6 +283,12 @@ static void judge_net(const struct kolo_checkup *host, int self, const struct ko
     const char *why = text(host, KOLO_FACT_listen_error);
     if (why[0] != '\0' && hosts > 1)
         ERROR("listen", "%s", why);
+    if (number(host, KOLO_FACT_loopback_works) == 0 && host->is_here)
+        ERROR("loopback", "its loopback interface is down, over which its ranks meet; bring it up "
+                          "(ip link set lo up)");
+    else if (number(host, KOLO_FACT_loopback_works) == 0 && host->ranks > 1)
+        WARNING("loopback", "its loopback interface is down, and its ranks have no TCP with each "
+                            "other; bring it up (ip link set lo up)");
     if (text(host, KOLO_FACT_net_unnamed)[0] != '\0')
         NOTE("net-unnamed", "KOLO_NET: nothing of this host is named %s",
              text(host, KOLO_FACT_net_unnamed));

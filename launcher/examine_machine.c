@@ -291,6 +291,7 @@ void kolo_examine_machine(const struct kolo_settings *settings)
     say_limits();
     say_gpus();
     say_ports(settings);
+    kolo_say_number(KOLO_FACT_loopback_works, kolo_places_loopback_works());
     kolo_places_unnamed(settings->net, unnamed, sizeof unnamed);
     if (unnamed[0] != '\0')
         kolo_say_text(KOLO_FACT_net_unnamed, unnamed);

@@ -19,6 +19,7 @@
 #include "launcher/job_state.h"
 #include "runtime/timeline.h"
 #include "tools/exit_status.h"
+#include "transport/places.h"
 
 /* The first three end the job; SIGQUIT (Ctrl-\) asks what it does. The others mean what the program
  * says: to write a checkpoint before a scheduler ends the job, for example. */
@@ -132,6 +133,10 @@ static kolo_status open_meeting(struct kolo_job *job)
     bool is_local = true;
     for (size_t i = 0; i < job->hosts->count; i++)
         is_local = is_local && job->hosts->at[i].is_here;
+    if (is_local && !kolo_places_loopback_works())
+        kolo_output_print(job->streams[JOB_ERR],
+                          "kolorun: warning: the loopback interface is down, over which ranks of "
+                          "kolo meet; bring it up (ip link set lo up)");
     const struct kolo_store_server_events events = kolo_job_store_events(job);
     return kolo_meeting_create(&job->loop, job->size, is_local, &job->options->settings, &events,
                                &job->meeting);

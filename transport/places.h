@@ -67,5 +67,8 @@ int kolo_places_entry(const char *net, const char *interface, const struct kolo_
  *  commas and cut to @p capacity; "": there are none, or `net` cannot be parsed. They may be meant
  *  for another host, or be misspelt. */
 void kolo_places_unnamed(const char *net, char *text, size_t capacity);
+/** Whether this machine can reach itself, at 127.0.0.1 or ::1: its ranks need that, also to reach
+ *  each other at its other addresses. */
+bool kolo_places_loopback_works(void);
 
 #endif

@@ -426,3 +426,25 @@ void kolo_places_unnamed(const char *net, char *text, size_t capacity)
     snprintf(text, capacity, "%s", locals.unnamed);
     kolo_free_memory(locals.items);
 }
+
+/** Sends nothing: looks for a way there only. What is refused for another reason (a sandbox) is not
+ * known to be missing. */
+static bool is_cut_off(const struct kolo_place *place)
+{
+    const int fd = socket(place->addr.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno == EAFNOSUPPORT;
+    const bool is = connect(fd, (const struct sockaddr *)&place->addr, place->bytes) != 0 &&
+                    (errno == ENETUNREACH || errno == EHOSTUNREACH || errno == EADDRNOTAVAIL);
+    close(fd);
+    return is;
+}
+
+bool kolo_places_loopback_works(void)
+{
+    enum { ANY_PORT = 9 };
+    const struct in_addr four = {.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct kolo_place places[] = {kolo_place_make(AF_INET, &four, ANY_PORT),
+                                        kolo_place_make(AF_INET6, &in6addr_loopback, ANY_PORT)};
+    return !is_cut_off(&places[0]) || !is_cut_off(&places[1]);
+}

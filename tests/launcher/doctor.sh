@@ -51,6 +51,19 @@ says out "^error: localhost: would not start the job: program '\./nosuchprogram'
 doctor --gpus 999
 says out '^error: localhost: would not start the job: .*999'
 
+# A machine that cannot reach itself; a job says so at once, and not only when its ranks give up.
+if unshare -n true 2>/dev/null; then
+    wrapper=(unshare -n)
+    doctor -np 2
+    says out '^error: localhost: its loopback interface is down, over which its ranks meet; bring it up \(ip link set lo up\)$'
+    run 0 unshare -n "$KOLORUN" -np 2 true
+    says err '^kolorun: warning: the loopback interface is down, over which ranks of kolo meet; bring it up \(ip link set lo up\)$'
+    lines err 1
+    wrapper=(unshare -n sh -c 'ip link set lo up && exec "$@"' sh)
+    ! command -v ip >/dev/null || { doctor -np 2; lacks out 'loopback'; }
+    wrapper=()
+fi
+
 # The same findings as JSON, written as a whole or not at all.
 doctor -np 100 --json "$work/d.json"
 python3 - "$work/d.json" "$work/out" <<'PYTHON' || fail "the JSON is not what was printed"

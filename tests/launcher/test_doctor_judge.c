@@ -66,6 +66,7 @@ static void begin(void)
         set(i, KOLO_FACT_may_lock, 0);
         set(i, KOLO_FACT_locked_bytes, 8 << 20);
         set(i, KOLO_FACT_memfd_works, 1);
+        set(i, KOLO_FACT_loopback_works, 1);
         set(i, KOLO_FACT_gpus, 0);
         set_text(i, KOLO_FACT_host, names[i]);
         set_text(i, KOLO_FACT_identity, names[i]);
@@ -209,6 +210,17 @@ Test(doctor_judge, memory)
     set(1, KOLO_FACT_memory_room_bytes, 300 << 20);
     set(1, KOLO_FACT_memfd_works, 0);
     expect(KOLO_SEVERITY_ERROR, "memfd", 1, "memfd_create");
+}
+
+Test(doctor_judge, loopback)
+{
+    set(1, KOLO_FACT_loopback_works, 0);
+    expect(KOLO_SEVERITY_WARNING, "loopback", 1, "no TCP with each other; bring it up");
+    hosts[1].ranks = 1;
+    judge();
+    cr_assert(findings.count == 0);
+    hosts[1].is_here = true;
+    expect(KOLO_SEVERITY_ERROR, "loopback", 1, "over which its ranks meet; bring it up (ip link");
 }
 
 Test(doctor_judge, limits)

@@ -2,6 +2,7 @@
 // The addresses of this machine: which are offered, in which order, and the effect of KOLO_NET.
 #include <criterion/criterion.h>
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,14 @@ Test(places_local, one_address_is_allowed_as_all_of_them_are)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         cr_assert(kolo_places_entry(cases[i].net, "eth7", &place) == cases[i].entry, "%s: %d",
                   cases[i].net, kolo_places_entry(cases[i].net, "eth7", &place));
+}
+
+/** In a network of its own nothing is up. */
+Test(places_local, loopback_works_if_it_is_up)
+{
+    cr_expect(kolo_places_loopback_works());
+    if (unshare(CLONE_NEWNET) == 0)
+        cr_expect(!kolo_places_loopback_works());
 }
 
 Test(places_local, local_addresses_carry_the_port_and_no_link_local)

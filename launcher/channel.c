@@ -100,6 +100,12 @@ static void forgive(struct kolo_channel *channel, int64_t now_ns)
     channel->looked_ns = now_ns;
 }
 
+static void send_beat(struct kolo_channel *channel, int64_t now_ns)
+{
+    channel->beaten_ns = now_ns;
+    kolo_channel_send(channel, KOLO_FRAME_BEAT, NULL, 0);
+}
+
 static void on_beat(uv_timer_t *timer)
 {
     struct kolo_channel *channel = timer->data;
@@ -112,7 +118,15 @@ static void on_beat(uv_timer_t *timer)
         return;
     }
     if (channel->looks++ % LOOKS == 0)
-        kolo_channel_send(channel, KOLO_FRAME_BEAT, NULL, 0);
+        send_beat(channel, now_ns);
+}
+
+void kolo_channel_beat(struct kolo_channel *channel)
+{
+    const int64_t now_ns = kolo_now_ns();
+    if (channel->is_open && !channel->has_ended && uv_is_active((uv_handle_t *)&channel->beat) &&
+        now_ns - channel->beaten_ns >= LOOKS * channel->look_ns)
+        send_beat(channel, now_ns);
 }
 
 kolo_status kolo_channel_open(struct kolo_channel *channel, uv_loop_t *loop, int fd_in, int fd_out,

@@ -22,6 +22,7 @@ struct kolo_channel {
     int64_t silence_ms; /* 0: silence has no limit (until the agent is ready) */
     int64_t heard_ns;
     int64_t looked_ns, look_ns; /* last check of the silence, and the interval of checks */
+    int64_t beaten_ns;          /* last heartbeat sent */
     unsigned looks;
     bool is_open, has_ended;
 };
@@ -36,6 +37,8 @@ kolo_status kolo_channel_open(struct kolo_channel *channel, uv_loop_t *loop, int
                               bool wants_preamble) KOLO_NODISCARD;
 /** From now on, ends the channel if nothing is heard from the other end for @p silence_ms. */
 void kolo_channel_watch(struct kolo_channel *channel, int64_t silence_ms);
+/** Sends a heartbeat if one is due, for work that the loop waits for. */
+void kolo_channel_beat(struct kolo_channel *channel);
 /** Stops sending and expecting heartbeats until the channel is resumed. The end of the channel is
  * still noticed.
  */

@@ -389,9 +389,11 @@ void kolo_children_start(struct kolo_children *children, void (*failed)(void *co
 {
     children->failed = failed;
     children->context = context;
-    for (uint32_t i = 0; i < children->spec->ranks.count && !children->has_failed; i++)
+    for (uint32_t i = 0; i < children->spec->ranks.count && !children->has_failed; i++) {
         if (start_child(children, i) != KOLO_OK)
             fail(children);
+        kolo_channel_beat(children->channel); /* a thousand of them take seconds */
+    }
 }
 
 static double seconds_of(const struct rusage *usage)

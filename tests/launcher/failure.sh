@@ -83,6 +83,9 @@ run 1 "$KOLORUN" -np 2 sh -c 'KOLO_TIMELINE=$TIMELINE "$0" loop 100 & until [ -e
 says err "$astray (called kolo_init|went on as the rank .*)$foreground"
 nobody_left "$KOLOTEST_MARK"
 
+# An agent that takes long to start many ranks is not silent.
+run 0 env KOLO_PEER_TIMEOUT=1s "$KOLORUN" -np 500 --oversubscribe true
+
 # If a rank fails before any has joined, the others may still print why, since all may have failed
 # for the same reason. They have a quarter of a second, in which rank 0 may get no processor on a
 # busy machine.

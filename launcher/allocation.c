@@ -43,7 +43,9 @@ static kolo_status expand(const struct list *list, const char *name, size_t used
 static kolo_status add_host(const struct list *list, const char *name)
 {
     kolo_status status = kolo_hosts_add(list->hosts, name, 1, false);
-    return status != KOLO_OK && list->hosts->count == KOLO_HOSTS_MAX ? refuse_number(list) : status;
+    if (status != KOLO_ERR_INVALID)
+        return status;
+    return list->hosts->count == KOLO_HOSTS_MAX ? refuse_number(list) : refuse(list);
 }
 
 /* Expands a range such as "01-04": for each number, @p name's first @p used letters, the number and

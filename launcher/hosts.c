@@ -21,8 +21,6 @@
 
 enum { FILE_MAX = 64 << 20, FILE_PIECE = 1 << 16, PLACES_MIN = 16 };
 
-#define GRAMMAR "use HOST[:SLOTS], several separated by commas"
-
 static bool is_this_machine(const char *name)
 {
     static const char *const always[] = {"localhost", "127.0.0.1", "::1"};
@@ -116,7 +114,7 @@ static kolo_status add_slots(struct kolo_host *host, int slots, bool is_open)
 kolo_status kolo_hosts_add(struct kolo_hosts *hosts, const char *name, int slots, bool is_open)
 {
     if (!is_host_name(name))
-        return kolo_fail(KOLO_ERR_INVALID, "'%s' is not a host name; " GRAMMAR, name);
+        return kolo_fail(KOLO_ERR_INVALID, "'%s' is not a host name", name);
     kolo_status status = reserve_one(hosts);
     if (status != KOLO_OK)
         return status;
@@ -152,21 +150,23 @@ static char *cut_brackets(char *text)
 static kolo_status parse_host(struct kolo_hosts *hosts, const char *item, size_t len)
 {
     char text[KOLO_HOST_MAX + 16];
-    if (len == 0 || len >= sizeof text)
-        return kolo_fail(KOLO_ERR_INVALID, "%s; " GRAMMAR,
-                         len ? "a host name is too long" : "a host name is empty");
+    if (len == 0)
+        return kolo_fail(KOLO_ERR_INVALID, "a host name is empty");
+    if (len >= sizeof text)
+        return kolo_fail(KOLO_ERR_INVALID, "'%.32s...' is too long for the name of a host", item);
     memcpy(text, item, len);
     text[len] = '\0';
     char *slots_text = NULL;
     char *rest = cut_brackets(text);
     if (rest) {
         if (rest[0] != ':' && rest[0] != '\0')
-            return kolo_fail(KOLO_ERR_INVALID, "'%.*s' is not a host; " GRAMMAR, (int)len, item);
+            return kolo_fail(KOLO_ERR_INVALID, "'%.*s' is not a host", (int)len, item);
         slots_text = rest[0] == ':' ? rest + 1 : NULL;
     } else if ((slots_text = strchr(text, ':'))) {
         if (strchr(slots_text + 1, ':'))
             return kolo_fail(KOLO_ERR_INVALID,
-                             "'%.*s' has several colons; write an IPv6 address as [ADDRESS]:SLOTS",
+                             "'%.*s' has several colons; write an IPv6 address as "
+                             "[ADDRESS]:SLOTS, and give a port of ssh by --ssh 'ssh -p PORT'",
                              (int)len, item);
         *slots_text++ = '\0';
     }
@@ -191,13 +191,21 @@ static kolo_status add_line(struct kolo_hosts *hosts, char *name, const char *sl
     return status == KOLO_OK ? kolo_hosts_add(hosts, name, slots, false) : status;
 }
 
+/* Adds to the detail how it is to be written, unless that says what to do already. */
+static kolo_status fail_with(kolo_status status, const char *grammar)
+{
+    char why[KOLO_DETAIL_MAX];
+    kolo_detail_keep(why);
+    return strstr(why, "; ") ? status : kolo_fail(status, "%s; %s", why, grammar);
+}
+
 kolo_status kolo_hosts_parse(struct kolo_hosts *hosts, const char *list)
 {
     for (const char *at = list;; at++) {
         size_t len = strcspn(at, ",");
         kolo_status status = parse_host(hosts, at, len);
         if (status != KOLO_OK)
-            return status;
+            return fail_with(status, "use HOST[:SLOTS], several separated by commas");
         at += len;
         if (!*at)
             return KOLO_OK;
@@ -288,6 +296,7 @@ static kolo_status read_lines(struct kolo_hosts *hosts, const char *path, char *
         kolo_status status = read_line(hosts, text, (size_t)((next ? next : end) - text));
         if (status != KOLO_OK) {
             char why[KOLO_DETAIL_MAX];
+            (void)fail_with(status, "give one host a line: HOST:SLOTS or HOST slots=N");
             kolo_detail_keep(why);
             return kolo_fail(status, "host file '%s', line %d: %s", path, number, why);
         }

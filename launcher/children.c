@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -140,7 +141,9 @@ kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
                                   int *exit_status_out)
 {
     *exit_status_out = 126;
-    if (access(spec->cwd, X_OK) != 0)
+    struct stat facts;
+    errno = stat(spec->cwd, &facts) == 0 && !S_ISDIR(facts.st_mode) ? ENOTDIR : 0;
+    if (errno != 0 || access(spec->cwd, X_OK) != 0)
         return kolo_fail_errno(KOLO_ERR_NOT_FOUND, errno, "directory '%.512s'", spec->cwd);
     struct kolo_children *children = kolo_calloc(1, sizeof *children);
     if (!children)

@@ -255,6 +255,10 @@ run 127 "$KOLORUN" --chdir "$work" here-only
 says err "program 'here-only' in PATH \(but there is ./here-only\): No such file or directory; nothing was started"
 run 126 "$KOLORUN" -np 2 /etc/passwd
 says err 'Permission denied'
+for file in /etc/passwd "$KOLORUN"; do # also one that may be executed
+    run 126 "$KOLORUN" -np 2 --chdir "$file" true
+    says err "^kolorun: host localhost: directory '$file': Not a directory; nothing was started$"
+done
 run 126 "$KOLORUN" -np 2 --chdir /no/such/directory true
 says err "directory '/no/such/directory': No such file"
 here=$PWD

@@ -271,6 +271,7 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN); /* the write fails, which is told */
     (void)signal(SIGTTIN, SIG_IGN);
+    (void)signal(SIGTTOU, SIG_IGN); /* it would stop this process alone, not the job */
     job.began_ns = kolo_now_ns();
     if (kolo_loop_open(&job.loop) != KOLO_OK) {
         fprintf(stderr, "kolorun: %s\n", kolo_error_detail());

@@ -6,6 +6,6 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 out=$(PKG_CONFIG_LIBDIR=$work timeout 300 cmake -S "$1" -B "$work/build" -G Ninja -DKOLO_TESTS=OFF -DKOLO_CUDA=OFF 2>&1) &&
     { echo "FAIL: cmake succeeded without the libraries"; exit 1; }
-[[ $(tr -s ' \n' ' ' <<<"$out") == *'packages that kolo needs are missing: libhwloc-dev libuv1-dev libjansson-dev. script/bootstrap'* ]] ||
+[[ $(tr -s ' \n' ' ' <<<"$out") == *'packages that kolo needs are missing: libhwloc-dev libuv1-dev libjansson-dev libxxhash-dev. script/bootstrap'* ]] ||
     { echo "FAIL: $out"; exit 1; }
 echo "the build names all missing packages"

@@ -55,10 +55,13 @@ void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int
 }
 
 /** How long another cause may come. What this rank lacks is certain; other ranks only see a link
- * that breaks because of it, and shall hear of it before they take that for the cause. */
+ * that breaks because of it, and shall hear of it before they take that for the cause. Nobody knows
+ * more about bytes that were changed on their way than the rank that has them. */
 static int64_t grace_of(kolo_status status)
 {
     const bool is_own = status == KOLO_ERR_SYSTEM || status == KOLO_ERR_NO_MEMORY;
+    if (status == KOLO_ERR_DATA)
+        return 0;
     return is_own ? KOLO_VERDICT_GRACE_MS / 3 : KOLO_VERDICT_GRACE_MS;
 }
 
@@ -378,7 +381,8 @@ void kolo_engine_events(struct kolo_engine *engine, struct kolo_endpoint_events 
                                                   .left = on_left,
                                                   .down = on_down,
                                                   .recalled = on_recalled,
-                                                  .returned = on_returned};
+                                                  .returned = on_returned,
+                                                  .words = kolo_mismatch_words};
     *store_out = (struct kolo_store_client_events){.context = engine,
                                                    .failed = on_store_failed,
                                                    .left = on_store_left,

@@ -9,6 +9,8 @@
 // grace period, so that the other rank's words, or the store's, can arrive first.
 #include "runtime/mismatch.h"
 
+#include <stdio.h>
+
 #include "runtime/comm.h"
 
 const struct kolo_desc *kolo_comm_past(const struct kolo_comm *comm, uint32_t sequence)
@@ -97,6 +99,20 @@ void kolo_mismatch_found(void *context, int world, uint32_t channel,
         past = kolo_comm_past(comm, theirs.sequence);
     say_mismatch(comm, kolo_comm_member(comm, world), subject_of(kind),
                  past != NULL ? past : expected, arrived);
+}
+
+void kolo_mismatch_words(void *context, uint32_t channel, const struct kolo_desc *desc, char *text,
+                         size_t capacity)
+{
+    uint32_t kind;
+    const struct kolo_comm *comm = comm_of(context, channel, &kind);
+    struct kolo_call call;
+    char words[KOLO_WORDS_MAX], where[KOLO_COMM_WORDS_MAX] = "";
+    kolo_call_unpack(desc, &call);
+    kolo_call_words(&call, words, sizeof(words));
+    if (comm != NULL)
+        (void)kolo_comm_words(comm, where);
+    snprintf(text, capacity, "%s%s sequence %u", words, where, call.sequence);
 }
 
 /** A message of a call that is over here, with all expected messages received. */

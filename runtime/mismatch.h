@@ -5,6 +5,7 @@
 #ifndef KOLO_RUNTIME_MISMATCH_H
 #define KOLO_RUNTIME_MISMATCH_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct kolo_comm;
@@ -28,5 +29,8 @@ void kolo_mismatch_found(void *context, int world, uint32_t channel,
  * otherwise show when the receive is posted, or never. */
 void kolo_mismatch_look(void *context, int world, uint32_t channel,
                         const struct kolo_desc *arrived);
+/** Writes which call a message belongs to: "allreduce(...) in communicator 2 (...) sequence 7". */
+void kolo_mismatch_words(void *context, uint32_t channel, const struct kolo_desc *desc, char *text,
+                         size_t capacity);
 
 #endif

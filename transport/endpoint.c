@@ -48,6 +48,7 @@ void kolo_endpoint_self(const struct kolo_endpoint *endpoint, struct kolo_peer *
     memset(peer_out, 0, sizeof *peer_out);
     peer_out->identity = endpoint->config.identity;
     peer_out->credit_bytes = endpoint->config.settings->credit_bytes;
+    peer_out->checksum = endpoint->config.settings->checksum;
     memcpy(peer_out->addresses, endpoint->addresses, sizeof peer_out->addresses);
 }
 
@@ -221,9 +222,25 @@ void kolo_endpoint_incoming(struct kolo_port *port, const struct kolo_greeting *
         events->down(events->context, peer, status, kolo_error_detail());
 }
 
+/** The links of a rank whose setting differs would take checksums for something else. */
+static kolo_status check_checksums(const struct kolo_peer *peers, int size)
+{
+    for (int peer = 1; peer < size; peer++)
+        if (peers[peer].checksum != peers[0].checksum)
+            return kolo_fail(KOLO_ERR_CONFIG,
+                             "KOLO_CHECKSUM is %d on rank 0 on %.64s and %d on rank %d on %.64s: "
+                             "give all ranks the same (kolorun --set checksum=1)",
+                             peers[0].checksum, peers[0].identity.host, peers[peer].checksum, peer,
+                             peers[peer].identity.host);
+    return KOLO_OK;
+}
+
 kolo_status kolo_endpoint_set_peers(struct kolo_endpoint *endpoint, const struct kolo_peer *peers)
 {
     struct kolo_why why;
+    kolo_status status = check_checksums(peers, endpoint->config.size);
+    if (status != KOLO_OK)
+        return status;
     endpoint->peers = peers;
     for (int peer = 0; peer < endpoint->config.size; peer++) {
         if (peer == endpoint->config.rank || kolo_endpoint_choose(endpoint, peer, &why) >= 0)
@@ -382,6 +399,8 @@ void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id)
 bool kolo_endpoint_know(struct kolo_endpoint *endpoint, const struct kolo_pointer *pointer)
 {
     bool knows = false;
+    if (endpoint->config.settings->checksum) /* nobody could verify what no processor reads */
+        return false;
     for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
         if (endpoint->ports[i] != NULL && endpoint->ports[i]->transport->know != NULL)
             knows |= endpoint->ports[i]->transport->know(endpoint->ports[i], pointer);

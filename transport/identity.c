@@ -3,8 +3,9 @@
 // description from elsewhere beyond what is checked here.
 //
 // On the wire: i32 rank, i32 pid, u64 process, u64 host id, text host, i32 cores, i32 NUMA node
-// (-1: several or unknown), u64 credit bytes, u8 count, then for each transport its name as text
-// and its address as a blob. Transports whose name this build does not know are skipped.
+// (-1: several or unknown), u64 credit bytes (bit 63: KOLO_CHECKSUM), u8 count, then for each
+// transport its name as text and its address as a blob. Transports whose name this build does not
+// know are skipped.
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 
 enum { TRANSPORT_NAME_BYTES = 32, AT_RANDOM_BYTES = 16 };
 static const uint64_t CREDIT_BYTES_MIN = 4096, CREDIT_BYTES_MAX = UINT64_C(1) << 32;
+static const uint64_t CHECKSUM_BIT = UINT64_C(1) << 63;
 
 /* If the file cannot be read, nothing is added: fewer facts then distinguish hosts. */
 static uint64_t hash_file(uint64_t hash, const char *path)
@@ -76,7 +78,7 @@ void kolo_peer_write(struct kolo_writer *writer, const struct kolo_peer *peer)
     kolo_write_text(writer, identity->host);
     kolo_write_i32(writer, identity->cores);
     kolo_write_i32(writer, identity->numa);
-    kolo_write_u64(writer, peer->credit_bytes);
+    kolo_write_u64(writer, peer->credit_bytes | (peer->checksum ? CHECKSUM_BIT : 0));
     uint8_t count = 0;
     for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
         count = (uint8_t)(count + (peer->addresses[i].bytes > 0));
@@ -140,7 +142,9 @@ kolo_status kolo_peer_read(struct kolo_reader *reader, struct kolo_peer *peer_ou
     kolo_read_text(reader, peer.identity.host, sizeof peer.identity.host);
     peer.identity.cores = kolo_read_i32(reader);
     peer.identity.numa = kolo_read_i32(reader);
-    peer.credit_bytes = kolo_read_u64(reader);
+    const uint64_t credit = kolo_read_u64(reader);
+    peer.credit_bytes = credit & ~CHECKSUM_BIT;
+    peer.checksum = (credit & CHECKSUM_BIT) != 0;
     uint8_t count = kolo_read_u8(reader);
     for (uint8_t i = 0; i < count && !reader->failed; i++)
         read_address(reader, &peer);

@@ -26,6 +26,7 @@ void kolo_link_init(struct kolo_link *link, struct kolo_port *port, int peer)
     link->transport = port->transport;
     link->peer = peer;
     link->state = KOLO_LINK_CONNECTING;
+    link->header_bytes = KOLO_HEADER_BYTES;
     link->credit_bytes = kolo_endpoint_peer(port->endpoint, peer)->credit_bytes;
 }
 
@@ -52,6 +53,7 @@ void kolo_link_fini(struct kolo_link *link)
     while ((channel = kolo_map_next(&link->channels, &cursor)) != NULL)
         kolo_channel_destroy(channel);
     kolo_map_fini(&link->channels);
+    kolo_free_memory(link->sums);
     kolo_free_memory(link->rx_control);
     kolo_free_memory(link->why_text);
 }
@@ -70,8 +72,8 @@ void kolo_link_set_up(struct kolo_link *link)
 
 bool kolo_link_reaches_devices(const struct kolo_link *link)
 {
-    return link->state == KOLO_LINK_UP && link->transport->reaches_devices != NULL &&
-           link->transport->reaches_devices(link);
+    return link->state == KOLO_LINK_UP && link->sums == NULL && /* no processor could verify them */
+           link->transport->reaches_devices != NULL && link->transport->reaches_devices(link);
 }
 
 void kolo_link_fail_works(struct kolo_link *link, kolo_status why)

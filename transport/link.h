@@ -46,7 +46,9 @@ enum {
     KOLO_FRAME_COST_BYTES = 64,    /* what a frame costs of the credit beside its payload */
     KOLO_CONTROL_BYTES_MAX = 1024, /* the longest payload of a control frame */
     KOLO_CONTROL_TRANSPORT = 128,  /* the first type of control frame that is the transport's own */
-    KOLO_CHANNELS_MAX = 65536      /* per link */
+    KOLO_CHANNELS_MAX = 65536,     /* per link */
+    /* with checksums, a header is followed by those of the payload and of the header */
+    KOLO_HEADER_BYTES_MAX = KOLO_HEADER_BYTES + 2 * (int)sizeof(uint64_t)
 };
 
 struct kolo_header {
@@ -78,8 +80,9 @@ struct kolo_sink {
     kolo_dtype dtype;                /* the type for own */
     size_t element_bytes;
     bool incoming_first;
-    struct kolo_work *work;   /* NULL: the payload goes to a stash, or is dropped */
-    struct kolo_stash *stash; /* NULL: the payload goes to a work, or is dropped */
+    struct kolo_work *work;    /* NULL: the payload goes to a stash, or is dropped */
+    struct kolo_stash *stash;  /* NULL: the payload goes to a work, or is dropped */
+    struct kolo_checksum *sum; /* of what went into the sink; NULL: the link has no checksums */
 };
 
 enum kolo_link_state { KOLO_LINK_CONNECTING, KOLO_LINK_UP, KOLO_LINK_DOWN };
@@ -100,6 +103,8 @@ struct kolo_link {
     uint64_t signal_seen;
     struct kolo_sink sink;
     uint64_t bytes_sent, bytes_received;
+    struct kolo_sums *sums; /* NULL: the link has no checksums (checksum.h) */
+    uint32_t header_bytes;  /* of its frames' headers: KOLO_HEADER_BYTES, or _MAX with checksums */
     /* ---- */
     kolo_status why; /* if DOWN: what ended it */
     char *why_text;  /* the detail of `why`; NULL: none, or no memory for it */

@@ -28,6 +28,10 @@
 // into the receive's memory by the sender's device (rdma_direct.h). That would save nothing for a
 // receive that reduces, since such a buffer serves as its operand anyway.
 //
+// With checksums (checksum.h) a message that is written directly has one of its own, which a
+// control frame tells before the last mark (rdma_direct.h); the receiver sums up its memory when
+// all has arrived. The memory of devices, which no processor reads, is then not known to a link.
+//
 // One completion queue for each device serves all links of a rank. It is polled with every look.
 // Before a sleep it is armed, and its channel is in the poller like any descriptor.
 #ifndef KOLO_TRANSPORT_RDMA_H
@@ -42,7 +46,9 @@
 
 enum {
     RDMA_BUFFERS = 32, /* of a queue: must be a power of two */
-    RDMA_BUFFER_BYTES = (64 << 10) + KOLO_HEADER_BYTES
+    RDMA_PAYLOAD_BYTES = 64 << 10,
+    RDMA_BUFFER_BYTES = RDMA_PAYLOAD_BYTES + KOLO_HEADER_BYTES, /* without checksums */
+    KOLO_RDMA_SUM_FRAME = KOLO_CONTROL_TRANSPORT + 2            /* a type of control frame */
 };
 
 struct rdma_nic;
@@ -194,6 +200,9 @@ bool kolo_rdma_go_on_writing(struct rdma_link *link);
 void kolo_rdma_row_is_over(struct rdma_link *link, struct kolo_rdma_row *row);
 /** Rows may have to be written again. */
 void kolo_rdma_wake_writing(struct rdma_link *link);
+/** @p work is about to be given up, and then its memory must not be read any more: finishes its
+ *  checksum, if that is being made. */
+void kolo_rdma_finish_sum(struct rdma_link *link, const struct kolo_work *work);
 /** For the queue's has_written(). */
 void kolo_rdma_has_written(struct kolo_rdma_queue *queue, void *context);
 void kolo_rdma_passed(struct kolo_rdma_queue *queue, size_t bytes);

@@ -137,6 +137,18 @@ uint16_t kolo_rdma_direct_mark(const struct kolo_rdma_writing *writing, uint8_t 
                       parts << (SLOT_BITS + GENERATION_BITS));
 }
 
+void kolo_rdma_direct_tell_sum(const struct kolo_rdma_writing *writing, uint8_t type, uint64_t sum,
+                               struct kolo_desc *desc_out)
+{
+    struct kolo_writer writer = kolo_writer_over(desc_out->bytes, sizeof desc_out->bytes);
+    memset(desc_out->bytes, 0, sizeof desc_out->bytes);
+    kolo_write_u8(&writer, type);
+    kolo_write_u8(&writer, writing->slot);
+    kolo_write_u8(&writer, writing->offer.generation);
+    kolo_write_u8(&writer, 0);
+    kolo_write_u64(&writer, sum);
+}
+
 /** The message is complete. */
 static void land(struct kolo_rdma_direct *direct, struct kolo_rdma_lent *lent)
 {
@@ -167,9 +179,29 @@ kolo_status kolo_rdma_direct_written(struct kolo_rdma_direct *direct, uint16_t m
     *told_out =
         (struct kolo_rdma_told){.work = lent->work,
                                 .has_turn = !is_part,
+                                .has_sum = lent->has_sum,
+                                .sum = lent->sum,
                                 .is_whole = lent->has_mark && lent->parts_there >= lent->parts};
     if (told_out->is_whole)
         land(direct, lent);
+    return KOLO_OK;
+}
+
+kolo_status kolo_rdma_direct_heard_sum(struct kolo_rdma_direct *direct,
+                                       const struct kolo_desc *desc)
+{
+    struct kolo_reader reader = kolo_reader_over(desc->bytes + 1, sizeof desc->bytes - 1);
+    const uint8_t slot = kolo_read_u8(&reader), generation = kolo_read_u8(&reader);
+    const uint8_t reserved = kolo_read_u8(&reader);
+    struct kolo_rdma_lent *lent = &direct->lent[slot % KOLO_RDMA_SLOTS];
+    if (slot >= KOLO_RDMA_SLOTS || reserved != 0 || lent->region == NULL ||
+        lent->generation != generation || lent->has_sum)
+        return kolo_fail(KOLO_ERR_PROTOCOL,
+                         "the peer tells the checksum of a message where nothing is offered (slot "
+                         "%u, generation %u)",
+                         slot, generation);
+    lent->has_sum = true;
+    lent->sum = kolo_read_u64(&reader);
     return KOLO_OK;
 }
 

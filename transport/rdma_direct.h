@@ -15,6 +15,8 @@
 //            payload {24 bytes description, u64 bytes, u8 further rails by bit, 7 u32 keys of them}
 //   message  writes, the last with a mark in its 32-bit number: all that was before by the same
 //            queue pair has landed
+//   sum      only with checksums: control frame {type, slot, generation, u8 0, u64 checksum of the
+//            message} by the first queue pair before the message's mark there
 //
 // A message may go in parts by several queue pairs, the rails of rdma_rails.h, and each part ends
 // with a mark. Every mark says which offer it belongs to (slot, generation); that of the first rail
@@ -63,6 +65,8 @@ struct kolo_rdma_lent {
     struct kolo_rdma_region *rails[KOLO_RDMA_RAILS_MAX]; /* the same on other rails; [0] is not
                                                           * used */
     uint8_t generation;
+    bool has_sum; /* the peer has told the message's checksum: */
+    uint64_t sum;
     bool has_mark;              /* of the first rail, which said how many parts there are: */
     uint8_t parts, parts_there; /* those that come by other rails */
 };
@@ -99,7 +103,9 @@ struct kolo_rdma_writing {
     uint8_t parts;               /* rows by rails other than the first */
     uint8_t slot;
     bool is_begun;
-    size_t posted; /* in bytes */
+    bool has_told_sum; /* or there are no checksums */
+    size_t posted;     /* in bytes */
+    size_t summed;     /* in bytes; with checksums */
 };
 
 struct kolo_rdma_direct {
@@ -126,6 +132,8 @@ struct kolo_rdma_told {
     struct kolo_work *work; /* the receive; NULL: it was given up */
     bool has_turn;          /* it has its turn with this mark */
     bool is_whole;          /* it is complete, and the offer is over */
+    bool has_sum;           /* the peer has told its checksum: */
+    uint64_t sum;
 };
 /** The peer says by @p mark that a message, or a part of one, was written. ERR_PROTOCOL: nothing
  *  was offered. */
@@ -134,6 +142,13 @@ kolo_status kolo_rdma_direct_written(struct kolo_rdma_direct *direct, uint16_t m
 /** The mark of a message of which @p parts parts go by other rails, or of such a part. */
 uint16_t kolo_rdma_direct_mark(const struct kolo_rdma_writing *writing, uint8_t parts);
 enum { KOLO_RDMA_PART = 15 };
+/** Fills in the control frame that tells the checksum of a message. */
+void kolo_rdma_direct_tell_sum(const struct kolo_rdma_writing *writing, uint8_t type, uint64_t sum,
+                               struct kolo_desc *desc_out);
+/** Handles such a frame of the peer's. ERR_PROTOCOL: nothing is offered there, or it was told
+ *  before. */
+kolo_status kolo_rdma_direct_heard_sum(struct kolo_rdma_direct *direct,
+                                       const struct kolo_desc *desc) KOLO_NODISCARD;
 /** The message to which @p row belongs. */
 struct kolo_rdma_writing *kolo_rdma_direct_of_row(struct kolo_rdma_row *row);
 /** Whether all of its rows are finished. */

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "base/log.h"
+#include "transport/checksum.h"
 
 enum {
     PROBE_BYTES = 4096, /* the largest packet there is: reveals a path that drops such packets */
@@ -184,18 +185,19 @@ static void advance(struct rdma_link *link)
 static void deliver(struct rdma_link *link, const uint8_t *data, size_t bytes)
 {
     struct kolo_link *base = &link->tcp.base;
+    const size_t header_bytes = base->header_bytes;
     struct kolo_header header = {0};
     kolo_status status = KOLO_OK;
-    if (bytes >= KOLO_HEADER_BYTES)
-        kolo_header_unpack(data, &header);
-    if (bytes < KOLO_HEADER_BYTES || header.bytes != bytes - KOLO_HEADER_BYTES)
+    if (bytes >= header_bytes)
+        status = kolo_frame_unpack(base, data, &header);
+    if (status == KOLO_OK && (bytes < header_bytes || header.bytes != bytes - header_bytes))
         status =
             kolo_fail(KOLO_ERR_PROTOCOL, "rank %d sent a message of %zu bytes with a header for %u",
                       base->peer, bytes, header.bytes);
     if (status == KOLO_OK)
         status = kolo_link_rx_begin(base, &header);
     if (status == KOLO_OK) {
-        (void)kolo_sink_put(&base->sink, data + KOLO_HEADER_BYTES, header.bytes);
+        (void)kolo_sink_put(&base->sink, data + header_bytes, header.bytes);
         status = kolo_link_rx_end(base);
     }
     if (status != KOLO_OK)
@@ -292,8 +294,9 @@ static kolo_status prepare(struct rdma_link *link)
     if (!kolo_rdma_gids_join(&port->nic.device->gids, &link->published, &ours, &theirs, &why))
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s", why.text);
     link->gid = port->nic.device->gids.all[ours];
-    kolo_status status = kolo_rdma_queue_open(port->nic.completions, &queue_ops, link, RDMA_BUFFERS,
-                                              RDMA_BUFFER_BYTES, &link->queue);
+    kolo_status status =
+        kolo_rdma_queue_open(port->nic.completions, &queue_ops, link, RDMA_BUFFERS,
+                             RDMA_PAYLOAD_BYTES + link->tcp.base.header_bytes, &link->queue);
     if (status == KOLO_OK)
         kolo_rdma_queue_hello(link->queue, &link->gid, &link->mine);
     return status;
@@ -409,7 +412,7 @@ static bool waits_for_those_before(const struct kolo_frame *frame)
 static bool next_frame(struct rdma_link *link, struct kolo_frame *frame_out)
 {
     struct kolo_link *base = &link->tcp.base;
-    const size_t most = link->queue->message_bytes - KOLO_HEADER_BYTES;
+    const size_t most = link->queue->message_bytes - base->header_bytes;
     if (link->writing == NULL)
         return kolo_link_next_frame(base, most, frame_out);
     return kolo_link_next_frame_beside(base, link->writing->frame.header.channel, most, frame_out);
@@ -431,15 +434,15 @@ static bool push_frames(struct rdma_link *link)
             kolo_rdma_begin_writing(link, &frame);
             continue;
         }
-        kolo_header_pack(&frame.header, buffer);
+        kolo_frame_pack(base, &frame, buffer);
         if (kolo_rdma_send_in_place(link, &frame))
             continue;
         if (frame.bytes > 0)
-            memcpy(buffer + KOLO_HEADER_BYTES, frame.payload, frame.bytes);
+            memcpy(buffer + base->header_bytes, frame.payload, frame.bytes);
         bool is_awaited = waits_for_those_before(&frame);
         kolo_link_frame_done(base, &frame);
         /* Otherwise only a side that closes asks whether everything has been sent. */
-        kolo_rdma_queue_send(link->queue, KOLO_HEADER_BYTES + frame.bytes,
+        kolo_rdma_queue_send(link->queue, base->header_bytes + frame.bytes,
                              is_awaited || base->said_goodbye);
     }
 }

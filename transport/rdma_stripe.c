@@ -8,6 +8,7 @@
 // arrived, the first rail writes the whole message once more, followed by a mark that replaces the
 // lost one. The peer does not read the message before that mark, so receiving the same bytes twice
 // does no harm.
+#include "transport/checksum.h"
 #include "transport/rdma.h"
 
 static struct kolo_rdma_queue *queue_of(const struct rdma_link *link, int rail)
@@ -51,6 +52,9 @@ void kolo_rdma_begin_writing(struct rdma_link *link, const struct kolo_frame *fr
     struct kolo_rdma_writing *writing = kolo_rdma_direct_find(&link->direct, frame->work);
     writing->frame = *frame; /* what is_remote() promised stays valid until it is withdrawn */
     writing->is_begun = true;
+    writing->has_told_sum = link->tcp.base.sums == NULL;
+    if (!writing->has_told_sum)
+        kolo_checksum_begin(&link->tcp.base.sums->out);
     kolo_rdma_set_writing(link, writing);
 }
 
@@ -86,6 +90,46 @@ void kolo_rdma_wake_writing(struct rdma_link *link)
     link->has_again = true;
     if (link->tcp.base.state == KOLO_LINK_UP && next_writing(link) != NULL)
         (void)kolo_link_push(&link->tcp.base);
+}
+
+/* ---- the checksum ---- */
+
+/** Makes the checksum of the first @p until bytes. They are read before they are posted, so it
+ *  takes the time in which the device writes those before them. */
+static void sum_up(struct rdma_link *link, struct kolo_rdma_writing *writing, size_t until)
+{
+    if (writing->has_told_sum || until <= writing->summed)
+        return;
+    kolo_checksum_add(&link->tcp.base.sums->out, writing->frame.payload + writing->summed,
+                      until - writing->summed);
+    writing->summed = until;
+}
+
+/** Tells the peer the checksum of a message, of which everything but its last write is posted.
+ *  False: there is no room for it now. */
+static bool tell_sum(struct rdma_link *link, struct kolo_rdma_writing *writing)
+{
+    const struct kolo_link *base = &link->tcp.base;
+    struct kolo_frame frame = {.header = {.channel = KOLO_CHANNEL_CONTROL}};
+    if (writing->has_told_sum)
+        return true;
+    uint8_t *buffer = kolo_rdma_queue_buffer(link->queue);
+    if (buffer == NULL)
+        return false;
+    sum_up(link, writing, writing->frame.bytes);
+    kolo_rdma_direct_tell_sum(writing, KOLO_RDMA_SUM_FRAME, kolo_checksum_end(&base->sums->out),
+                              &frame.header.desc);
+    kolo_frame_pack(base, &frame, buffer);
+    writing->has_told_sum = true; /* before a refusal ends everything */
+    kolo_rdma_queue_send(link->queue, base->header_bytes, false);
+    return base->state == KOLO_LINK_UP;
+}
+
+void kolo_rdma_finish_sum(struct rdma_link *link, const struct kolo_work *work)
+{
+    struct kolo_rdma_writing *writing = link->writing;
+    if (writing != NULL && writing->work == work)
+        sum_up(link, writing, writing->frame.bytes);
 }
 
 /* ---- pieces ---- */
@@ -148,6 +192,7 @@ static bool post_piece(struct rdma_link *link, struct kolo_rdma_writing *writing
     if (row->state == KOLO_RDMA_ROW_NONE)
         writing->parts++;
     row->state = KOLO_RDMA_ROW_OPEN;
+    sum_up(link, writing, writing->posted + bytes);
     writing->posted += bytes; /* before a refusal ends everything */
     kolo_rdma_pace_posted(&link->rails.paces[rail], bytes, kolo_now_ns());
     kolo_rdma_queue_write_piece(queue, &write);
@@ -195,7 +240,7 @@ static bool post_next(struct rdma_link *link, struct kolo_rdma_writing *writing)
     if (left > 0 && is_striped(link, writing))
         return post_piece(link, writing);
     const bool is_last = left <= link->queue->write_bytes;
-    if (is_last && !close_rows(link, writing))
+    if (is_last && (!tell_sum(link, writing) || !close_rows(link, writing)))
         return false;
     if (!kolo_rdma_queue_can_write(link->queue, is_last))
         return false;
@@ -204,6 +249,7 @@ static bool post_next(struct rdma_link *link, struct kolo_rdma_writing *writing)
         return true;
     }
     const struct kolo_rdma_write write = next_bytes(writing, 0, link->queue->write_bytes);
+    sum_up(link, writing, writing->posted + write.bytes);
     writing->posted += write.bytes;
     kolo_rdma_queue_write(link->queue, &write);
     return true;

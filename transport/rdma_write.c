@@ -3,6 +3,7 @@
 // the memory of what is given up (rdma_direct.h explains how these fit together). Must never hand
 // memory back that a device may still touch.
 #include "base/log.h"
+#include "transport/checksum.h"
 #include "transport/rdma.h"
 
 enum { OFFER = KOLO_CONTROL_TRANSPORT };
@@ -117,6 +118,17 @@ void kolo_rdma_take_back(struct kolo_link *base, struct kolo_work *work)
         cut_off(base, work->dst, work->bytes);
 }
 
+/** The whole message of a receive has been written. */
+static kolo_status verify(const struct kolo_link *base, const struct kolo_rdma_told *told)
+{
+    if (base->sums == NULL)
+        return KOLO_OK;
+    if (!told->has_sum)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d wrote a message without its checksum",
+                         base->peer);
+    return kolo_sums_verify_work(base, told->work, told->sum);
+}
+
 void kolo_rdma_take_mark(struct rdma_link *link, uint16_t mark)
 {
     struct kolo_link *base = &link->tcp.base;
@@ -126,6 +138,8 @@ void kolo_rdma_take_mark(struct rdma_link *link, uint16_t mark)
     kolo_status status = kolo_rdma_direct_written(&link->direct, mark, &told);
     if (status == KOLO_OK && told.work != NULL && told.has_turn)
         status = kolo_link_rx_turn(base, told.work);
+    if (status == KOLO_OK && told.work != NULL && told.is_whole)
+        status = verify(base, &told);
     if (status == KOLO_OK && told.work != NULL && told.is_whole) {
         told.work->is_lent = false;
         kolo_link_rx_whole(base, told.work);
@@ -147,6 +161,9 @@ kolo_status kolo_rdma_control(struct kolo_link *base, const struct kolo_header *
     struct rdma_link *link = link_of(base);
     if (link->is_by_rdma && header->desc.bytes[0] == KOLO_RDMA_RAIL_FRAME)
         return kolo_rdma_rails_heard(link, header, payload);
+    if (link->is_by_rdma && base->sums != NULL && header->desc.bytes[0] == KOLO_RDMA_SUM_FRAME &&
+        header->bytes == 0)
+        return kolo_rdma_direct_heard_sum(&link->direct, &header->desc);
     if (!link->is_by_rdma || header->desc.bytes[0] != OFFER)
         return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d sent a control frame of type %u", base->peer,
                          header->desc.bytes[0]);
@@ -182,7 +199,7 @@ bool kolo_rdma_send_in_place(struct rdma_link *link, const struct kolo_frame *fr
         .data = frame->payload, .bytes = frame->bytes, .key = writing->region->local_key};
     /* The sender of the message waits for its last frame. */
     writing->rows[0].state = KOLO_RDMA_ROW_CLOSED;
-    kolo_rdma_queue_send_with(link->queue, KOLO_HEADER_BYTES, &rest, &writing->rows[0],
+    kolo_rdma_queue_send_with(link->queue, link->tcp.base.header_bytes, &rest, &writing->rows[0],
                               frame->work->is_taken);
     return true;
 }
@@ -191,6 +208,7 @@ void kolo_rdma_withdraw_writing(struct rdma_link *link, const struct kolo_work *
 {
     struct kolo_rdma_writing *writing;
     bool is_begun = false, is_device = false;
+    kolo_rdma_finish_sum(link, work);
     while ((writing = kolo_rdma_direct_find(&link->direct, work)) != NULL) {
         is_begun |= writing->is_begun;
         is_device |= writing->region->is_device;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The incoming direction of a link: matches frames with receives, keeps early frames, returns
 // credit. Every byte of a header is hostile here: nothing is allocated or written beyond what the
-// channel's credit or the receive allows.
+// channel's credit or the receive allows. With checksums (checksum.h) no frame counts as received
+// before its own is verified.
 //
 // A channel cannot be used any more (rx_fault) once a message met a receive with another
 // description, or a receive was cancelled. What arrives on it is dropped, and its credit is still
@@ -15,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "base/wire.h"
+#include "transport/checksum.h"
 #include "transport/core.h"
 
 /* ---- credit ---- */
@@ -392,7 +394,7 @@ bool kolo_link_is_early(const struct kolo_link *link, const struct kolo_header *
     return channel != NULL ? is_early(channel) : !is_forgotten(link, header->channel);
 }
 
-kolo_status kolo_link_rx_begin(struct kolo_link *link, const struct kolo_header *header)
+static kolo_status begin_frame(struct kolo_link *link, const struct kolo_header *header)
 {
     struct kolo_channel *channel = NULL;
     struct kolo_work *work = NULL;
@@ -425,6 +427,14 @@ out:
     return status;
 }
 
+kolo_status kolo_link_rx_begin(struct kolo_link *link, const struct kolo_header *header)
+{
+    kolo_status status = begin_frame(link, header);
+    if (link->sums != NULL)
+        kolo_sums_begin(link);
+    return status;
+}
+
 kolo_status kolo_link_rx_end(struct kolo_link *link)
 {
     struct kolo_sink *sink = &link->sink;
@@ -434,6 +444,11 @@ kolo_status kolo_link_rx_end(struct kolo_link *link)
     if (sink->left > 0)
         return kolo_fail(KOLO_ERR_INTERNAL, "a frame from rank %d ended %zu bytes early",
                          link->peer, sink->left);
+    if (link->sums != NULL) {
+        kolo_status status = kolo_sums_verify(link);
+        if (status != KOLO_OK)
+            return status;
+    }
     if (channel == NULL && link->rx_header.channel == KOLO_CHANNEL_CONTROL)
         return heard_control(link);
     if (channel == NULL)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts arriving payload into a receive, by copy or by reduction, into the stash, or nowhere. Must
-// never write more than the frame announced.
+// Puts arriving payload into a receive, by copy or by reduction, into the stash, or nowhere, and
+// all of it into the frame's checksum, if there is one. Must never write more than the frame
+// announced.
 #include <string.h>
 
+#include "base/checksum.h"
 #include "memory/operator.h"
 #include "transport/core.h"
 
@@ -38,7 +40,7 @@ void kolo_sink_to_memory(struct kolo_sink *sink, uint8_t *memory, size_t bytes)
 
 void kolo_sink_drop(struct kolo_sink *sink)
 {
-    *sink = (struct kolo_sink){.left = sink->left, .element_bytes = 1};
+    *sink = (struct kolo_sink){.left = sink->left, .element_bytes = 1, .sum = sink->sum};
 }
 
 static void advance(struct kolo_sink *sink, size_t bytes)
@@ -62,7 +64,10 @@ uint8_t *kolo_sink_room(struct kolo_sink *sink, size_t *room_out)
 
 void kolo_sink_stored(struct kolo_sink *sink, size_t bytes)
 {
-    advance(sink, bytes < sink->left ? bytes : sink->left);
+    bytes = bytes < sink->left ? bytes : sink->left;
+    if (sink->sum != NULL)
+        kolo_checksum_add(sink->sum, sink->dst, bytes);
+    advance(sink, bytes);
 }
 
 /** Combines by a user-defined operator. */
@@ -82,6 +87,8 @@ size_t kolo_sink_put(struct kolo_sink *sink, const void *data, size_t bytes)
     if (bytes == 0)
         return 0;
     size_t count = bytes / sink->element_bytes;
+    if (sink->sum != NULL)
+        kolo_checksum_add(sink->sum, data, bytes);
     if (sink->reduce != NULL && sink->incoming_first)
         sink->reduce(sink->dst, data, sink->local, count);
     else if (sink->reduce != NULL)

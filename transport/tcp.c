@@ -26,6 +26,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "transport/checksum.h"
 
 enum {
     DRAIN_US = 500, /* no event tells that the last byte is acknowledged: look again after this */
@@ -427,12 +428,14 @@ kolo_status kolo_tcp_connect(struct kolo_port *base, int peer, int fd, kolo_dead
     tcp->socket = (struct tcp_socket){.watch = {.fd = -1, .ready = ready}, .link = tcp};
     tcp->deadline = (struct tcp_deadline){.timer = {.at = KOLO_NEVER, .fire = late}, .link = tcp};
     kolo_link_init(&tcp->base, base, peer);
+    kolo_status status = kolo_sums_open(&tcp->base);
     tcp->dial_by = deadline;
     if (fd >= 0)
         tcp->deadline.timer.at = deadline; /* dial() sets its own once it has a place to name */
     tcp->next = port->first;
     port->first = tcp;
-    kolo_status status = kolo_conn_timer_add(&tcp->deadline.timer, poller);
+    if (status == KOLO_OK)
+        status = kolo_conn_timer_add(&tcp->deadline.timer, poller);
     if (status == KOLO_OK)
         status = fd >= 0 ? welcome(tcp, fd) : dial(tcp, deadline);
     else if (fd >= 0)

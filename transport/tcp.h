@@ -21,7 +21,7 @@ enum {
 
 /** A frame on its way into the socket. */
 struct tcp_tx_frame {
-    uint8_t header[KOLO_HEADER_BYTES];
+    uint8_t header[KOLO_HEADER_BYTES_MAX];
     struct kolo_frame frame;
     uint8_t *copy; /* a copy of the rest of the payload, after a withdrawal; otherwise NULL */
 };

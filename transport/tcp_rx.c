@@ -16,6 +16,7 @@
 #include <sys/uio.h>
 
 #include "base/alloc.h"
+#include "transport/checksum.h"
 #include "transport/tcp.h"
 
 enum {
@@ -45,7 +46,7 @@ static bool begin_frame(struct tcp_link *tcp, const struct kolo_header *header)
 {
     kolo_status status;
 
-    tcp->rx.head += KOLO_HEADER_BYTES;
+    tcp->rx.head += tcp->base.header_bytes;
     tcp->rx.is_in_frame = true;
     status = kolo_link_rx_begin(&tcp->base, header);
     if (status != KOLO_OK)
@@ -64,6 +65,21 @@ static bool end_frame(struct tcp_link *tcp)
     return tcp->base.state == KOLO_LINK_UP;
 }
 
+/** Takes the next header from the buffer and begins its frame. False: that must wait, or the link
+ *  is down. */
+static bool take_header(struct tcp_link *tcp)
+{
+    struct kolo_header header;
+    if (tcp->rx.tail - tcp->rx.head < tcp->base.header_bytes)
+        return false;
+    kolo_status status = kolo_frame_unpack(&tcp->base, tcp->rx.buf + tcp->rx.head, &header);
+    if (status != KOLO_OK) {
+        kolo_link_set_down(&tcp->base, status);
+        return false;
+    }
+    return !holds(tcp, &header) && begin_frame(tcp, &header);
+}
+
 /** Handles what is in the buffer. False: the link is down. */
 static bool parse(struct tcp_link *tcp)
 {
@@ -71,15 +87,10 @@ static bool parse(struct tcp_link *tcp)
     struct kolo_sink *sink = &tcp->base.sink;
 
     for (;;) {
-        if (!rx->is_in_frame) {
-            struct kolo_header header;
-            if (rx->tail - rx->head < KOLO_HEADER_BYTES)
-                break;
-            kolo_header_unpack(rx->buf + rx->head, &header);
-            if (holds(tcp, &header))
-                break;
-            if (!begin_frame(tcp, &header))
+        if (!rx->is_in_frame && !take_header(tcp)) {
+            if (tcp->base.state != KOLO_LINK_UP)
                 return false;
+            break;
         }
         if (sink->left > 0) {
             size_t used = kolo_sink_put(sink, rx->buf + rx->head, rx->tail - rx->head);
@@ -108,8 +119,8 @@ static ssize_t read_some(struct tcp_link *tcp, size_t *wanted_out)
     ssize_t got;
 
     if (direct && room >= DIRECT_BYTES) {
-        struct iovec parts[2] = {{direct, room}, {rx->buf, KOLO_HEADER_BYTES}};
-        *wanted_out = room + KOLO_HEADER_BYTES;
+        struct iovec parts[2] = {{direct, room}, {rx->buf, tcp->base.header_bytes}};
+        *wanted_out = room + tcp->base.header_bytes;
         got = readv(fd, parts, 2);
         if (got > 0) {
             size_t stored = (size_t)got < room ? (size_t)got : room;

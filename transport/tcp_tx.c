@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 
 #include "base/alloc.h"
+#include "transport/checksum.h"
 #include "transport/tcp.h"
 
 enum { JOINED_BYTES_MAX = 2 << 10 };
@@ -19,9 +20,9 @@ static struct tcp_tx_frame *frame_at(struct tcp_tx *tx, size_t index)
     return &tx->frames[(tx->first + index) % TCP_TX_FRAMES];
 }
 
-static size_t frame_bytes(const struct tcp_tx_frame *item)
+static size_t frame_bytes(const struct tcp_link *tcp, const struct tcp_tx_frame *item)
 {
-    return KOLO_HEADER_BYTES + item->frame.bytes;
+    return tcp->base.header_bytes + item->frame.bytes;
 }
 
 /** Takes as many frames from the core as one call is to send. */
@@ -31,31 +32,33 @@ static void fill(struct tcp_link *tcp)
     size_t bytes = 0;
 
     for (size_t i = 0; i < tx->count; i++)
-        bytes += frame_bytes(frame_at(tx, i));
+        bytes += frame_bytes(tcp, frame_at(tx, i));
     while (tx->count < TCP_TX_FRAMES && bytes < TCP_TX_BATCH_BYTES) {
         struct tcp_tx_frame *item = frame_at(tx, tx->count);
         if (!kolo_link_next_frame(&tcp->base, SIZE_MAX, &item->frame))
             return;
-        kolo_header_pack(&item->frame.header, item->header);
+        kolo_frame_pack(&tcp->base, &item->frame, item->header);
         item->copy = NULL;
         tx->count++;
-        bytes += frame_bytes(item);
+        bytes += frame_bytes(tcp, item);
     }
 }
 
 /** Collects what the next call is to send. iov_base is not const, but sendmsg only reads. */
-static size_t gather(struct tcp_tx *tx, struct iovec *parts)
+static size_t gather(struct tcp_link *tcp, struct iovec *parts)
 {
+    struct tcp_tx *tx = &tcp->tx;
+    const size_t header_bytes = tcp->base.header_bytes;
     size_t count = 0, skip = tx->offset;
 
     for (size_t i = 0; i < tx->count; i++) {
         struct tcp_tx_frame *item = frame_at(tx, i);
         const uint8_t *payload = item->frame.payload;
-        if (skip < KOLO_HEADER_BYTES) {
-            parts[count++] = (struct iovec){item->header + skip, KOLO_HEADER_BYTES - skip};
+        if (skip < header_bytes) {
+            parts[count++] = (struct iovec){item->header + skip, header_bytes - skip};
             skip = 0;
         } else {
-            skip -= KOLO_HEADER_BYTES;
+            skip -= header_bytes;
         }
         if (item->frame.bytes > skip) {
             memcpy(&parts[count].iov_base, &(const uint8_t *){payload + skip}, sizeof(void *));
@@ -85,7 +88,7 @@ static void advance(struct tcp_link *tcp, size_t bytes)
     struct tcp_tx *tx = &tcp->tx;
 
     while (bytes > 0) {
-        size_t left = frame_bytes(frame_at(tx, 0)) - tx->offset;
+        size_t left = frame_bytes(tcp, frame_at(tx, 0)) - tx->offset;
         if (bytes < left) {
             tx->offset += bytes;
             return;
@@ -135,7 +138,7 @@ static ssize_t send_parts(int fd, struct iovec *parts, size_t count)
 static bool send_some(struct tcp_link *tcp)
 {
     struct iovec parts[2 * TCP_TX_FRAMES];
-    size_t count = gather(&tcp->tx, parts);
+    size_t count = gather(tcp, parts);
     ssize_t put;
 
     do

@@ -36,7 +36,8 @@ struct kolo_desc {
 };
 enum {
     KOLO_HEADER_BYTES = 32
-}; /* on the wire: u32 channel, u32 payload bytes of this frame, 24 bytes desc */
+}; /* on the wire: u32 channel, u32 payload bytes of this frame, 24 bytes desc; with KOLO_CHECKSUM
+    * also u64 checksum of the payload, u64 checksum of the 40 bytes before it */
 
 struct kolo_operator;
 /** The payload of each frame but the last of a message is a multiple of this, so an element whose
@@ -114,6 +115,7 @@ struct kolo_peer {
     struct kolo_identity identity;
     /* the peer's KOLO_CREDIT_BYTES: how much may be sent to it before it posts a receive */
     uint64_t credit_bytes;
+    bool checksum; /* the peer's KOLO_CHECKSUM, which must be that of all */
     struct kolo_address addresses[KOLO_TRANSPORTS_MAX];
 };
 
@@ -143,6 +145,10 @@ struct kolo_endpoint_events {
     void (*recalled)(void *context, int peer, uint64_t number);
     /** The peer no longer uses what this rank has lent it under @p number. */
     void (*returned)(void *context, int peer, uint64_t number);
+    /** Writes what a message with this description belongs to, for an error message:
+     *  "allreduce(count 10, float32, sum) sequence 7". */
+    void (*words)(void *context, uint32_t channel, const struct kolo_desc *desc, char *text,
+                  size_t capacity);
 };
 
 /** ERR_CONFIG: @p name is neither auto nor the name of a transport of any build. The name of a
@@ -183,8 +189,9 @@ void kolo_endpoint_self(const struct kolo_endpoint *endpoint, struct kolo_peer *
 void kolo_peer_write(struct kolo_writer *writer, const struct kolo_peer *peer);
 kolo_status kolo_peer_read(struct kolo_reader *reader, struct kolo_peer *peer_out) KOLO_NODISCARD;
 /** Sets the table of all ranks, indexed by rank; it is lent until close, and must be set before the
- *  first link is made. Chooses a transport for each peer by capability and priority.
- *  ERR_UNSUPPORTED, naming the rank and the reason: a forced transport does not reach it. */
+ *  first link is made. Chooses a transport for each peer by capability and priority. ERR_CONFIG, in
+ *  the same words on all ranks: they differ in KOLO_CHECKSUM. ERR_UNSUPPORTED, naming the rank and
+ *  the reason: a forced transport does not reach it. */
 kolo_status kolo_endpoint_set_peers(struct kolo_endpoint *endpoint,
                                     const struct kolo_peer *peers) KOLO_NODISCARD;
 /** Which transport joins this rank and @p peer, and why ("same process", "same host", "forced by

@@ -166,12 +166,12 @@ static kolo_status all_calls(struct kolo_comm *comm, void *argument)
     return status;
 }
 
-static void run_all(int size, const char *plan)
+static void run_all(int size, const char *plan, const char *checksum)
 {
     struct world world = {.size = size,
                           .transport = "rdma",
                           .settings = {"KOLO_STAGE_BYTES=16KiB", "KOLO_SEGMENT_BYTES=16KiB",
-                                       "KOLO_RDMA_DIRECT_BYTES=4KiB", plan}};
+                                       "KOLO_RDMA_DIRECT_BYTES=4KiB", plan, checksum}};
     WORLD_MUST_RUN(&world, all_calls, NULL);
 }
 
@@ -184,7 +184,7 @@ Test(rdma_staging, data_is_the_same_by_every_plan)
     for (int size = 2; size <= RANKS_MAX; size++)
         for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
             mock->delays((unsigned)(size * 10 + (int)i), 300);
-            run_all(size, plans[i]);
+            run_all(size, plans[i], "KOLO_CHECKSUM=0");
         }
     cr_assert(mock->calls("cuMemGetHandleForAddressRange") > 0);
 }
@@ -196,10 +196,21 @@ Test(rdma_staging, data_is_the_same_where_memory_cannot_be_registered)
     mock->begin();
     for (int nth = 1; nth <= 4; nth++) {
         fake_verbs_fail("reg_dmabuf_mr", nth, EOPNOTSUPP);
-        run_all(2, "KOLO_PLAN=auto");
+        run_all(2, "KOLO_PLAN=auto", "KOLO_CHECKSUM=0");
     }
     mock->shares(0, 0);
-    run_all(3, "KOLO_PLAN=auto");
+    run_all(3, "KOLO_PLAN=auto", "KOLO_CHECKSUM=0");
+}
+
+/** No processor could verify what a network card writes into a device's memory. */
+Test(rdma_staging, data_is_the_same_with_checksums_and_goes_through_the_host)
+{
+    mock = mock_cuda_load();
+    mock->begin();
+    for (int size = 2; size <= 3; size++)
+        run_all(size, "KOLO_PLAN=auto", "KOLO_CHECKSUM=1");
+    cr_assert(mock->calls("cuMemGetHandleForAddressRange") == 0);
+    cr_assert(fake_verbs_written() > 0, "the host's memory is still written directly");
 }
 
 /** The receiver's message that its receive is posted follows the offer, so the sender writes

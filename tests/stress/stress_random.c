@@ -998,7 +998,7 @@ static kolo_status play_world(struct kolo_comm *world, void *argument)
 }
 
 /** Settings drawn from a seed: transports, plans, and the smallest sizes of all buffers. */
-static void draw_settings(uint64_t seed, const char *settings[6])
+static void draw_settings(uint64_t seed, const char *settings[7])
 {
     enum { NEEDS_MEMORY = 3 }; /* the first plans of the list need ranks with memory in common */
     static const char *const transports[] = {"KOLO_TRANSPORT=inproc", "KOLO_TRANSPORT=shm",
@@ -1020,17 +1020,18 @@ static void draw_settings(uint64_t seed, const char *settings[6])
     settings[2] = plans[first + draw(&state, sizeof(plans) / sizeof(*plans) - first)];
     settings[3] = tight[draw(&state, sizeof(tight) / sizeof(*tight))];
     settings[4] = tight[draw(&state, sizeof(tight) / sizeof(*tight))];
-    settings[5] = NULL;
+    settings[5] = mix(seed, 10) % 2 == 0 ? "KOLO_CHECKSUM=0" : "KOLO_CHECKSUM=1";
+    settings[6] = NULL;
 }
 
 static int play_threads(uint64_t seed)
 {
-    const char *settings[6];
+    const char *settings[7];
     struct kolo_config config = {.size = sizeof(config), .settings = settings};
     int ranks = 1 + (int)(mix(seed, 3) % RANKS_MAX);
     draw_settings(seed, settings);
-    printf("seed %" PRIu64 ": %d ranks, %s, %s, %s, %s\n", seed, ranks, settings[1], settings[2],
-           settings[3], settings[4]);
+    printf("seed %" PRIu64 ": %d ranks, %s, %s, %s, %s, %s\n", seed, ranks, settings[1],
+           settings[2], settings[3], settings[4], settings[5]);
     fflush(stdout);
     kolo_status status = kolo_run_threads(ranks, &config, play_world, &seed);
     if (status != KOLO_OK)

@@ -62,7 +62,7 @@ struct request {
     struct ibv_sge parts[PARTS_MAX];
     uint8_t inlined[INLINE_MAX];
     int delay;
-    bool is_counted, is_lost;
+    bool is_counted, is_lost, is_flipped;
     int not_ready;
     enum ibv_wc_status lost_as;
 };
@@ -107,7 +107,9 @@ static struct {
     } fault;
     bool is_cut;
     size_t most; /* the longest request that gets through, in bytes */
-    int fail_in, lose_in, delay_in, delay, duplicate_in, swap_in;
+    int fail_in, lose_in, delay_in, delay, duplicate_in, swap_in, flip_in, flipped;
+    size_t flip_least;
+    ptrdiff_t flip_at;
     enum ibv_wc_status fail_as;
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -995,6 +997,15 @@ static bool is_known_by(const struct pair *from, const struct pair *to)
                   sizeof theirs->grh.dgid.raw) == 0;
 }
 
+/** Whether this request is the one of which a bit is flipped. */
+static bool is_to_flip(const struct request *request)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < request->wr.num_sge; i++)
+        bytes += request->parts[i].length;
+    return bytes > 0 && bytes >= world.flip_least && due(&world.flip_in);
+}
+
 /** Tries once to execute the first request. Returns a status, or -1: not yet. */
 static int try_request(struct pair *pair, struct request *request)
 {
@@ -1007,6 +1018,7 @@ static int try_request(struct pair *pair, struct request *request)
         if (due(&world.delay_in))
             request->delay = world.delay;
         request->is_lost = due(&world.lose_in);
+        request->is_flipped = is_to_flip(request);
         request->lost_as = IBV_WC_RETRY_EXC_ERR;
         struct fake_device *device = device_of(pair->base.context);
         if (due(&device->fail_in) && !device->fails_late)
@@ -1028,6 +1040,10 @@ static int try_request(struct pair *pair, struct request *request)
         return ++request->not_ready > pair->attr.retry_cnt ? IBV_WC_RETRY_EXC_ERR : -1;
     if (!gather(pair, request, &bytes, &count))
         return IBV_WC_LOC_PROT_ERR;
+    if (request->is_flipped) {
+        bytes[world.flip_at < 0 ? (ptrdiff_t)count + world.flip_at : world.flip_at] ^= 0x10;
+        world.flipped = 1;
+    }
     int status = count > world.most ? IBV_WC_RETRY_EXC_ERR : deliver(to, request, bytes, count);
     if (status == IBV_WC_SUCCESS && is_write(request))
         device_of(pair->base.context)->written += count;
@@ -1219,6 +1235,7 @@ void fake_verbs_reset(void)
     world.is_cut = false;
     world.most = SIZE_MAX;
     world.fail_in = world.lose_in = world.delay_in = world.duplicate_in = world.swap_in = 0;
+    world.flip_in = world.flipped = 0;
 }
 
 void fake_verbs_fail(const char *function, int nth, int error)
@@ -1243,6 +1260,24 @@ void fake_verbs_lose_answer(int nth)
     lock();
     world.lose_in = nth;
     unlock();
+}
+
+void fake_verbs_flip(int nth, size_t least, ptrdiff_t at)
+{
+    lock();
+    world.flip_in = nth;
+    world.flip_least = least;
+    world.flip_at = at;
+    world.flipped = 0;
+    unlock();
+}
+
+bool fake_verbs_flipped(void)
+{
+    lock();
+    const bool is_done = world.flipped > 0;
+    unlock();
+    return is_done;
 }
 
 void fake_verbs_narrow(size_t most)

@@ -12,6 +12,7 @@
 #define KOLO_TESTS_SUPPORT_FAKE_VERBS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/settings.h"
 #include "transport/rdma_verbs.h"
@@ -76,6 +77,11 @@ void fake_verbs_fail_on(struct fake_device *device, int nth, enum ibv_wc_status 
                         bool has_arrived);
 /** The @p nth receive posted on the device from now is refused. */
 void fake_verbs_refuse_receive(struct fake_device *device, int nth);
+/** One bit of the @p nth request of at least @p least bytes that is executed from now is flipped on
+ * the way: in byte @p at, which counts from the end if it is negative. A message begins with the
+ * header of its frame. The second function says whether that has happened. */
+void fake_verbs_flip(int nth, size_t least, ptrdiff_t at);
+bool fake_verbs_flipped(void);
 /** From now on requests of more than @p most bytes are lost, as on a path with a smaller MTU. */
 void fake_verbs_narrow(size_t most);
 /** The @p nth send request executed from now is delayed by @p polls polls. */

@@ -76,6 +76,8 @@ struct suite_world {
 
 /** KOLO_NET of the worlds opened after this; a suite's .init may change it. */
 extern const char *suite_net;
+/** KOLO_CHECKSUM of the worlds opened after this; likewise. NULL: what the environment says. */
+extern const char *suite_checksum;
 /** KOLO_RDMA_DEVICE of even ranks and of odd ranks; NULL: the default. */
 extern const char *suite_devices[2];
 

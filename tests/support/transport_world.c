@@ -113,7 +113,14 @@ static void open_rank(struct suite_world *world, int number, const struct kolo_s
 }
 
 const char *suite_net = "lo";
+const char *suite_checksum;
 const char *suite_devices[2];
+
+static const char *checksum(void)
+{
+    const char *value = suite_checksum != NULL ? suite_checksum : getenv("KOLO_CHECKSUM");
+    return value != NULL ? value : "0";
+}
 
 struct suite_world *suite_open(const char *transport, int size, const char *setting,
                                const char *value)
@@ -128,6 +135,7 @@ struct suite_world *suite_open(const char *transport, int size, const char *sett
     kolo_settings_init(settings);
     cr_assert_eq(kolo_settings_set(settings, "TRANSPORT", transport, KOLO_FROM_API), KOLO_OK);
     cr_assert_eq(kolo_settings_set(settings, "NET", suite_net, KOLO_FROM_API), KOLO_OK);
+    cr_assert_eq(kolo_settings_set(settings, "CHECKSUM", checksum(), KOLO_FROM_API), KOLO_OK);
     if (setting != NULL)
         cr_assert_eq(kolo_settings_set(settings, setting, value, KOLO_FROM_API), KOLO_OK);
     cr_assert_eq(kolo_secret_make(&secret), KOLO_OK);

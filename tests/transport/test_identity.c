@@ -41,7 +41,7 @@ static size_t write_peer(uint8_t *bytes, size_t capacity, const struct kolo_peer
 
 static struct kolo_peer some_peer(void)
 {
-    struct kolo_peer peer = {.credit_bytes = 1 << 20};
+    struct kolo_peer peer = {.credit_bytes = 1 << 20, .checksum = true};
     kolo_identity_here(5, &peer.identity);
     peer.identity.cores = 96;
     peer.identity.numa = 7;
@@ -65,7 +65,21 @@ Test(identity, a_description_survives_the_wire)
     cr_assert_str_eq(copy.identity.host, peer.identity.host);
     cr_assert(copy.identity.cores == 96 && copy.identity.numa == 7);
     cr_assert_eq(copy.credit_bytes, peer.credit_bytes);
+    cr_assert(copy.checksum);
     cr_assert_eq(memcmp(copy.addresses, peer.addresses, sizeof copy.addresses), 0);
+}
+
+Test(identity, checksums_are_one_bit_of_a_description)
+{
+    static uint8_t with[8192], without[8192];
+    struct kolo_peer peer = some_peer();
+    size_t written = write_peer(with, sizeof with, &peer);
+    peer.checksum = false;
+    cr_assert_eq(write_peer(without, sizeof without, &peer), written);
+    int bits = 0;
+    for (size_t i = 0; i < written; i++)
+        bits += __builtin_popcount(with[i] ^ without[i]);
+    cr_assert_eq(bits, 1);
 }
 
 Test(identity, a_description_cut_anywhere_is_an_error)

@@ -107,6 +107,43 @@ Test(rdma_direct, nothing_is_written_where_nothing_is_offered)
     cr_assert(kolo_rdma_direct_written(&ours, mark, &got) == KOLO_OK && got.work == &receive);
 }
 
+Test(rdma_direct, a_checksum_is_told_once_and_for_what_is_offered)
+{
+    struct kolo_work receive = work_of(0), send = work_of(0);
+    struct kolo_rdma_told got;
+    struct kolo_desc sum;
+    offer(&receive);
+    cr_assert(kolo_rdma_direct_promise(&theirs, &send));
+    const struct kolo_rdma_writing *writing = kolo_rdma_direct_find(&theirs, &send);
+    kolo_rdma_direct_tell_sum(writing, TYPE, 0x0123456789abcdef, &sum);
+    cr_assert(sum.bytes[0] == TYPE);
+    const int bytes[] = {1, 2, 3}; /* another slot, another generation, a reserved byte */
+    for (int i = 0; i < 3; i++) {
+        struct kolo_desc wrong = sum;
+        wrong.bytes[bytes[i]]++;
+        cr_assert(kolo_rdma_direct_heard_sum(&ours, &wrong) == KOLO_ERR_PROTOCOL, "%d", i);
+        cr_assert(strstr(kolo_error_detail(), "where nothing is offered"), "%s",
+                  kolo_error_detail());
+    }
+    cr_assert(kolo_rdma_direct_heard_sum(&ours, &sum) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kolo_rdma_direct_heard_sum(&ours, &sum) == KOLO_ERR_PROTOCOL, "it was told before");
+    const uint16_t mark = kolo_rdma_direct_mark(writing, 0);
+    cr_assert(kolo_rdma_direct_written(&ours, mark, &got) == KOLO_OK && got.is_whole);
+    cr_assert(got.has_sum && got.sum == 0x0123456789abcdef);
+    cr_assert(kolo_rdma_direct_heard_sum(&ours, &sum) == KOLO_ERR_PROTOCOL, "it is over");
+}
+
+Test(rdma_direct, a_checksum_of_what_was_given_up_is_heard)
+{
+    struct kolo_work receive = work_of(0), send = work_of(0);
+    struct kolo_desc sum;
+    offer(&receive);
+    cr_assert(kolo_rdma_direct_promise(&theirs, &send));
+    kolo_rdma_direct_tell_sum(kolo_rdma_direct_find(&theirs, &send), TYPE, 1, &sum);
+    kolo_rdma_direct_reclaim(&ours, &receive, true);
+    cr_assert(kolo_rdma_direct_heard_sum(&ours, &sum) == KOLO_OK, "%s", kolo_error_detail());
+}
+
 Test(rdma_direct, an_offer_that_nobody_can_mean_is_refused)
 {
     struct kolo_work receive = work_of(0);

@@ -76,7 +76,7 @@ static void say_call(const struct kolo_link *link, uint32_t channel, const struc
                      char *text, size_t capacity)
 {
     const struct kolo_endpoint_events *events = &link->endpoint->config.events;
-    snprintf(text, capacity, "a message on channel %u", channel);
+    snprintf(text, capacity, "channel %u", channel);
     if (events->words != NULL)
         events->words(events->context, channel, desc, text, capacity);
 }
@@ -106,14 +106,14 @@ static void say_frame(const struct kolo_link *link, char *text, size_t capacity)
     }
     say_call(link, header->channel, &header->desc, call, sizeof call);
     if (sink->work != NULL)
-        snprintf(text, capacity, "%u bytes from byte %zu on of the %zu of %s", header->bytes,
-                 sink->work->bytes_done - header->bytes, sink->work->bytes, call);
+        snprintf(text, capacity, "%u bytes from byte %zu on, in a message of %zu bytes of %s,",
+                 header->bytes, sink->work->bytes_done - header->bytes, sink->work->bytes, call);
     else if (sink->stash != NULL)
-        snprintf(text, capacity, "%u bytes from byte %zu on, which came early, of %s",
+        snprintf(text, capacity, "%u bytes from byte %zu on, in a message of %s that came early,",
                  header->bytes, stashed_before(link->rx_channel, sink->stash), call);
     else
-        snprintf(text, capacity, "%u bytes, for which nobody waits any more, of %s", header->bytes,
-                 call);
+        snprintf(text, capacity, "%u bytes in a message of %s, for which nobody waits any more,",
+                 header->bytes, call);
 }
 
 /* ---- what arrives ---- */
@@ -158,6 +158,6 @@ kolo_status kolo_sums_verify_work(const struct kolo_link *link, const struct kol
     if (here == sent)
         return KOLO_OK;
     say_call(link, work->channel, &work->desc, call, sizeof call);
-    snprintf(what, sizeof what, "some of the %zu bytes of %s", work->bytes, call);
+    snprintf(what, sizeof what, "some byte of a message of %zu bytes of %s", work->bytes, call);
     return differs(link, what, sent, here);
 }

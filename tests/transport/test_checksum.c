@@ -132,8 +132,9 @@ Test(checksum, a_frame_that_is_dropped_is_verified_too, .timeout = 60)
         const kolo_status status = kolo_link_rx_end(link);
         cr_assert_eq(status, is_changed ? KOLO_ERR_DATA : KOLO_OK, "%s", kolo_error_detail());
     }
-    cr_assert(strstr(kolo_error_detail(), "100 bytes, for which nobody waits any more, of"), "%s",
-              kolo_error_detail());
+    cr_assert(strstr(kolo_error_detail(),
+                     "100 bytes in a message of channel 8, for which nobody waits any more,"),
+              "%s", kolo_error_detail());
     suite_close(world);
 }
 

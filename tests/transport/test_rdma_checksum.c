@@ -80,9 +80,9 @@ static void check_error(struct suite_rank *rank, const struct kolo_work *work)
     if (now.changed != NULL)
         snprintf(what, sizeof what, "%s", now.changed);
     else if (now.is_written)
-        snprintf(what, sizeof what, "some of the %zu bytes of a message on channel 1", now.bytes);
+        snprintf(what, sizeof what, "some byte of a message of %zu bytes of channel 1 ", now.bytes);
     else
-        snprintf(what, sizeof what, "on of the %zu of a message on channel 1", now.bytes);
+        snprintf(what, sizeof what, "on, in a message of %zu bytes of channel 1, ", now.bytes);
     SUITE_CHECK(rank, strstr(heard->text, what), "not '%s' but %s", what, heard->text);
 }
 

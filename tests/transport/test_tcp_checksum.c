@@ -83,10 +83,11 @@ static void check_error(struct suite_rank *rank, const struct kolo_work *work)
     if (now.place == FLIP_HEADER)
         snprintf(what, sizeof what, "the header of a frame ");
     else if (!now.is_early)
-        snprintf(what, sizeof what, "on of the %zu of a message on channel 1 ", now.bytes);
+        snprintf(what, sizeof what, "on, in a message of %zu bytes of channel 1, ", now.bytes);
     else /* later frames may come when the receive is there */
-        snprintf(what, sizeof what, "%s of a message on channel 1 changed",
-                 now.nth == 1 ? "on, which came early," : "");
+        snprintf(what, sizeof what, "%s",
+                 now.nth == 1 ? "on, in a message of channel 1 that came early, "
+                              : " of channel 1");
     SUITE_CHECK(rank, strstr(heard->text, what), "not '%s' but %s", what, heard->text);
 }
 

@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "launcher/examine_paths.h"
+#include "launcher/verdict.h"
 
 enum { FIELDS_MAX = 24, ORDER_FIELDS = 4, SURVEY_LOOK_MS = 50 };
 
@@ -258,16 +259,16 @@ static void start_surveyor(struct examiner *examiner)
 static kolo_deadline watch_surveyor(struct examiner *examiner)
 {
     int status = 0;
-    char text[96];
+    char text[96], name[32];
     if (examiner->surveyor <= 0)
         return KOLO_NEVER;
     pid_t pid = waitpid(examiner->surveyor, &status, WNOHANG);
     if (pid == 0)
         return kolo_deadline_in_ms(SURVEY_LOOK_MS);
     examiner->surveyor = 0;
+    kolo_signal_text(WTERMSIG(status), name, sizeof name);
     if (WIFSIGNALED(status))
-        snprintf(text, sizeof text, "ended by signal %d (SIG%s)", WTERMSIG(status),
-                 sigabbrev_np(WTERMSIG(status)));
+        snprintf(text, sizeof text, "ended by signal %d (%s)", WTERMSIG(status), name);
     else
         snprintf(text, sizeof text, "ended with status %d", WEXITSTATUS(status));
     if (pid > 0 && status != 0)

@@ -237,8 +237,9 @@ void kolo_trace_summary(const struct kolo_trace *trace, const char *path,
         snprintf(left_out, sizeof(left_out),
                  "; %" PRIu64 " earlier ones were overwritten (KOLO_TIMELINE_CALLS keeps more)",
                  dropped);
-    snprintf(line, sizeof(line), "timeline: %zu calls of %zu rank%s in %s%s", trace->call_count,
-             trace->track_count, trace->track_count == 1 ? "" : "s", path, left_out);
+    snprintf(line, sizeof(line), "timeline: %zu call%s of %zu rank%s in %s%s", trace->call_count,
+             trace->call_count == 1 ? "" : "s", trace->track_count,
+             trace->track_count == 1 ? "" : "s", path, left_out);
     say(context, line);
     if (torn > 0) {
         snprintf(line, sizeof(line), "timeline: %" PRIu64 " records could not be read", torn);

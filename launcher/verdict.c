@@ -194,15 +194,28 @@ bool kolo_verdict_has_ended(const struct kolo_verdict *verdict, int rank)
     return is_rank(verdict, rank) && verdict->fates[rank].has_ended;
 }
 
+void kolo_signal_text(int number, char *text, size_t capacity)
+{
+    const char *name = sigabbrev_np(number);
+    if (name)
+        snprintf(text, capacity, "SIG%s", name);
+    else if (number == SIGRTMIN)
+        snprintf(text, capacity, "SIGRTMIN");
+    else if (number > SIGRTMIN && number <= SIGRTMAX)
+        snprintf(text, capacity, "SIGRTMIN+%d", number - SIGRTMIN);
+    else
+        snprintf(text, capacity, "unknown");
+}
+
 void kolo_outcome_text(const struct kolo_outcome *outcome, char *text, size_t capacity)
 {
     if (outcome->signal == 0) {
         snprintf(text, capacity, "exited with status %u", outcome->status);
         return;
     }
-    const char *name = sigabbrev_np((int)outcome->signal);
-    snprintf(text, capacity, "was killed by signal %u (%s%s)%s%s", outcome->signal,
-             name ? "SIG" : "", name ? name : "unknown",
+    char name[32];
+    kolo_signal_text((int)outcome->signal, name, sizeof name);
+    snprintf(text, capacity, "was killed by signal %u (%s)%s%s", outcome->signal, name,
              outcome->core_dumped ? ", core dumped" : "",
              outcome->time_ran_out     ? ", when its processor time was used up (ulimit -t)"
              : outcome->memory_ran_out ? ", while the kernel's out-of-memory killer was at work"

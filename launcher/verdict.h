@@ -49,6 +49,9 @@ bool kolo_verdict_ended_well(const struct kolo_verdict *verdict, int rank);
 bool kolo_verdict_has_left(const struct kolo_verdict *verdict, int rank);
 bool kolo_verdict_has_ended(const struct kolo_verdict *verdict, int rank);
 
+/** "SIGKILL", "SIGRTMIN+2"; "unknown" for a number that is no signal's. */
+void kolo_signal_text(int number, char *text, size_t capacity);
+
 /** "was killed by signal 9 (SIGKILL)", "exited with status 3". */
 void kolo_outcome_text(const struct kolo_outcome *outcome, char *text, size_t capacity);
 

@@ -306,3 +306,18 @@ Test(verdict, ignores_ranks_that_are_none)
     expect(verdict, 2,
            "rank 0 (host1, pid 100) exited with status 2 after 12.3 s; the job was ended");
 }
+
+Test(verdict, signals_have_names)
+{
+    char text[32];
+    kolo_signal_text(SIGKILL, text, sizeof text);
+    cr_assert_str_eq(text, "SIGKILL");
+    kolo_signal_text(SIGRTMIN, text, sizeof text);
+    cr_assert_str_eq(text, "SIGRTMIN");
+    kolo_signal_text(SIGRTMIN + 3, text, sizeof text);
+    cr_assert_str_eq(text, "SIGRTMIN+3");
+    kolo_signal_text(SIGRTMAX + 1, text, sizeof text);
+    cr_assert_str_eq(text, "unknown");
+    kolo_signal_text(0, text, sizeof text);
+    cr_assert_str_eq(text, "unknown");
+}

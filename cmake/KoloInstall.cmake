@@ -42,6 +42,7 @@ foreach(page ${man_pages})
     endif()
 endforeach()
 
+install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES docs/completion/kolorun.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME kolorun)
 
 install(EXPORT kolo NAMESPACE kolo:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kolo FILE kolo-config.cmake)

@@ -134,6 +134,36 @@ kolo_status kolo_frame_unpack(struct kolo_link *link, const uint8_t *in,
     return link->sums == NULL ? KOLO_OK : verify_header(link, in);
 }
 
+/* ---- blocks ---- */
+
+static uint32_t sum_of_block(const uint8_t *block, size_t bytes)
+{
+    return (uint32_t)kolo_checksum_of(block, bytes - sizeof(uint32_t));
+}
+
+void kolo_block_seal(const struct kolo_link *link, uint8_t *block, size_t bytes)
+{
+    struct kolo_writer writer =
+        kolo_writer_over(block + bytes - sizeof(uint32_t), sizeof(uint32_t));
+    if (link->sums != NULL)
+        kolo_write_u32(&writer, sum_of_block(block, bytes));
+}
+
+kolo_status kolo_block_verify(const struct kolo_link *link, uint8_t *block, size_t bytes)
+{
+    uint8_t *end = block + bytes - sizeof(uint32_t);
+    struct kolo_reader reader = kolo_reader_over(end, sizeof(uint32_t));
+    const uint32_t sent = kolo_read_u32(&reader);
+    if (link->sums == NULL)
+        return KOLO_OK;
+    if (sent != sum_of_block(block, bytes))
+        return differs(link, "an RDMA handshake", sent, sum_of_block(block, bytes));
+    memset(end, 0, sizeof(uint32_t));
+    return KOLO_OK;
+}
+
+/* ---- payload ---- */
+
 void kolo_sums_begin(struct kolo_link *link)
 {
     kolo_checksum_begin(&link->sums->in);

@@ -11,7 +11,8 @@
 // both are equal. Otherwise the link ends with KOLO_ERR_DATA, so no work whose bytes were in that
 // frame ever ends with KOLO_OK. If the frame was reduced, the result is wrong, and its call fails.
 //
-// Messages that a device writes directly have one checksum each (rdma_direct.h).
+// Messages that a device writes directly have one checksum each (rdma_direct.h), and so do the
+// blocks by which two ranks begin RDMA or replace a broken queue pair.
 //
 // Not covered: memory that ranks of a host share (inproc, shm and boards), where there is no wire;
 // what changes before the checksum is made or after it was verified; and somebody who changes bytes
@@ -38,6 +39,14 @@ void kolo_frame_pack(const struct kolo_link *link, const struct kolo_frame *fram
  *  its way. */
 kolo_status kolo_frame_unpack(struct kolo_link *link, const uint8_t *in,
                               struct kolo_header *header_out) KOLO_NODISCARD;
+
+/** Puts a checksum of 32 bits into the last four of @p bytes bytes, which must be zeros: of a block
+ *  with which two ranks agree on their RDMA devices, outside of frames. Without checksums,
+ *  nothing. */
+void kolo_block_seal(const struct kolo_link *link, uint8_t *block, size_t bytes);
+/** Verifies and removes it. ERR_DATA: the block changed on its way. */
+kolo_status kolo_block_verify(const struct kolo_link *link, uint8_t *block,
+                              size_t bytes) KOLO_NODISCARD;
 
 /* ---- for links with checksums ---- */
 

@@ -31,6 +31,7 @@ static void send_block(struct rdma_link *link)
 {
     uint8_t block[KOLO_RDMA_HELLO_BYTES];
     kolo_rdma_hello_pack(&link->mine, block);
+    kolo_block_seal(&link->tcp.base, block, sizeof block);
     const ssize_t sent = send(link->tcp.socket.watch.fd, block, sizeof block, MSG_NOSIGNAL);
     if (sent != (ssize_t)sizeof block) {
         kolo_tcp_fail(&link->tcp, sent >= 0 ? 0 : errno);
@@ -338,7 +339,9 @@ static bool take_block(struct rdma_link *link, struct kolo_rdma_hello *hello_out
     if (link->block_bytes < sizeof link->block || link->tcp.base.state == KOLO_LINK_DOWN)
         return false;
     link->block_bytes = 0;
-    kolo_status status = kolo_rdma_hello_unpack(link->block, &link->published, hello_out);
+    kolo_status status = kolo_block_verify(&link->tcp.base, link->block, sizeof link->block);
+    if (status == KOLO_OK)
+        status = kolo_rdma_hello_unpack(link->block, &link->published, hello_out);
     if (status == KOLO_OK && !link->has_theirs && (hello_out->round != 0 || hello_out->is_joined))
         status = kolo_fail(KOLO_ERR_PROTOCOL, "an RDMA handshake of round %u that begins with it",
                            hello_out->round);

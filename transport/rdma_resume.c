@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "transport/checksum.h"
 #include "transport/rdma.h"
 
 enum {
@@ -111,6 +112,7 @@ static void say(struct rdma_link *link, bool is_joined)
     mine.received = kolo_rdma_queue_received(link->queue);
     mine.is_joined = is_joined;
     kolo_rdma_hello_pack(&mine, block);
+    kolo_block_seal(&link->tcp.base, block, sizeof block);
     if (send(link->tcp.socket.watch.fd, block, sizeof block, MSG_NOSIGNAL | MSG_DONTWAIT) !=
         (ssize_t)sizeof block)
         give_up(link, KOLO_ERR_LINK, "the connection to the peer takes no data");

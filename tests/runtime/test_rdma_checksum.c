@@ -7,6 +7,8 @@
 
 #include "tests/support/fake_fixture.h"
 #include "tests/support/world.h"
+#include "transport/checksum.h"
+#include "transport/rdma_handshake.h"
 
 enum { RANKS = 2, COUNT = 1 << 20 };
 
@@ -126,4 +128,77 @@ Test(runtime_rdma_checksum, right_results_are_right)
         WORLD_MUST_RUN(&world, only_call, NULL);
     }
     cr_assert(fake_verbs_written() > written, "nothing was written directly");
+}
+
+/* ---- the block that replaces a broken queue pair ---- */
+
+enum {
+    JOINED_AT = 7,
+    ROUND_AT = 240,
+    RECEIVED_AT = 244,
+    ENOUGH = 12 /* frames, beyond the start */
+};
+static atomic_int flips;
+
+void __real_kolo_block_seal(const struct kolo_link *link, uint8_t *block, size_t bytes);
+void __wrap_kolo_block_seal(const struct kolo_link *link, uint8_t *block, size_t bytes);
+
+/** One bit less of how many frames have been received: the sender sends one of them again. */
+void __wrap_kolo_block_seal(const struct kolo_link *link, uint8_t *block, size_t bytes)
+{
+    __real_kolo_block_seal(link, block, bytes);
+    const bool is_offer = block[ROUND_AT] > 0 && block[JOINED_AT] == 0;
+    if (!is_offer || block[RECEIVED_AT] <= ENOUGH || block[RECEIVED_AT] % 2 == 0)
+        return;
+    block[RECEIVED_AT] ^= 1;
+    atomic_fetch_add(&flips, 1);
+}
+
+static kolo_status broken_pair(struct kolo_comm *comm, void *argument)
+{
+    const int *nth = argument;
+    int32_t *memory = malloc(COUNT * sizeof *memory);
+    for (int i = 0; i < COUNT; i++)
+        memory[i] = kolo_rank(comm) == 0 ? i : -1;
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 0)
+        fake_verbs_lose_answer(*nth);
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    const kolo_status status = kolo_broadcast(comm, memory, COUNT, KOLO_INT32, 0, NULL, NULL);
+    int bad = 0;
+    for (int i = 0; i < COUNT; i++)
+        bad += memory[i] != i;
+    if (status == KOLO_OK && bad > 0)
+        atomic_fetch_add(&wrong, 1);
+    free(memory);
+    return status;
+}
+
+/** Runs it with several broken pairs. Returns how often a block was changed. */
+static int break_pairs(const char *checksum)
+{
+    int changed = 0;
+    atomic_store(&wrong, 0);
+    for (int nth = 24; nth < 44; nth += 3) {
+        struct world world = {
+            .size = RANKS, .transport = "rdma", .settings = {checksum, "KOLO_TIMEOUT=5s"}};
+        logged[0] = '\0';
+        atomic_store(&flips, 0);
+        const kolo_status status = world_run(&world, broken_pair, &nth);
+        changed += flips;
+        if (flips == 0)
+            cr_assert(status == KOLO_OK, "%s", world_cause(&world)->text);
+        else if (strcmp(checksum, "KOLO_CHECKSUM=1") == 0)
+            cr_assert(
+                strstr(world_cause(&world)->text, "an RDMA handshake changed on the way here"),
+                "%s", world_cause(&world)->text);
+    }
+    return changed;
+}
+
+Test(runtime_rdma_checksum, a_bit_of_what_replaces_a_broken_pair)
+{
+    cr_assert(break_pairs("KOLO_CHECKSUM=0") > 0 && wrong > 0, "the injector does nothing");
+    cr_assert(break_pairs("KOLO_CHECKSUM=1") > 0);
+    cr_assert(wrong == 0, "%d wrong results with KOLO_OK", wrong);
 }

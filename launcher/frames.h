@@ -67,7 +67,7 @@ enum {
     X(EXAMINE)  /* lines for the examiner (examine.h); the first starts it */                      \
     X(FACTS)    /* a piece of the examiner's output; nothing: its end */                           \
     X(LOOK)     /* u32 round, then for each rank of the host u32 process (0: not known) */         \
-    X(SEEN)     /* struct kolo_sight */                                                            \
+    X(SEEN)     /* u32 round, struct kolo_sight */                                                 \
     X(LOOKED)   /* u32 round */                                                                    \
     X(BEAT)     /* nothing */
 

@@ -195,14 +195,28 @@ static void hush_if_unread(struct kolo_job *job)
     }
 }
 
+/* SIGQUIT asks, and must not end what is written from here on. The loop gives it back its default
+ * action when it closes, so it is held back until it is ignored again. */
+static void hold_back_sigquit(bool is_held)
+{
+    sigset_t quit;
+    (void)sigemptyset(&quit);
+    (void)sigaddset(&quit, SIGQUIT);
+    if (!is_held)
+        (void)signal(SIGQUIT, SIG_IGN);
+    (void)pthread_sigmask(is_held ? SIG_BLOCK : SIG_UNBLOCK, &quit, NULL);
+}
+
 static void close_job(struct kolo_job *job)
 {
+    hold_back_sigquit(true);
     kolo_meeting_close(job->meeting);
     kolo_input_close(job->input);
     kolo_job_close_streams(job);
     uv_walk(&job->loop, close_left, NULL);
     (void)uv_run(&job->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&job->loop);
+    hold_back_sigquit(false);
     for (size_t i = 0; job->remotes && i < job->hosts->count; i++)
         kolo_remote_fini(&job->remotes[i]);
     kolo_survey_fini(&job->survey);
@@ -270,6 +284,7 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
             options->settings.timeline);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN); /* the write fails, which is told */
+    (void)signal(SIGQUIT, SIG_IGN); /* until the loop handles it */
     (void)signal(SIGTTIN, SIG_IGN);
     (void)signal(SIGTTOU, SIG_IGN); /* it would stop this process alone, not the job */
     job.began_ns = kolo_now_ns();

@@ -111,7 +111,7 @@ static kolo_status on_rank(struct kolo_job *job, struct kolo_remote *remote,
     if (message->type == KOLO_FRAME_TIMELINE)
         return on_timeline(job, message->rank, &message->piece);
     if (message->type == KOLO_FRAME_SEEN)
-        kolo_survey_seen(&job->survey, &message->seen);
+        kolo_survey_seen(&job->survey, message->seen.round, &message->seen.sight);
     else if (message->type == KOLO_FRAME_STARTED)
         on_started(job, remote, message->rank, message->value);
     else if (message->type == KOLO_FRAME_EXITED)
@@ -138,7 +138,7 @@ kolo_status kolo_job_message(struct kolo_remote *remote, const struct kolo_messa
         kolo_pause_answered(&job->pause, remote, message->value);
         return KOLO_OK;
     case KOLO_FRAME_LOOKED:
-        kolo_survey_looked(&job->survey, message->value);
+        kolo_survey_looked(&job->survey, remote, message->value);
         return KOLO_OK;
     case KOLO_FRAME_FACTS:
         return kolo_fail(KOLO_ERR_PROTOCOL, "FACTS of a job");

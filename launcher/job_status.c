@@ -23,7 +23,13 @@ static void print_line(void *context, const char *line)
 /* NULL: no memory. The sights are left out if nobody was asked. */
 static struct kolo_report_rank *collect(struct kolo_job *job, bool with_sights)
 {
-    struct kolo_report_rank *ranks = kolo_calloc((size_t)job->size, sizeof ranks[0]);
+    const size_t size = (size_t)job->size;
+    struct kolo_report_rank *ranks = kolo_calloc(size, sizeof ranks[0]);
+    struct kolo_store_view *views = kolo_calloc(size, sizeof views[0]);
+    if (!ranks || !views || kolo_meeting_view(job->meeting, views) != KOLO_OK) {
+        kolo_free_memory(ranks);
+        ranks = NULL;
+    }
     for (size_t i = 0; ranks && i < job->hosts->count; i++) {
         const struct kolo_host *host = &job->hosts->at[i];
         for (uint32_t j = 0; j < host->ranks.count; j++) {
@@ -31,9 +37,10 @@ static struct kolo_report_rank *collect(struct kolo_job *job, bool with_sights)
             ranks[rank].host = host->name;
             ranks[rank].has_ended = kolo_verdict_has_ended(job->verdict, rank);
             ranks[rank].sight = with_sights ? kolo_survey_sight(&job->survey, rank) : NULL;
-            kolo_meeting_view(job->meeting, rank, &ranks[rank].view);
+            ranks[rank].view = views[rank];
         }
     }
+    kolo_free_memory(views);
     return ranks;
 }
 
@@ -87,7 +94,7 @@ void kolo_job_name_unprepared(const struct kolo_job *job, char *text, size_t cap
     enum { NAMED_MAX = 4 };
     size_t used = 0, missing = 0;
     char names[224] = "";
-    for (size_t i = 0; i < job->hosts->count; i++) {
+    for (size_t i = 0; job->remotes && i < job->hosts->count; i++) {
         if (job->remotes[i].state >= KOLO_REMOTE_PREPARED)
             continue;
         if (missing++ < NAMED_MAX)
@@ -96,6 +103,15 @@ void kolo_job_name_unprepared(const struct kolo_job *job, char *text, size_t cap
     }
     snprintf(text, capacity, "host%s %s%s", missing == 1 ? "" : "s", names,
              missing > NAMED_MAX ? " and others" : "");
+}
+
+static const char *ending(enum kolo_job_phase phase)
+{
+    if (phase == JOB_COLLECTING)
+        return "the ranks have ended; it collects their timelines";
+    if (phase == JOB_LEAVING)
+        return "the ranks have ended; it waits for what they wrote to be read, or written to files";
+    return "the job is being ended";
 }
 
 void kolo_job_tell_status(struct kolo_job *job)
@@ -109,8 +125,8 @@ void kolo_job_tell_status(struct kolo_job *job)
     } else if (job->phase < JOB_TERM) {
         survey(job, SURVEY_ASKED);
     } else {
-        kolo_output_print(job->streams[JOB_ERR], "kolorun: after %.1f s: the job is being ended",
-                          kolo_job_age_s(job));
+        kolo_output_print(job->streams[JOB_ERR], "kolorun: after %.1f s: %s", kolo_job_age_s(job),
+                          ending(job->phase));
     }
 }
 

@@ -89,11 +89,12 @@ static void give_seen(void *owner)
     lookout->working = NULL;
 }
 
-static void send_sight(struct kolo_channel *channel, const struct kolo_sight *sight)
+static void send_sight(struct kolo_channel *channel, uint32_t round, const struct kolo_sight *sight)
 {
-    uint8_t body[KOLO_SIGHT_BYTES];
+    uint8_t body[sizeof round + KOLO_SIGHT_BYTES];
     size_t bytes = 0;
     struct kolo_writer writer = kolo_writer_over(body, sizeof body);
+    kolo_write_u32(&writer, round);
     kolo_sight_write(&writer, sight);
     if (kolo_writer_finish(&writer, body, &bytes) == KOLO_OK)
         kolo_channel_send(channel, KOLO_FRAME_SEEN, body, bytes);
@@ -102,7 +103,7 @@ static void send_sight(struct kolo_channel *channel, const struct kolo_sight *si
 static void answer(struct kolo_channel *channel, const struct look *look)
 {
     for (size_t i = 0; i < look->count; i++)
-        send_sight(channel, &look->sights[i]);
+        send_sight(channel, look->round, &look->sights[i]);
     kolo_channel_send_u32(channel, KOLO_FRAME_LOOKED, look->round);
 }
 
@@ -118,9 +119,15 @@ static void want(struct kolo_lookout *lookout, struct look *look)
 static void on_rested(uv_timer_t *timer)
 {
     struct kolo_lookout *lookout = timer->data;
-    struct look *look = lookout->resting;
+    struct look *look = lookout->resting, *late = NULL;
     lookout->resting = NULL;
-    want(lookout, look);
+    kolo_side_lock(&lookout->side);
+    if (lookout->wanted || lookout->seen || kolo_side_is_working(&lookout->side))
+        late = look; /* there is a newer request */
+    else
+        lookout->wanted = look;
+    kolo_side_unlock(&lookout->side);
+    free_look(late);
 }
 
 static void on_seen(void *owner)

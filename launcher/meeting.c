@@ -280,12 +280,14 @@ bool kolo_meeting_has_come(const struct kolo_meeting *meeting, int rank)
     return meeting->server && kolo_store_server_has_come(meeting->server, rank);
 }
 
-void kolo_meeting_view(const struct kolo_meeting *meeting, int rank,
-                       struct kolo_store_view *view_out)
+kolo_status kolo_meeting_view(const struct kolo_meeting *meeting, struct kolo_store_view *views_out)
 {
-    *view_out = (struct kolo_store_view){.place = KOLO_VIEW_ABSENT};
-    if (meeting->server)
-        kolo_store_server_view(meeting->server, rank, view_out);
+    return meeting->server ? kolo_store_server_view(meeting->server, views_out) : KOLO_ERR_INVALID;
+}
+
+int32_t kolo_meeting_pid(const struct kolo_meeting *meeting, int rank)
+{
+    return meeting->server ? kolo_store_server_pid(meeting->server, rank) : 0;
 }
 
 void kolo_meeting_close(struct kolo_meeting *meeting)

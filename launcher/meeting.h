@@ -28,9 +28,11 @@ int kolo_meeting_connected(const struct kolo_meeting *meeting);
 bool kolo_meeting_is_here(const struct kolo_meeting *meeting, int rank);
 /** Whether @p rank has ever called kolo_init; false once the meeting is closed. */
 bool kolo_meeting_has_come(const struct kolo_meeting *meeting, int rank);
-/** As kolo_store_server_view; all zeros once the meeting is closed. */
-void kolo_meeting_view(const struct kolo_meeting *meeting, int rank,
-                       struct kolo_store_view *view_out);
+/** As kolo_store_server_view. ERR_INVALID once the meeting is closed. */
+kolo_status kolo_meeting_view(const struct kolo_meeting *meeting,
+                              struct kolo_store_view *views_out) KOLO_NODISCARD;
+/** As kolo_store_server_pid; 0 once the meeting is closed. */
+int32_t kolo_meeting_pid(const struct kolo_meeting *meeting, int rank);
 /** Closes the server and the handles. */
 void kolo_meeting_close(struct kolo_meeting *meeting);
 /** To be called after the loop has run. */

@@ -67,8 +67,9 @@ static void read_body(struct kolo_reader *body, struct kolo_message *message)
             message->rank = message->stray.rank;
         break;
     case KOLO_FRAME_SEEN:
-        if (kolo_sight_read(body, &message->seen) == KOLO_OK)
-            message->rank = message->seen.rank;
+        message->seen.round = kolo_read_u32(body);
+        if (kolo_sight_read(body, &message->seen.sight) == KOLO_OK)
+            message->rank = message->seen.sight.rank;
         break;
     case KOLO_FRAME_NOTE:
     case KOLO_FRAME_JOB:

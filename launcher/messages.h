@@ -33,7 +33,10 @@ struct kolo_message {
         } output;
         struct kolo_outcome exited;
         struct kolo_stray stray;
-        struct kolo_sight seen;
+        struct {
+            uint32_t round;
+            struct kolo_sight sight;
+        } seen;
         struct kolo_piece piece; /* NOTE, TIMELINE, JOB, INPUT, EXAMINE, FACTS, LOOK */
         /* STARTED: pid; WANTED, CREDIT, SIGNAL, PAUSE, PAUSED, RESUME, LOOKED */
         uint32_t value;

@@ -5,11 +5,14 @@
 // lock of the process's memory, which a process that is stuck in a page fault may hold.
 #include "launcher/process.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -94,24 +97,31 @@ static void say_descriptor(pid_t pid, unsigned int descriptor, char *text, size_
         snprintf(text + used, capacity - used, " of descriptor %u", descriptor);
 }
 
-/* The call in which the main thread is, and its first argument; false: in none, or it may not be
- * read. */
-static bool read_call(pid_t pid, long *number_out, unsigned long *first_out)
+/* The call in which the main thread is, and its first two arguments; false: in none, or it may not
+ * be read. */
+static bool read_call(pid_t pid, long *number_out, unsigned long arguments_out[2])
 {
     char text[256];
     return read_fact(pid, "syscall", text, sizeof text) && text[0] != 'r' && /* "running" */
-           sscanf(text, "%ld %lx", number_out, first_out) == 2;
+           sscanf(text, "%ld %lx %lx", number_out, &arguments_out[0], &arguments_out[1]) == 3;
+}
+
+/* The function of the kernel in which it is. */
+static void say_place(pid_t pid, char *text, size_t capacity)
+{
+    char place[64];
+    if (read_fact(pid, "wchan", place, sizeof place) && strcmp(place, "0") != 0)
+        snprintf(text, capacity, "%s (in the kernel)", place);
 }
 
 void kolo_process_blocked(pid_t pid, char *text, size_t capacity)
 {
     long number = 0;
-    unsigned long first = 0;
+    unsigned long arguments[2];
     text[0] = '\0';
-    if (!read_call(pid, &number, &first)) {
-        char place[64];
-        if (read_fact(pid, "wchan", place, sizeof place) && strcmp(place, "0") != 0)
-            snprintf(text, capacity, "%s (in the kernel)", place);
+    /* After SIGCONT a call that goes on has the name of no call. */
+    if (!read_call(pid, &number, arguments) || number == SYS_restart_syscall) {
+        say_place(pid, text, capacity);
         return;
     }
     const struct call *call = find_call(number);
@@ -122,19 +132,36 @@ void kolo_process_blocked(pid_t pid, char *text, size_t capacity)
     else
         snprintf(text, capacity, "%s", call->name);
     if (call && call->has_descriptor)
-        say_descriptor(pid, (unsigned int)first, text, capacity);
+        say_descriptor(pid, (unsigned int)arguments[0], text, capacity);
 }
 
-bool kolo_process_awaits_child(pid_t pid)
+static pid_t first_living_child(pid_t pid)
+{
+    char fact[64], text[1024], *end = text;
+    snprintf(fact, sizeof fact, "task/%d/children", (int)pid);
+    if (!read_fact(pid, fact, text, sizeof text))
+        return 0;
+    for (long child; (child = strtol(end, &end, 10)) > 0;) {
+        struct kolo_process_stat stat;
+        if (kolo_process_stat((pid_t)child, &stat) && stat.state != 'Z')
+            return (pid_t)child;
+    }
+    return 0;
+}
+
+pid_t kolo_process_awaited(pid_t pid)
 {
     long number = 0;
-    unsigned long first = 0;
-    return read_call(pid, &number, &first) && (number == SYS_wait4 || number == SYS_waitid);
+    unsigned long arguments[2];
+    if (!read_call(pid, &number, arguments) || (number != SYS_wait4 && number != SYS_waitid))
+        return 0;
+    const pid_t named = number == SYS_wait4     ? (pid_t)arguments[0]
+                        : arguments[0] == P_PID ? (pid_t)arguments[1]
+                                                : 0;
+    return named > 0 ? named : first_living_child(pid);
 }
 
-pid_t kolo_process_child(pid_t pid)
+bool kolo_process_is_there(pid_t pid)
 {
-    char fact[64], text[64];
-    snprintf(fact, sizeof fact, "task/%d/children", (int)pid);
-    return read_fact(pid, fact, text, sizeof text) ? (pid_t)strtol(text, NULL, 10) : 0;
+    return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
 }

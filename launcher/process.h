@@ -28,10 +28,11 @@ bool kolo_process_stat(pid_t pid, struct kolo_process_stat *stat_out);
  * executes another program, which a thread of it that is stuck in the kernel delays for as long. */
 void kolo_process_blocked(pid_t pid, char *text, size_t capacity);
 
-/** Whether the main thread of the process is blocked waiting for a child; waits as above. */
-bool kolo_process_awaits_child(pid_t pid);
+/** The child for which the main thread of the process is blocked waiting; of any, the first that
+ * has not ended. 0: it does not wait for a child. Waits as above. */
+pid_t kolo_process_awaited(pid_t pid);
 
-/** A child of the process; 0: it has none, or the system does not say. */
-pid_t kolo_process_child(pid_t pid);
+/** Whether there is a process of that number, also one that /proc does not show to this user. */
+bool kolo_process_is_there(pid_t pid);
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts ranks that do the same into groups, in the order of their lowest ranks, and writes a line
-// for each group. A group is found by comparing all ranks, so only as many are made as are written.
+// for each group: first those in calls, then the others, so many of each that the others are never
+// crowded out. A group is found by comparing all ranks, so only as many are made as are written.
 #include "launcher/report.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include "launcher/ranks.h"
 #include "runtime/store_wire.h"
 
-enum { LINES_MAX = 20, BRIEF_MAX = 160, LINE_MAX = 1024 };
+enum { PART_LINES_MAX = 12, BRIEF_MAX = 160, LINE_MAX = 1024 };
 
 struct report {
     const struct kolo_report_rank *ranks;
@@ -25,7 +26,8 @@ struct report {
 static void say_activity(const struct kolo_report_rank *rank, char *text, size_t capacity)
 {
     text[0] = '\0';
-    if (rank->sight && rank->sight->permille >= KOLO_SIGHT_BUSY_PERMILLE)
+    const bool runs = rank->sight && !kolo_sight_has_ended(rank->sight);
+    if (runs && rank->sight->permille >= KOLO_SIGHT_BUSY_PERMILLE)
         snprintf(text, capacity, "busy");
     else if (rank->sight)
         kolo_sight_text(rank->sight, text, capacity);
@@ -137,19 +139,29 @@ static bool is_missing(const struct kolo_report_rank *rank)
 {
     const bool may_come =
         rank->view.place == KOLO_VIEW_HERE || rank->view.place == KOLO_VIEW_ABSENT;
-    return !rank->has_ended && may_come && !rank->view.call;
+    return !rank->has_ended && may_come && !rank->view.call && rank->view.is_awaited;
 }
 
-static int print_all(struct report *report, void (*print)(void *context, const char *line),
-                     void *context)
+/* Which lines come first: those in calls, so that what the others are waited for in is read before
+ * them. */
+enum part { IN_CALLS, OUTSIDE, ENDED, PARTS };
+
+static enum part part_of(const struct kolo_report_rank *rank)
 {
+    return rank->has_ended ? ENDED : rank->view.call ? IN_CALLS : OUTSIDE;
+}
+
+static int print_part(struct report *report, enum part part,
+                      void (*print)(void *context, const char *line), void *context)
+{
+    static const char *const rest[PARTS] = {"in other calls", "that do other things", "that ended"};
     int lines = 0;
     uint32_t left = 0;
     char line[LINE_MAX];
     for (int rank = 0; rank < report->size; rank++) {
-        if (report->is_told[rank])
+        if (report->is_told[rank] || part_of(&report->ranks[rank]) != part)
             continue;
-        if (lines == LINES_MAX) {
+        if (lines == PART_LINES_MAX) {
             left++;
             continue;
         }
@@ -160,8 +172,7 @@ static int print_all(struct report *report, void (*print)(void *context, const c
     }
     if (left == 0)
         return lines;
-    snprintf(line, sizeof line, "and %u more rank%s that do%s other things", left,
-             left == 1 ? "" : "s", left == 1 ? "es" : "");
+    snprintf(line, sizeof line, "and %u more rank%s %s", left, left == 1 ? "" : "s", rest[part]);
     print(context, line);
     return lines + 1;
 }
@@ -179,7 +190,9 @@ int kolo_report(const struct kolo_report_rank *ranks, int size, enum kolo_report
         goto out;
     for (int rank = 0; rank < size; rank++)
         report.is_told[rank] = choice == KOLO_REPORT_MISSING && !is_missing(&ranks[rank]);
-    lines = print_all(&report, print, context);
+    lines = 0;
+    for (int part = 0; part < PARTS; part++)
+        lines += print_part(&report, (enum part)part, print, context);
 out:
     kolo_free_memory(report.is_told);
     kolo_free_memory(report.numbers);

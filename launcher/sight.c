@@ -8,9 +8,13 @@
 
 #include "base/text.h"
 
+/* As state: /proc does not show the process to this user. */
+static const char HIDDEN = '?';
+
 enum {
-    GENERATIONS_MAX = 64, /* between the process that was started and the one that joined */
-    SCRIPTS_MAX = 8       /* scripts that wait for scripts */
+    PERMILLE_MAX = 100000000, /* of a hundred thousand processors */
+    GENERATIONS_MAX = 64,     /* between the process that was started and the one that joined */
+    SCRIPTS_MAX = 8           /* scripts that wait for scripts */
 };
 
 static bool descends(pid_t pid, pid_t ancestor)
@@ -28,8 +32,8 @@ static bool descends(pid_t pid, pid_t ancestor)
 
 static pid_t behind_scripts(pid_t pid)
 {
-    for (int i = 0; i < SCRIPTS_MAX && kolo_process_awaits_child(pid); i++) {
-        const pid_t next = kolo_process_child(pid);
+    for (int i = 0; i < SCRIPTS_MAX; i++) {
+        const pid_t next = kolo_process_awaited(pid);
         if (next <= 0)
             break;
         pid = next;
@@ -37,13 +41,22 @@ static pid_t behind_scripts(pid_t pid)
     return pid;
 }
 
+/* It cannot be read: it has ended, or this user may not see it. */
+static void lose(struct kolo_sight *sight, pid_t pid)
+{
+    sight->pid = kolo_process_is_there(pid) ? (uint32_t)pid : 0;
+    sight->state = HIDDEN;
+}
+
 void kolo_sight_begin(struct kolo_sight *sight, uint32_t rank, pid_t child, pid_t said)
 {
     struct kolo_process_stat stat;
     const pid_t pid = said > 0 && descends(said, child) ? said : behind_scripts(child);
     *sight = (struct kolo_sight){.rank = rank};
-    if (!kolo_process_stat(pid, &stat))
+    if (!kolo_process_stat(pid, &stat)) {
+        lose(sight, pid);
         return;
+    }
     sight->pid = (uint32_t)pid;
     sight->cpu_ms = stat.cpu_ms;
 }
@@ -51,10 +64,10 @@ void kolo_sight_begin(struct kolo_sight *sight, uint32_t rank, pid_t child, pid_
 void kolo_sight_end(struct kolo_sight *sight, int64_t ms)
 {
     struct kolo_process_stat stat;
-    if (sight->pid == 0)
+    if (sight->pid == 0 || sight->state == HIDDEN)
         return;
     if (!kolo_process_stat((pid_t)sight->pid, &stat)) {
-        sight->pid = 0;
+        lose(sight, (pid_t)sight->pid);
         return;
     }
     if (ms > 0 && stat.cpu_ms > sight->cpu_ms)
@@ -90,6 +103,8 @@ kolo_status kolo_sight_read(struct kolo_reader *reader, struct kolo_sight *sight
     sight_out->permille = kolo_read_u32(reader);
     sight_out->cpu_ms = kolo_read_u64(reader);
     kolo_read_text(reader, sight_out->blocked, sizeof sight_out->blocked);
+    if (sight_out->permille > PERMILLE_MAX)
+        sight_out->permille = PERMILLE_MAX;
     kolo_text_clean(sight_out->name);
     kolo_text_clean(sight_out->blocked);
     return kolo_reader_finish(reader, "a sight of a rank");
@@ -124,17 +139,27 @@ static void say_busy(uint32_t permille, char *text, size_t capacity)
         snprintf(text, capacity, "busy (%.1f processors)", permille / 1000.0);
 }
 
+bool kolo_sight_has_ended(const struct kolo_sight *sight)
+{
+    const bool is_dead = sight->state == 'Z' || sight->state == 'X';
+    return sight->pid == 0 || (is_dead && sight->threads <= 1);
+}
+
 void kolo_sight_text(const struct kolo_sight *sight, char *text, size_t capacity)
 {
-    const char *what = sight->blocked[0] ? sight->blocked : "the kernel";
-    if (sight->pid == 0 || sight->state == 'Z' || sight->state == 'X')
+    const char *what = sight->blocked[0] ? sight->blocked : "something that is not shown";
+    if (kolo_sight_has_ended(sight))
         snprintf(text, capacity, "its process has ended");
+    else if (sight->state == HIDDEN)
+        snprintf(text, capacity, "what it does is not shown (its user may not see it in /proc)");
     else if (sight->state == 'T')
         snprintf(text, capacity, "stopped by a signal (SIGCONT continues it)");
     else if (sight->state == 't')
         snprintf(text, capacity, "stopped by a debugger");
     else if (sight->permille >= KOLO_SIGHT_BUSY_PERMILLE)
         say_busy(sight->permille, text, capacity);
+    else if (sight->state == 'Z')
+        snprintf(text, capacity, "its main thread has ended, and other threads go on");
     else if (sight->state == 'R')
         snprintf(text, capacity, "ready to run, but it gets %u %% of a processor",
                  (sight->permille + 5) / 10);

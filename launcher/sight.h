@@ -36,6 +36,8 @@ void kolo_sight_write(struct kolo_writer *writer, const struct kolo_sight *sight
 kolo_status kolo_sight_read(struct kolo_reader *reader,
                             struct kolo_sight *sight_out) KOLO_NODISCARD;
 
+/** Whether nothing of the process is left but its number. */
+bool kolo_sight_has_ended(const struct kolo_sight *sight);
 /** Writes what the process does: "busy (98 % of a processor)", "blocked in read of /data/a.bin". */
 void kolo_sight_text(const struct kolo_sight *sight, char *text, size_t capacity);
 

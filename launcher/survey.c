@@ -31,7 +31,8 @@ kolo_status kolo_survey_init(struct kolo_survey *survey, uv_loop_t *loop, int si
     survey->timer.data = survey;
     survey->sights = kolo_calloc((size_t)size, sizeof survey->sights[0]);
     survey->is_seen = kolo_calloc((size_t)size, sizeof survey->is_seen[0]);
-    return survey->sights && survey->is_seen ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    survey->is_asked = kolo_calloc(count, sizeof survey->is_asked[0]);
+    return survey->sights && survey->is_seen && survey->is_asked ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
 static bool ask_host(struct kolo_survey *survey, struct kolo_remote *remote,
@@ -45,11 +46,8 @@ static bool ask_host(struct kolo_survey *survey, struct kolo_remote *remote,
         return false;
     struct kolo_writer writer = kolo_writer_over(body, capacity);
     kolo_write_u32(&writer, survey->round);
-    for (uint32_t i = 0; i < ranks->count; i++) {
-        struct kolo_store_view view;
-        kolo_meeting_view(meeting, (int)ranks->at[i], &view);
-        kolo_write_u32(&writer, (uint32_t)view.pid);
-    }
+    for (uint32_t i = 0; i < ranks->count; i++)
+        kolo_write_u32(&writer, (uint32_t)kolo_meeting_pid(meeting, (int)ranks->at[i]));
     const bool is_whole = kolo_writer_finish(&writer, body, &bytes) == KOLO_OK;
     if (is_whole)
         kolo_channel_send(&remote->channel, KOLO_FRAME_LOOK, body, bytes);
@@ -65,25 +63,29 @@ void kolo_survey_ask(struct kolo_survey *survey, const struct kolo_meeting *meet
     survey->round++;
     survey->missing = 0;
     memset(survey->is_seen, 0, (size_t)survey->size * sizeof survey->is_seen[0]);
-    for (size_t i = 0; i < survey->count; i++)
-        if (survey->remotes[i].state == KOLO_REMOTE_RUNNING &&
-            ask_host(survey, &survey->remotes[i], meeting))
-            survey->missing++;
+    for (size_t i = 0; i < survey->count; i++) {
+        survey->is_asked[i] = survey->remotes[i].state == KOLO_REMOTE_RUNNING &&
+                              ask_host(survey, &survey->remotes[i], meeting);
+        survey->missing += survey->is_asked[i];
+    }
     (void)uv_timer_start(&survey->timer, on_time, survey->missing > 0 ? ANSWER_MS : 0, 0);
 }
 
-void kolo_survey_seen(struct kolo_survey *survey, const struct kolo_sight *sight)
+void kolo_survey_seen(struct kolo_survey *survey, uint32_t round, const struct kolo_sight *sight)
 {
-    if (!survey->is_asking)
+    if (!survey->is_asking || round != survey->round)
         return;
     survey->sights[sight->rank] = *sight;
     survey->is_seen[sight->rank] = true;
 }
 
-void kolo_survey_looked(struct kolo_survey *survey, uint32_t round)
+void kolo_survey_looked(struct kolo_survey *survey, const struct kolo_remote *remote,
+                        uint32_t round)
 {
-    if (survey->is_asking && round == survey->round && survey->missing > 0 &&
-        --survey->missing == 0)
+    if (!survey->is_asking || round != survey->round || !survey->is_asked[remote->index])
+        return;
+    survey->is_asked[remote->index] = false;
+    if (--survey->missing == 0)
         end(survey);
 }
 
@@ -96,4 +98,5 @@ void kolo_survey_fini(struct kolo_survey *survey)
 {
     kolo_free_memory(survey->sights);
     kolo_free_memory(survey->is_seen);
+    kolo_free_memory(survey->is_asked);
 }

@@ -15,6 +15,7 @@ struct kolo_survey {
     int size;
     struct kolo_sight *sights; /* of each rank */
     bool *is_seen;             /* whether the latest round has a sight of the rank */
+    bool *is_asked;            /* of each host: it has still to answer */
     bool is_asking;
     uint32_t round;
     size_t missing; /* hosts that have not answered */
@@ -29,10 +30,11 @@ kolo_status kolo_survey_init(struct kolo_survey *survey, uv_loop_t *loop, int si
 /** Asks all hosts that run ranks. `done` is called, on the loop, when all have answered, or soon.
  * If a survey is in progress, that one goes on. */
 void kolo_survey_ask(struct kolo_survey *survey, const struct kolo_meeting *meeting);
-/** SEEN has come. */
-void kolo_survey_seen(struct kolo_survey *survey, const struct kolo_sight *sight);
-/** LOOKED has come. */
-void kolo_survey_looked(struct kolo_survey *survey, uint32_t round);
+/** SEEN has come; of an earlier round, it is not used. */
+void kolo_survey_seen(struct kolo_survey *survey, uint32_t round, const struct kolo_sight *sight);
+/** LOOKED has come from @p remote. */
+void kolo_survey_looked(struct kolo_survey *survey, const struct kolo_remote *remote,
+                        uint32_t round);
 /** What was seen of @p rank in the latest survey; NULL: nothing. */
 const struct kolo_sight *kolo_survey_sight(const struct kolo_survey *survey, int rank);
 void kolo_survey_fini(struct kolo_survey *survey);

@@ -118,10 +118,14 @@ struct kolo_store_view {
     /** The same for all ranks that wait in the same call; NULL: this one is not known to wait. */
     const void *call;
     int64_t since_ns; /* when the first rank was known to wait in that call */
+    bool is_awaited;  /* ranks wait for it in a call in which it is not */
     char words[KOLO_STORE_CALL_MAX];
 };
-void kolo_store_server_view(const struct kolo_store_server *server, int rank,
-                            struct kolo_store_view *view_out);
+/** Fills an element for each rank. ERR_NO_MEMORY: nothing is known of calls. */
+kolo_status kolo_store_server_view(const struct kolo_store_server *server,
+                                   struct kolo_store_view *views_out) KOLO_NODISCARD;
+/** The process of @p rank as it said when it joined; 0: it has not. */
+int32_t kolo_store_server_pid(const struct kolo_store_server *server, int rank);
 void kolo_store_server_destroy(struct kolo_store_server *server);
 
 /** Runs a server on a thread of its own, from which its events come, until kolo_store_thread_stop.

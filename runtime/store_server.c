@@ -265,23 +265,46 @@ bool kolo_store_server_has_come(const struct kolo_store_server *server, int rank
     return rank >= 0 && rank < server->config.size && server->members[rank].has_come;
 }
 
-void kolo_store_server_view(const struct kolo_store_server *server, int rank,
-                            struct kolo_store_view *view_out)
+static void view_member(const struct kolo_store_member *member, struct kolo_store_view *view_out)
 {
-    const struct kolo_store_member *member = &server->members[rank];
-    const struct kolo_stall *stall = kolo_stalls_of(server->stalls, rank);
-    *view_out =
-        (struct kolo_store_view){.place = KOLO_VIEW_GONE, .pid = member->pid, .call = stall};
+    *view_out = (struct kolo_store_view){.place = KOLO_VIEW_GONE, .pid = member->pid};
     if (member->state == MEMBER_ABSENT)
         view_out->place = KOLO_VIEW_ABSENT;
     else if (member->state == MEMBER_JOINED)
         view_out->place = KOLO_VIEW_HERE;
     else if (member->state == MEMBER_LEFT)
         view_out->place = KOLO_VIEW_LEFT;
-    if (!stall)
-        return;
-    view_out->since_ns = stall->since_ns;
-    kolo_stall_text(stall, view_out->words, sizeof view_out->words);
+}
+
+kolo_status kolo_store_server_view(const struct kolo_store_server *server,
+                                   struct kolo_store_view *views_out)
+{
+    const size_t size = (size_t)server->config.size;
+    const struct kolo_stall **calls = kolo_calloc(size, sizeof calls[0]);
+    bool *is_awaited = kolo_calloc(size, sizeof is_awaited[0]);
+    kolo_status status = calls && is_awaited ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    if (status == KOLO_OK)
+        status = kolo_stalls_survey(server->stalls, calls, is_awaited);
+    for (size_t rank = 0; rank < size; rank++) {
+        struct kolo_store_view *view = &views_out[rank];
+        view_member(&server->members[rank], view);
+        if (status != KOLO_OK)
+            continue;
+        view->is_awaited = is_awaited[rank];
+        view->call = calls[rank];
+        if (calls[rank]) {
+            view->since_ns = calls[rank]->since_ns;
+            kolo_stall_text(calls[rank], view->words, sizeof view->words);
+        }
+    }
+    kolo_free_memory(calls);
+    kolo_free_memory(is_awaited);
+    return status;
+}
+
+int32_t kolo_store_server_pid(const struct kolo_store_server *server, int rank)
+{
+    return server->members[rank].pid;
 }
 
 void kolo_store_server_destroy(struct kolo_store_server *server)

@@ -115,6 +115,47 @@ const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int ra
     return longest;
 }
 
+/** Adds the ranks that @p stall lacks; @p members is room for a set. */
+static void add_awaited(const struct kolo_stalls *stalls, const struct kolo_stall *stall,
+                        uint8_t *members, bool *is_awaited)
+{
+    const size_t bytes = kolo_stall_bits_bytes(stalls->size);
+    memset(members, 0, bytes);
+    for (const struct kolo_stall_wait *wait = stall->waits; wait; wait = wait->next)
+        for (size_t i = 0; i < bytes; i++)
+            members[i] |= wait->members[i];
+    for (int rank = 0; rank < stalls->size; rank++)
+        if (has_bit(members, rank) && !has_bit(stall->ranks, rank))
+            is_awaited[rank] = true;
+}
+
+kolo_status kolo_stalls_survey(const struct kolo_stalls *stalls,
+                               const struct kolo_stall **calls_out, bool *is_awaited_out)
+{
+    const size_t size = (size_t)stalls->size;
+    kolo_status status = KOLO_OK;
+    uint8_t *members = kolo_calloc(kolo_stall_bits_bytes(stalls->size), 1);
+    int64_t *since_ns = kolo_calloc(size, sizeof since_ns[0]);
+    memset(calls_out, 0, size * sizeof calls_out[0]);
+    memset(is_awaited_out, 0, size * sizeof is_awaited_out[0]);
+    if (!members || !since_ns) {
+        status = KOLO_ERR_NO_MEMORY;
+        goto out;
+    }
+    for (const struct kolo_stall *stall = stalls->first; stall; stall = stall->next) {
+        add_awaited(stalls, stall, members, is_awaited_out);
+        for (const struct kolo_stall_wait *wait = stall->waits; wait; wait = wait->next)
+            if (!calls_out[wait->rank] || wait->since_ns < since_ns[wait->rank]) {
+                calls_out[wait->rank] = stall;
+                since_ns[wait->rank] = wait->since_ns;
+            }
+    }
+out:
+    kolo_free_memory(members);
+    kolo_free_memory(since_ns);
+    return status;
+}
+
 /** The words may be followed by the broadcast before the call, in brackets. */
 static bool begins_with(const char *text, const char *words)
 {

@@ -56,6 +56,12 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank,
 void kolo_stalls_resume(struct kolo_stalls *stalls, int rank, uint32_t channel, uint32_t sequence);
 /** The call in which @p rank has waited for the longest time; NULL: it has reported none. */
 const struct kolo_stall *kolo_stalls_of(const struct kolo_stalls *stalls, int rank);
+/** For each rank: the call as kolo_stalls_of says (NULL: none), and whether it is missing in a call
+ * whose ranks wait for it. Each array has an element for each rank. Takes one pass over all waits.
+ * ERR_NO_MEMORY. */
+kolo_status kolo_stalls_survey(const struct kolo_stalls *stalls,
+                               const struct kolo_stall **calls_out,
+                               bool *is_awaited_out) KOLO_NODISCARD;
 /** The call of communicator @p number in which @p rank waits and with whose words @p text begins;
  * NULL: there is none. */
 const struct kolo_stall *kolo_stalls_find(const struct kolo_stalls *stalls, int rank,

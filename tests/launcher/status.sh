@@ -110,6 +110,12 @@ kill -CONT "${agents[@]}"
 echo >"$work/fifo"
 ended 0
 
+# While the files are written that remain of a job, asking does not end it.
+background written --timeline "$work/t.json" -np 2 "$RANK_PROGRAM" loop 1
+while kill -QUIT "$launcher" 2>/dev/null; do read -rt 0.003 <> <(:); done
+ended 0
+[[ -s $work/t.json ]] || fail "no timeline is left of a job that was asked"
+
 # A host that does not come: it is named. The job starts nothing.
 printf '#!/bin/bash\nexec sleep 600\n' >"$work/ssh"
 chmod +x "$work/ssh"

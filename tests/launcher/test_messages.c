@@ -51,6 +51,7 @@ static size_t write_body(enum kolo_frame_type type, uint8_t *body, bool *is_open
         kolo_stray_write(&writer, &stray);
         break;
     case KOLO_FRAME_SEEN:
+        kolo_write_u32(&writer, 3);
         kolo_sight_write(&writer, &sight);
         break;
     case KOLO_FRAME_WANTED:
@@ -145,7 +146,8 @@ Test(messages, say_what_was_sent)
     got = read_whole(KOLO_FRAME_STRAY, body);
     cr_assert(got.rank == 7 && got.stray.pid == 11 && strcmp(got.stray.name, "sleep") == 0);
     got = read_whole(KOLO_FRAME_SEEN, body);
-    cr_assert(got.rank == 7 && got.seen.pid == 11 && strcmp(got.seen.blocked, "futex") == 0);
+    cr_assert(got.rank == 7 && got.seen.round == 3 && got.seen.sight.pid == 11 &&
+              strcmp(got.seen.sight.blocked, "futex") == 0);
     got = read_whole(KOLO_FRAME_CREDIT, body);
     cr_assert_eq(got.value, 11);
     got = read_whole(KOLO_FRAME_NOTE, body);

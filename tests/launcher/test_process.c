@@ -140,13 +140,42 @@ Test(process, finds_the_child_that_a_process_waits_for, .timeout = 120)
 {
     const pid_t pid = child(await_child);
     struct kolo_process_stat stat;
-    cr_assert(AWAIT(kolo_process_awaits_child(pid)));
-    const pid_t grandchild = kolo_process_child(pid);
-    cr_assert(grandchild > 0 && kolo_process_stat(grandchild, &stat) && stat.parent == pid);
+    cr_assert(AWAIT(kolo_process_awaited(pid) > 0));
+    const pid_t grandchild = kolo_process_awaited(pid);
+    cr_assert(kolo_process_stat(grandchild, &stat) && stat.parent == pid);
     cr_assert(AWAIT(is_blocked_in(grandchild, "clock_nanosleep")));
-    cr_assert(!kolo_process_awaits_child(grandchild) && kolo_process_child(grandchild) == 0);
+    cr_assert(kolo_process_awaited(grandchild) == 0);
     (void)kill(grandchild, SIGKILL);
     end(pid);
+}
+
+static void await_any_but_the_dead(void)
+{
+    const pid_t dead = fork(); /* nobody waits for it */
+    if (dead == 0)
+        _exit(0);
+    siginfo_t info;
+    (void)waitid(P_PID, (id_t)dead, &info, WEXITED | WNOWAIT);
+    (void)child(sleep_long);
+    (void)waitid(P_ALL, 0, &info, WSTOPPED);
+}
+
+Test(process, of_several_children_one_that_lives_is_waited_for, .timeout = 120)
+{
+    const pid_t pid = child(await_any_but_the_dead);
+    cr_assert(AWAIT(kolo_process_awaited(pid) > 0));
+    const pid_t grandchild = kolo_process_awaited(pid);
+    cr_assert(AWAIT(is_blocked_in(grandchild, "clock_nanosleep")));
+    (void)kill(grandchild, SIGKILL);
+    end(pid);
+}
+
+Test(process, is_there_or_not)
+{
+    const pid_t pid = child(sleep_long);
+    cr_assert(kolo_process_is_there(pid) && kolo_process_is_there(1));
+    end(pid);
+    cr_assert(!kolo_process_is_there(pid) && !kolo_process_is_there(0));
 }
 
 Test(process, of_one_that_is_gone_nothing_is_said, .timeout = 120)
@@ -158,7 +187,7 @@ Test(process, of_one_that_is_gone_nothing_is_said, .timeout = 120)
     cr_assert(!kolo_process_stat(pid, &stat));
     kolo_process_blocked(pid, text, sizeof text);
     cr_assert_str_empty(text);
-    cr_assert(!kolo_process_awaits_child(pid) && kolo_process_child(pid) == 0);
+    cr_assert(kolo_process_awaited(pid) == 0);
 }
 
 Test(process, a_name_may_look_like_the_rest_of_the_line, .timeout = 120)

@@ -72,7 +72,7 @@ Test(sight, believes_a_process_that_says_it_is_the_rank_only_if_it_descends_from
     struct kolo_sight sight;
     const pid_t pid = start("sh -c 'sleep 3600; true'; true");
     cr_assert(AWAIT(finds(&sight, pid, "sleep")));
-    const pid_t middle = kolo_process_child(pid);
+    const pid_t middle = kolo_process_awaited(pid);
     look(&sight, pid, middle);
     cr_assert(sight.pid == (uint32_t)middle && strcmp(sight.name, "sh") == 0);
     look(&sight, pid, pid);
@@ -112,7 +112,7 @@ Test(sight, has_words_for_what_it_sees)
         const char *text;
     } cases[] = {
         {{.pid = 1, .state = 'S', .permille = 0, .blocked = "read of /a"}, "blocked in read of /a"},
-        {{.pid = 1, .state = 'S', .permille = 0}, "blocked in the kernel"},
+        {{.pid = 1, .state = 'S', .permille = 0}, "blocked in something that is not shown"},
         {{.pid = 1, .state = 'D', .blocked = "a page fault"},
          "stuck within the kernel (state D) in a page fault"},
         {{.pid = 1, .state = 'D', .permille = 400}, "busy (40 % of a processor)"},
@@ -120,6 +120,11 @@ Test(sight, has_words_for_what_it_sees)
         {{.pid = 1, .state = 'S', .permille = 996}, "busy (100 % of a processor)"},
         {{.pid = 1, .state = 'S', .permille = 7950}, "busy (8.0 processors)"},
         {{.pid = 1, .state = 't'}, "stopped by a debugger"},
+        {{.pid = 1, .state = '?'}, "what it does is not shown (its user may not see it in /proc)"},
+        {{.pid = 1, .state = 'Z', .threads = 2},
+         "its main thread has ended, and other threads go on"},
+        {{.pid = 1, .state = 'Z', .threads = 2, .permille = 990}, "busy (99 % of a processor)"},
+        {{.pid = 1, .state = 'Z', .threads = 1}, "its process has ended"},
         {{.pid = 0}, "its process has ended"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[KOLO_SIGHT_TEXT_MAX];
@@ -160,7 +165,8 @@ Test(sight, comes_over_the_wire_as_it_was)
 
 Test(sight, of_another_host_cannot_control_a_terminal)
 {
-    const struct kolo_sight sight = {.name = "a\x1b[2J", .blocked = "read of /\n\x1b]0;x\x07"};
+    const struct kolo_sight sight = {
+        .name = "a\x1b[2J", .permille = UINT32_MAX, .blocked = "read of /\n\x1b]0;x\x07"};
     struct kolo_sight got;
     uint8_t body[KOLO_SIGHT_BYTES];
     size_t bytes = 0;
@@ -169,6 +175,7 @@ Test(sight, of_another_host_cannot_control_a_terminal)
     cr_assert(kolo_writer_finish(&writer, body, &bytes) == KOLO_OK);
     struct kolo_reader reader = kolo_reader_over(body, bytes);
     cr_assert(kolo_sight_read(&reader, &got) == KOLO_OK);
+    cr_assert(got.permille < UINT32_MAX / 2, "a sum of it does not wrap");
     cr_assert_str_eq(got.name, "a?[2J");
     cr_assert_str_eq(got.blocked, "read of /??]0;x?");
 }

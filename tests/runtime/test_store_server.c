@@ -797,9 +797,10 @@ Test(store_server, long_stall_draws_warnings)
 
 static struct kolo_store_view view_of(const struct raw_server *raw, int rank)
 {
-    struct kolo_store_view view;
-    kolo_store_server_view(raw->server, rank, &view);
-    return view;
+    struct kolo_store_view views[5];
+    cr_assert(kolo_store_server_view(raw->server, views) == KOLO_OK);
+    cr_assert(views[rank].pid == kolo_store_server_pid(raw->server, rank));
+    return views[rank];
 }
 
 Test(store_server, shows_where_each_rank_is)
@@ -827,6 +828,7 @@ Test(store_server, shows_where_each_rank_is)
     cr_assert_str_eq(first.words, "allreduce(count 10, float32, sum) sequence 12");
     cr_assert(first.call && third.call == first.call, "the call that is waited for longest");
     cr_assert(view_of(&raw, 1).place == KOLO_VIEW_HERE && !view_of(&raw, 1).call);
+    cr_assert(view_of(&raw, 1).is_awaited && view_of(&raw, 0).is_awaited, "0 in barrier()");
     cr_assert(view_of(&raw, 3).place == KOLO_VIEW_LEFT);
     cr_assert(view_of(&raw, 4).place == KOLO_VIEW_GONE);
     raw_resumed(&ranks[2], 7, 12);

@@ -139,3 +139,29 @@ Test(store_stall, one_rank_cannot_fill_it)
     cr_assert(kolo_stalls_expire(stalls, warn, NULL) == KOLO_NEVER);
     kolo_stalls_destroy(stalls);
 }
+
+/** One pass over all says of each rank what kolo_stalls_of says of it, and who is missing. */
+Test(store_stall, of_all_ranks_at_once)
+{
+    enum { SIZE = 20, FIRST = 1 << 3 | 1 << 4 | 1 << 5 };
+    struct kolo_stalls *stalls;
+    const struct kolo_stall *other = NULL, *calls[SIZE];
+    const struct kolo_desc one = {{1}}, two = {{2}};
+    const uint8_t members[SIZE / 8 + 1] = {FIRST};
+    bool is_awaited[SIZE];
+    cr_assert(kolo_stalls_create(SIZE, 1000000, &stalls) == KOLO_OK);
+    cr_assert(report_stall(stalls, 3, (struct kolo_stall_report){CALLS, 1, &one, "one()", members},
+                           &other) == KOLO_OK);
+    cr_assert(report_stall(stalls, 3,
+                           (struct kolo_stall_report){2 * CALLS, 1, &two, "two()", members},
+                           &other) == KOLO_OK);
+    cr_assert(report_stall(stalls, 5,
+                           (struct kolo_stall_report){2 * CALLS, 1, &two, "two()", members},
+                           &other) == KOLO_OK);
+    cr_assert(kolo_stalls_survey(stalls, calls, is_awaited) == KOLO_OK);
+    for (int rank = 0; rank < SIZE; rank++) {
+        cr_assert(calls[rank] == kolo_stalls_of(stalls, rank), "%d", rank);
+        cr_assert(is_awaited[rank] == (rank == 4 || rank == 5), "%d", rank);
+    }
+    kolo_stalls_destroy(stalls);
+}

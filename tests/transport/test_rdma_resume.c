@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "tests/support/fake_fixture.h"
 #include "tests/support/rdma_messages.h"
+#include "transport/checksum.h"
 #include "transport/rdma.h"
 
 enum { BYTES = 1300000, ROUNDS = 4 };
@@ -399,6 +400,8 @@ static void lie(struct suite_rank *rank)
         hello.received = kolo_rdma_queue_received(ours->queue);
         forge(ours, &hello);
         kolo_rdma_hello_pack(&hello, block);
+        kolo_block_seal(&ours->tcp.base, block,
+                        sizeof block); /* it lies, but nothing was changed */
         SUITE_CHECK(rank,
                     send(ours->tcp.socket.watch.fd, block, sizeof block, MSG_NOSIGNAL) ==
                         (ssize_t)sizeof block,

@@ -76,4 +76,15 @@ extern struct world_param world_params[WORLD_PARAMS];
     WORLD_EXPECT((call) == KOLO_ERR_INVALID && strstr(kolo_error_detail(), words) != NULL,         \
                  "line %d: %s", __LINE__, kolo_error_detail())
 
+/** Whether a rank took the end of a link for the cause, because it did not hear of the cause within
+ * the time for which it waits, as on a machine that is too busy: then the test may try again. */
+static inline bool world_heard_late(const struct world *world)
+{
+    for (int rank = 0; rank < world->size; rank++)
+        if (world->results[rank].status == KOLO_ERR_PEER)
+            return true;
+    return false;
+}
+enum { WORLD_TRIES = 5 };
+
 #endif

@@ -105,7 +105,7 @@ static void open_rank(struct suite_world *world, int number, const struct kolo_s
         .secret = *secret,
         .heap = rank->heap,
         .events = {rank, on_mismatch, on_early, on_aborted, on_left, on_down, on_finalized,
-                   on_recalled, on_returned},
+                   on_recalled, on_returned, .words = NULL},
     };
     kolo_identity_here(number, &config.identity);
     cr_assert_eq(kolo_endpoint_open(&config, &rank->endpoint), KOLO_OK, "%s", kolo_error_detail());

@@ -9,6 +9,8 @@
 
 #include <kolo/kolo.h>
 
+#include "bench/micro/check.h"
+
 enum { ROUNDS = 15, BATCH = 2000, MANY = 16, WAYS = 6, ELEMENTS = 1024 };
 
 struct bench {
@@ -18,20 +20,13 @@ struct bench {
     struct kolo_request *one, *group;
 };
 
-static void check(kolo_status status)
-{
-    if (status == KOLO_OK)
-        return;
-    fprintf(stderr, "call_cost: %s\n", kolo_error_detail());
-    exit(1);
-}
-
 static void sum(struct bench *bench, int i, const struct kolo_opts *opts,
                 struct kolo_request **request_out)
 {
     float *at = bench->memory + (size_t)i * ELEMENTS;
     check(kolo_allreduce(bench->comm, at, at, bench->count, KOLO_FLOAT32, KOLO_MAX, opts,
-                         request_out));
+                         request_out),
+          NULL);
 }
 
 static void plain(struct bench *bench)
@@ -41,13 +36,13 @@ static void plain(struct bench *bench)
 
 static void run(struct bench *bench)
 {
-    check(kolo_run(bench->one));
+    check(kolo_run(bench->one), NULL);
 }
 
 static void start_and_wait(struct bench *bench)
 {
-    check(kolo_start(bench->one));
-    check(kolo_wait(&bench->one, -1));
+    check(kolo_start(bench->one), NULL);
+    check(kolo_wait(&bench->one, -1), NULL);
 }
 
 static void one_by_one(struct bench *bench)
@@ -58,7 +53,7 @@ static void one_by_one(struct bench *bench)
 
 static void open_group(struct bench *bench)
 {
-    check(kolo_group_begin(bench->comm));
+    check(kolo_group_begin(bench->comm), NULL);
     for (int i = 0; i < MANY; i++)
         sum(bench, i, NULL, NULL);
 }
@@ -66,12 +61,12 @@ static void open_group(struct bench *bench)
 static void grouped(struct bench *bench)
 {
     open_group(bench);
-    check(kolo_group_end(bench->comm, NULL, NULL));
+    check(kolo_group_end(bench->comm, NULL, NULL), NULL);
 }
 
 static void group_again(struct bench *bench)
 {
-    check(kolo_run(bench->group));
+    check(kolo_run(bench->group), NULL);
 }
 
 static double now_us(void)
@@ -95,7 +90,7 @@ static void measure(struct bench *bench)
     for (int round = -2; round < ROUNDS; round++)
         for (int way = 0; way < WAYS; way++) {
             int batch = way < 3 ? BATCH : BATCH / MANY;
-            check(kolo_barrier(bench->comm, NULL, NULL));
+            check(kolo_barrier(bench->comm, NULL, NULL), NULL);
             double start = now_us();
             for (int i = 0; i < batch; i++)
                 ways[way](bench);
@@ -118,18 +113,18 @@ int main(void)
     const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
     struct bench bench = {0};
     void *memory;
-    check(kolo_init(NULL, &bench.comm));
-    check(kolo_alloc(bench.comm, MANY * ELEMENTS * sizeof(float), &memory));
+    check(kolo_init(NULL, &bench.comm), NULL);
+    check(kolo_alloc(bench.comm, MANY * ELEMENTS * sizeof(float), &memory), NULL);
     bench.memory = memory;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         bench.count = counts[i];
         sum(&bench, 0, &again, &bench.one);
         open_group(&bench);
-        check(kolo_group_end(bench.comm, &again, &bench.group));
+        check(kolo_group_end(bench.comm, &again, &bench.group), NULL);
         measure(&bench);
-        check(kolo_request_free(&bench.one));
-        check(kolo_request_free(&bench.group));
+        check(kolo_request_free(&bench.one), NULL);
+        check(kolo_request_free(&bench.group), NULL);
     }
-    check(kolo_free(bench.comm, memory));
+    check(kolo_free(bench.comm, memory), NULL);
     return kolo_finalize(bench.comm) == KOLO_OK ? 0 : 1;
 }

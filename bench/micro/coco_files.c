@@ -12,6 +12,7 @@
 #include <kolo/mask.h>
 
 #include "bench/coco_data.h"
+#include "bench/micro/check.h"
 
 static void put_number(FILE *file, double value)
 {
@@ -62,14 +63,6 @@ static void put_shape(FILE *file, const char *kind, const double *box, uint64_t 
     }
 }
 
-static void check(kolo_status status)
-{
-    if (status == KOLO_OK)
-        return;
-    fprintf(stderr, "coco_files: %s\n", kolo_error_detail());
-    exit(1);
-}
-
 /* The mask as COCO's string. */
 static void put_mask(FILE *file, const double *box, uint64_t seed)
 {
@@ -79,8 +72,9 @@ static void put_mask(FILE *file, const double *box, uint64_t seed)
     struct kolo_mask mask = {.runs = NULL};
     coco_data_draw(box, seed, corners);
     check(kolo_mask_from_polygon(corners, COCO_DATA_CORNERS, COCO_DATA_HEIGHT, COCO_DATA_WIDTH,
-                                 &mask));
-    check(kolo_mask_to_string(&mask, text, sizeof text, &length));
+                                 &mask),
+          NULL);
+    check(kolo_mask_to_string(&mask, text, sizeof text, &length), NULL);
     kolo_mask_free(&mask);
     fprintf(file, "\"segmentation\": {\"size\": [%d, %d], \"counts\": \"", COCO_DATA_HEIGHT,
             COCO_DATA_WIDTH);

@@ -20,17 +20,10 @@
 #include <kolo/detection.h>
 
 #include "bench/coco_data.h"
+#include "bench/micro/check.h"
 
 enum { ROUNDS = 7, WARM_BYTES = 8 << 20 };
 enum { BYTES_MAX = 60 }; /* per detection */
-
-static void check(kolo_status status)
-{
-    if (status == KOLO_OK)
-        return;
-    fprintf(stderr, "detection_rate: %s\n", kolo_error_detail());
-    exit(1);
-}
 
 static double now(void)
 {
@@ -120,7 +113,7 @@ static void forget_peak(void)
 
 static double slowest(struct kolo_comm *comm, double seconds)
 {
-    check(kolo_allreduce(comm, &seconds, &seconds, 1, KOLO_FLOAT64, KOLO_MAX, NULL, NULL));
+    check(kolo_allreduce(comm, &seconds, &seconds, 1, KOLO_FLOAT64, KOLO_MAX, NULL, NULL), NULL);
     return seconds;
 }
 
@@ -163,15 +156,15 @@ static struct times evaluate(struct kolo_comm *comm, const struct set *set,
                                .dtype = KOLO_FLOAT64,
                                .categories = set->category,
                                .scores = set->score};
-    check(kolo_detection_create(&config, &detection));
-    check(kolo_barrier(comm, NULL, NULL));
+    check(kolo_detection_create(&config, &detection), NULL);
+    check(kolo_barrier(comm, NULL, NULL), NULL);
     forget_peak();
     double before = memory("VmRSS:"), start = now();
-    check(kolo_detection_update(detection, set->id, set->images, &truths, &found));
+    check(kolo_detection_update(detection, set->id, set->images, &truths, &found), NULL);
     double middle = now();
-    check(kolo_detection_compute(comm, detection, NULL));
+    check(kolo_detection_compute(comm, detection, NULL), NULL);
     double end = now();
-    check(kolo_detection_result(detection, result));
+    check(kolo_detection_result(detection, result), NULL);
     struct times times = {.update = middle - start,
                           .compute = end - middle,
                           .both = end - start,
@@ -217,9 +210,9 @@ static void measure_limit(struct kolo_comm *comm, const struct set *share, const
     struct kolo_detection_result result = {.size = sizeof result};
     struct kolo_comm *self = NULL;
     int ranks = kolo_size(comm);
-    check(kolo_split(comm, kolo_rank(comm), 0, NULL, &self));
+    check(kolo_split(comm, kolo_rank(comm), 0, NULL, &self), NULL);
     for (int round = 0; round < ROUNDS; round++) {
-        check(kolo_barrier(comm, NULL, NULL));
+        check(kolo_barrier(comm, NULL, NULL), NULL);
         double alone = kolo_rank(comm) == 0 ? evaluate(self, whole, &result).both : 0;
         seconds[ALONE][round] = slowest(comm, alone);
         seconds[COPIES][round] = slowest(comm, evaluate(self, whole, &result).both);
@@ -237,7 +230,7 @@ static void measure_limit(struct kolo_comm *comm, const struct set *share, const
                median(times_as_fast[COPIES]), median(seconds[COPIES]),
                median(times_as_fast[SHARES]), median(seconds[SHARES]),
                median(times_as_fast[TOGETHER]), median(seconds[TOGETHER]));
-    check(kolo_finalize(self));
+    check(kolo_finalize(self), NULL);
 }
 
 static void put(FILE *file, const void *values, size_t count)
@@ -286,10 +279,11 @@ static void warm_with(struct kolo_comm *comm, size_t bytes, int64_t *mine, int64
     size_t ranks = (size_t)kolo_size(comm), each = (bytes / ranks + 7) / 8;
     for (size_t r = 0; r < ranks; r++)
         counts[r] = each;
-    check(kolo_allreduce(comm, mine, all, each * ranks, KOLO_INT64, KOLO_SUM, NULL, NULL));
-    check(kolo_allgather(comm, mine, all, each, KOLO_INT64, NULL, NULL));
-    check(kolo_allgatherv(comm, mine, all, counts, NULL, KOLO_INT64, NULL, NULL));
-    check(kolo_alltoallv(comm, mine, counts, NULL, all, counts, NULL, KOLO_INT64, NULL, NULL));
+    check(kolo_allreduce(comm, mine, all, each * ranks, KOLO_INT64, KOLO_SUM, NULL, NULL), NULL);
+    check(kolo_allgather(comm, mine, all, each, KOLO_INT64, NULL, NULL), NULL);
+    check(kolo_allgatherv(comm, mine, all, counts, NULL, KOLO_INT64, NULL, NULL), NULL);
+    check(kolo_alltoallv(comm, mine, counts, NULL, all, counts, NULL, KOLO_INT64, NULL, NULL),
+          NULL);
 }
 
 /* Makes the collectives of a compute in every length, so that the communicator has allocated what
@@ -344,7 +338,7 @@ int main(int argc, char **argv)
     struct set set, whole;
     for (int k = 0; k < COCO_DATA_CATEGORIES; k++)
         categories[k] = k + 1;
-    check(kolo_init(NULL, &comm));
+    check(kolo_init(NULL, &comm), NULL);
     int failures = 0;
     if (way == MEMORY_ONE)
         make(&set, kolo_rank(comm) == 0 ? images : 0, per_image, 0, 1);
@@ -360,6 +354,6 @@ int main(int argc, char **argv)
     } else {
         failures = measure_memory(comm, &set);
     }
-    check(kolo_finalize(comm));
+    check(kolo_finalize(comm), NULL);
     return failures;
 }

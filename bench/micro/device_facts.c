@@ -23,9 +23,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/condition.h"
+#include "bench/micro/check.h"
 #include "memory/cuda_fold.h"
 #include "memory/cuda_loan.h"
-#include "memory/cuda_memory.h"
 
 enum {
     BYTES = 2 << 20, /* of each piece of memory: a block, as kolo_alloc_device allocates */
@@ -36,7 +36,6 @@ enum {
     LENDER_S = 120,
     LENT = 0x5a, /* each byte of memory that is lent */
     MANY = 3000, /* operations: more than a queue of 1024 holds */
-    UNAVAILABLE = 77
 };
 
 /* as cuda.h has them */
@@ -63,20 +62,6 @@ struct rig {
     bool is_covered; /* an event of the context has not passed while the stream waits */
     int unexpected;
 };
-
-static void check(kolo_status status, const char *what)
-{
-    if (status == KOLO_OK)
-        return;
-    fprintf(stderr, "device_facts: %s: %s\n", what, kolo_error_detail());
-    exit(status == KOLO_ERR_UNSUPPORTED ? UNAVAILABLE : 1);
-}
-
-static void judge(const struct rig *rig, const char *call, int result)
-{
-    if (result != KOLO_CUDA_SUCCESS)
-        check(kolo_cuda_fail(rig->driver, call, rig->visit.ordinal, result), "failed");
-}
 
 static kolo_cuda_address address(const void *memory)
 {
@@ -367,7 +352,7 @@ static void end(struct rig *rig, struct errand *errand, pthread_t thread, const 
         _exit(1);
     }
     (void)pthread_join(thread, NULL);
-    judge(rig, name, errand->result);
+    judge(&rig->visit, name, errand->result);
 }
 
 /** Makes the stream wait, as a gate does (memory/cuda_gate.c). */
@@ -382,8 +367,9 @@ static void hold(struct rig *rig)
                                                 .at = rig->words_at + sizeof(uint32_t),
                                                 .value = ticket,
                                                 .flags = KOLO_CUDA_WRITE_DEFAULT}};
-    judge(rig, "cuLaunchHostFunc", rig->driver->launch_host(rig->held, tell, rig));
-    judge(rig, "cuStreamBatchMemOp", rig->driver->stream_batch(rig->held, 2, operations, 0));
+    judge(&rig->visit, "cuLaunchHostFunc", rig->driver->launch_host(rig->held, tell, rig));
+    judge(&rig->visit, "cuStreamBatchMemOp",
+          rig->driver->stream_batch(rig->held, 2, operations, 0));
 }
 
 static void let_go(struct rig *rig)
@@ -414,7 +400,7 @@ static struct seen find_out(struct rig *rig, const struct fact *fact, int ms)
     }
     let_go(rig);
     end(rig, &errand, thread, fact->name);
-    judge(rig, "cuCtxSynchronize", rig->driver->context_synchronize());
+    judge(&rig->visit, "cuCtxSynchronize", rig->driver->context_synchronize());
     return seen;
 }
 
@@ -484,7 +470,7 @@ static bool allocate_in_pool(const struct rig *rig, void *stream, struct kolo_po
     *(void **)&function = find_function("cuMemAllocAsync");
     if (!function || function(&memory, BYTES, stream) != KOLO_CUDA_SUCCESS)
         return false;
-    judge(rig, "cuStreamSynchronize", rig->driver->stream_synchronize(stream));
+    judge(&rig->visit, "cuStreamSynchronize", rig->driver->stream_synchronize(stream));
     check(kolo_pointer_look((const void *)(uintptr_t)memory, pointer_out), "memory of a pool");
     return true;
 }
@@ -511,7 +497,7 @@ static const char *await_own(struct rig *rig)
 {
     struct kolo_pointer pointer;
     struct kolo_cuda_visit visit;
-    judge(rig, "cuStreamCreate",
+    judge(&rig->visit, "cuStreamCreate",
           rig->driver->stream_create(&rig->held, KOLO_CUDA_STREAM_NON_BLOCKING, 0));
     if (!allocate_in_pool(rig, rig->held, &pointer))
         return "there is no pool";
@@ -530,11 +516,11 @@ static const char *try_own_context(struct rig *rig)
     void *context = NULL; /* kept */
     int device = 0;
     *(void **)&create = find_function("cuCtxCreate_v2");
-    judge(rig, "cuDeviceGet", rig->driver->device_get(&device, rig->visit.ordinal));
+    judge(&rig->visit, "cuDeviceGet", rig->driver->device_get(&device, rig->visit.ordinal));
     if (!create || create(&context, 0, device) != KOLO_CUDA_SUCCESS)
         return "there is no other context";
     const char *what = await_own(rig);
-    judge(rig, "cuCtxPopCurrent", rig->driver->context_pop(&context));
+    judge(&rig->visit, "cuCtxPopCurrent", rig->driver->context_pop(&context));
     return what;
 }
 
@@ -544,15 +530,15 @@ static const char *try_seam(const struct rig *rig, bool is_locked)
 {
     const unsigned flags = KOLO_CUDA_REGISTER_PORTABLE | KOLO_CUDA_REGISTER_MAPPED;
     uint8_t *low = make_pages(BYTES), *high = low + BYTES / 2;
-    judge(rig, "cuMemHostRegister", rig->driver->host_register(low, BYTES / 2, flags));
+    judge(&rig->visit, "cuMemHostRegister", rig->driver->host_register(low, BYTES / 2, flags));
     if (is_locked)
-        judge(rig, "cuMemHostRegister", rig->driver->host_register(high, BYTES / 2, flags));
+        judge(&rig->visit, "cuMemHostRegister", rig->driver->host_register(high, BYTES / 2, flags));
     const int result =
         rig->driver->copy(address(low), address(rig->memory.memory), BYTES, rig->stream);
-    judge(rig, "cuCtxSynchronize", rig->driver->context_synchronize());
-    judge(rig, "cuMemHostUnregister", rig->driver->host_unregister(low));
+    judge(&rig->visit, "cuCtxSynchronize", rig->driver->context_synchronize());
+    judge(&rig->visit, "cuMemHostUnregister", rig->driver->host_unregister(low));
     if (is_locked)
-        judge(rig, "cuMemHostUnregister", rig->driver->host_unregister(high));
+        judge(&rig->visit, "cuMemHostUnregister", rig->driver->host_unregister(high));
     kolo_free_memory(low);
     return result == KOLO_CUDA_SUCCESS ? "works" : "is refused";
 }
@@ -682,9 +668,9 @@ static void lock_all(struct rig *rig)
     rig->locked = make_pages(BYTES);
     rig->pageable = make_pages(BYTES);
     rig->to_lock = make_pages(BYTES);
-    judge(rig, "cuMemHostRegister", rig->driver->host_register(rig->words, page, flags));
-    judge(rig, "cuMemHostRegister", rig->driver->host_register(rig->locked, BYTES, flags));
-    judge(rig, "cuMemHostGetDevicePointer",
+    judge(&rig->visit, "cuMemHostRegister", rig->driver->host_register(rig->words, page, flags));
+    judge(&rig->visit, "cuMemHostRegister", rig->driver->host_register(rig->locked, BYTES, flags));
+    judge(&rig->visit, "cuMemHostGetDevicePointer",
           rig->driver->host_get_address(&rig->words_at, rig->words, 0));
 }
 
@@ -697,18 +683,19 @@ static void set_up(struct rig *rig)
     check(kolo_cuda_enter(&rig->visit), "context");
     if (!rig->driver->stream_batch)
         check(kolo_fail(KOLO_ERR_UNSUPPORTED, "streams cannot wait for the host"), "no facts");
-    judge(rig, "cuStreamCreate",
+    judge(&rig->visit, "cuStreamCreate",
           rig->driver->stream_create(&rig->stream, KOLO_CUDA_STREAM_NON_BLOCKING, -1));
-    judge(rig, "cuStreamCreate",
+    judge(&rig->visit, "cuStreamCreate",
           rig->driver->stream_create(&rig->other_stream, KOLO_CUDA_STREAM_NON_BLOCKING, -1));
-    judge(rig, "cuEventCreate", rig->driver->event_create(&rig->event, KOLO_CUDA_EVENT_NO_TIMING));
-    judge(rig, "cuEventCreate",
+    judge(&rig->visit, "cuEventCreate",
+          rig->driver->event_create(&rig->event, KOLO_CUDA_EVENT_NO_TIMING));
+    judge(&rig->visit, "cuEventCreate",
           rig->driver->event_create(&rig->other_event, KOLO_CUDA_EVENT_NO_TIMING));
     lock_all(rig);
     if (kolo_cuda_kernels_load(rig->driver, rig->visit.ordinal, KOLO_NEVER, &rig->kernels) !=
         KOLO_OK)
         rig->kernels = NULL;
-    judge(rig, "a kernel", launch(rig));
+    judge(&rig->visit, "a kernel", launch(rig));
 }
 
 int main(int argc, char **argv)
@@ -722,7 +709,7 @@ int main(int argc, char **argv)
     const struct lender lender = start_lender();
     set_up(&rig);
     print_others(&rig); /* first, while the process has no other threads of its own */
-    judge(&rig, "cuStreamCreate",
+    judge(&rig.visit, "cuStreamCreate",
           rig.driver->stream_create(&stream, KOLO_CUDA_STREAM_NON_BLOCKING, 0));
     print_facts(&rig, "non-blocking", stream);
     print_facts(&rig, "legacy default", legacy);

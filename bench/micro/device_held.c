@@ -20,15 +20,14 @@
 
 #include "base/clock.h"
 #include "base/condition.h"
-#include "memory/cuda_memory.h"
+#include "bench/micro/check.h"
 
 enum {
     BYTES = 1 << 20,
     AT_ONCE_MS = 1000, /* in which a call that does not wait returns */
     WATCH_MS = 1000,   /* the deadline of the collective that fails */
     TURN_MS = 40000,
-    ALL_S = 90,
-    UNAVAILABLE = 77
+    ALL_S = 90
 };
 
 /** What rank 1 waits for. */
@@ -44,7 +43,7 @@ struct side {
     void *stream, *send, *recv;
 };
 
-static kolo_status judge(const struct side *side, const char *call, int result)
+static kolo_status status_of(const struct side *side, const char *call, int result)
 {
     return result == KOLO_CUDA_SUCCESS
                ? KOLO_OK
@@ -81,13 +80,14 @@ static kolo_status set_up(struct kolo_comm *comm, struct side *side)
     KOLO_TRY(kolo_pointer_look(side->send, &pointer));
     KOLO_TRY(kolo_cuda_visit_primary(&pointer, &side->visit));
     KOLO_TRY(kolo_cuda_enter(&side->visit));
-    KOLO_TRY(
-        judge(side, "cuStreamCreate",
-              side->visit.driver->stream_create(&side->stream, KOLO_CUDA_STREAM_NON_BLOCKING, 0)));
-    KOLO_TRY(judge(side, "cuMemsetD8",
-                   side->visit.driver->clear((uintptr_t)side->send,
-                                             (unsigned char)(kolo_rank(comm) + 1), BYTES)));
-    status = judge(side, "cuMemsetD8", side->visit.driver->clear((uintptr_t)side->recv, 0, BYTES));
+    KOLO_TRY(status_of(
+        side, "cuStreamCreate",
+        side->visit.driver->stream_create(&side->stream, KOLO_CUDA_STREAM_NON_BLOCKING, 0)));
+    KOLO_TRY(status_of(side, "cuMemsetD8",
+                       side->visit.driver->clear((uintptr_t)side->send,
+                                                 (unsigned char)(kolo_rank(comm) + 1), BYTES)));
+    status =
+        status_of(side, "cuMemsetD8", side->visit.driver->clear((uintptr_t)side->recv, 0, BYTES));
 out:
     return status;
 }
@@ -104,8 +104,8 @@ static kolo_status begin_sum(struct kolo_comm *comm, const struct side *side, in
 static kolo_status check_sum(const struct side *side)
 {
     static _Thread_local uint8_t got[BYTES];
-    kolo_status status = judge(side, "cuMemcpyDtoH",
-                               side->visit.driver->copy_to_host(got, (uintptr_t)side->recv, BYTES));
+    kolo_status status = status_of(
+        side, "cuMemcpyDtoH", side->visit.driver->copy_to_host(got, (uintptr_t)side->recv, BYTES));
     for (size_t i = 0; i < BYTES && status == KOLO_OK; i++)
         if (got[i] != 1 + 2)
             status = kolo_fail(KOLO_ERR_INTERNAL, "byte %zu of the sum is %u", i, got[i]);
@@ -181,10 +181,10 @@ out:
 static kolo_status free_by_driver(const struct side *side)
 {
     kolo_cuda_address memory = 0;
-    kolo_status status = judge(side, "cuMemAlloc", side->visit.driver->alloc(&memory, BYTES));
+    kolo_status status = status_of(side, "cuMemAlloc", side->visit.driver->alloc(&memory, BYTES));
     const int64_t begun = kolo_now_ns();
     if (status == KOLO_OK)
-        status = judge(side, "cuMemFree", side->visit.driver->free(memory));
+        status = status_of(side, "cuMemFree", side->visit.driver->free(memory));
     driver_free_ms = (kolo_now_ns() - begun) / 1000000;
     return status;
 }
@@ -208,7 +208,7 @@ static kolo_status deadline(struct kolo_comm *comm, void *argument)
                            kolo_status_name(sum));
     KOLO_TRY(status);
     status =
-        judge(&side, "cuStreamSynchronize", side.visit.driver->stream_synchronize(side.stream));
+        status_of(&side, "cuStreamSynchronize", side.visit.driver->stream_synchronize(side.stream));
 out:
     return status;
 }
@@ -216,11 +216,7 @@ out:
 static void run(const char *what, kolo_status (*rank_main)(struct kolo_comm *comm, void *argument))
 {
     is_turn = false;
-    const kolo_status status = kolo_run_threads(2, NULL, rank_main, NULL);
-    if (status == KOLO_OK)
-        return;
-    fprintf(stderr, "device_held: %s: %s\n", what, kolo_error_detail());
-    exit(status == KOLO_ERR_UNSUPPORTED ? UNAVAILABLE : 1);
+    check(kolo_run_threads(2, NULL, rank_main, NULL), what);
 }
 
 int main(int argc, char **argv)

@@ -14,8 +14,8 @@
 #include <kolo/types.h>
 
 #include "base/alloc.h"
+#include "bench/micro/check.h"
 #include "memory/cuda_fold.h"
-#include "memory/cuda_memory.h"
 #include "memory/reduce.h"
 
 /* PATTERNS: of a 16-bit type. BYTES: all of them, and what a shifted vector needs. */
@@ -27,8 +27,7 @@ enum {
     BYTES = PATTERNS * 2 + SHIFT,
     CALLS = 12,
     CALLS_MAX = 100000,
-    PRINTED = 10,
-    UNAVAILABLE = 77
+    PRINTED = 10
 };
 static const uint64_t beyond = (UINT64_C(4) << 30) + 4096 + 48;
 
@@ -43,20 +42,6 @@ struct rig {
     int calls, wrong;
 };
 
-static void check(kolo_status status, const char *what)
-{
-    if (status == KOLO_OK)
-        return;
-    fprintf(stderr, "device_kernels: %s: %s\n", what, kolo_error_detail());
-    exit(status == KOLO_ERR_UNSUPPORTED ? UNAVAILABLE : 1);
-}
-
-static void judge(const struct rig *rig, const char *call, int result)
-{
-    if (result != KOLO_CUDA_SUCCESS)
-        check(kolo_cuda_fail(rig->driver, call, rig->visit.ordinal, result), "failed");
-}
-
 /** The next number of splitmix64. */
 static uint64_t draw(struct rig *rig)
 {
@@ -68,12 +53,12 @@ static uint64_t draw(struct rig *rig)
 
 static void finish(const struct rig *rig)
 {
-    judge(rig, "cuStreamSynchronize", rig->driver->stream_synchronize(rig->stream));
+    judge(&rig->visit, "cuStreamSynchronize", rig->driver->stream_synchronize(rig->stream));
 }
 
 static void copy(const struct rig *rig, void *to, const void *from, size_t bytes)
 {
-    judge(rig, "cuMemcpyAsync",
+    judge(&rig->visit, "cuMemcpyAsync",
           rig->driver->copy((uintptr_t)to, (uintptr_t)from, bytes, rig->stream));
     finish(rig);
 }
@@ -239,8 +224,9 @@ static bool check_long(struct rig *rig)
         void *const out[] = {(void *)(uintptr_t)memory[1]};
         const void *const in[] = {(const void *)(uintptr_t)memory[0], out[0]};
         for (unsigned char i = 0; i < 2; i++)
-            judge(rig, "cuMemsetD8", rig->driver->clear(memory[i], (unsigned char)(i + 1), beyond));
-        judge(rig, "cuCtxSynchronize", rig->driver->context_synchronize());
+            judge(&rig->visit, "cuMemsetD8",
+                  rig->driver->clear(memory[i], (unsigned char)(i + 1), beyond));
+        judge(&rig->visit, "cuCtxSynchronize", rig->driver->context_synchronize());
         check(kolo_cuda_fold(rig->kernels, rig->stream, &sum, out, 1, in, 2, beyond), "a fold");
         finish(rig);
         memset(rig->expected, 3, SHIFT);
@@ -251,7 +237,7 @@ static bool check_long(struct rig *rig)
     }
     for (int i = 0; i < 2; i++)
         if (memory[i])
-            judge(rig, "cuMemFree", rig->driver->free(memory[i]));
+            judge(&rig->visit, "cuMemFree", rig->driver->free(memory[i]));
     return has_room;
 }
 
@@ -265,7 +251,7 @@ static void set_up(struct rig *rig)
     rig->driver = kolo_cuda_driver_loaded();
     check(kolo_cuda_visit_primary(&memory, &rig->visit), "context");
     check(kolo_cuda_enter(&rig->visit), "context");
-    judge(rig, "cuStreamCreate",
+    judge(&rig->visit, "cuStreamCreate",
           rig->driver->stream_create(&rig->stream, KOLO_CUDA_STREAM_NON_BLOCKING, 0));
     check(kolo_cuda_kernels_load(rig->driver, rig->visit.ordinal, KOLO_NEVER, &rig->kernels),
           "kernels");

@@ -16,17 +16,10 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "bench/micro/check.h"
 #include "memory/cuda_fold.h"
-#include "memory/cuda_memory.h"
 
-enum {
-    RUNS = 15,
-    CALL_RUNS = 301,
-    LAUNCHES = 100,
-    MS = 60000,
-    CALLS_BYTES = 1 << 16,
-    UNAVAILABLE = 77
-};
+enum { RUNS = 15, CALL_RUNS = 301, LAUNCHES = 100, MS = 60000, CALLS_BYTES = 1 << 16 };
 
 struct rig {
     const struct kolo_cuda_driver *driver;
@@ -41,20 +34,6 @@ struct rig {
     int runs; /* of which a median is taken */
 };
 
-static void check(kolo_status status, const char *what)
-{
-    if (status == KOLO_OK)
-        return;
-    fprintf(stderr, "device_rate: %s: %s\n", what, kolo_error_detail());
-    exit(status == KOLO_ERR_UNSUPPORTED ? UNAVAILABLE : 1);
-}
-
-static void judge(const struct rig *rig, const char *call, int result)
-{
-    if (result != KOLO_CUDA_SUCCESS)
-        check(kolo_cuda_fail(rig->driver, call, rig->visit.ordinal, result), "failed");
-}
-
 static int ascending(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -64,7 +43,7 @@ static int ascending(const void *a, const void *b)
 /** Waits until everything is done. */
 static void finish(const struct rig *rig)
 {
-    judge(rig, "cuStreamSynchronize", rig->driver->stream_synchronize(rig->stream));
+    judge(&rig->visit, "cuStreamSynchronize", rig->driver->stream_synchronize(rig->stream));
 }
 
 /** The median time in ns of @p work; the first run is not counted. The streams' work of one run is
@@ -77,7 +56,7 @@ static double median(struct rig *rig, void (*work)(struct rig *rig))
         work(rig);
         if (i >= 0)
             ns[i] = kolo_now_ns() - begun;
-        judge(rig, "cuCtxSynchronize", rig->driver->context_synchronize());
+        judge(&rig->visit, "cuCtxSynchronize", rig->driver->context_synchronize());
     }
     qsort(ns, (size_t)rig->runs, sizeof *ns, ascending);
     return (double)ns[rig->runs / 2];
@@ -85,7 +64,7 @@ static double median(struct rig *rig, void (*work)(struct rig *rig))
 
 static void copy(struct rig *rig, const void *to, const void *from, size_t bytes)
 {
-    judge(rig, "cuMemcpyAsync",
+    judge(&rig->visit, "cuMemcpyAsync",
           rig->driver->copy((uintptr_t)to, (uintptr_t)from, bytes, rig->stream));
     finish(rig);
 }
@@ -151,8 +130,9 @@ static void launch_in_a_row(struct rig *rig)
 static void make_event(struct rig *rig)
 {
     void *event = NULL;
-    judge(rig, "cuEventCreate", rig->driver->event_create(&event, KOLO_CUDA_EVENT_NO_TIMING));
-    judge(rig, "cuEventDestroy", rig->driver->event_destroy(event));
+    judge(&rig->visit, "cuEventCreate",
+          rig->driver->event_create(&event, KOLO_CUDA_EVENT_NO_TIMING));
+    judge(&rig->visit, "cuEventDestroy", rig->driver->event_destroy(event));
 }
 
 static void await_event(struct rig *rig)
@@ -160,25 +140,25 @@ static void await_event(struct rig *rig)
     int result;
     while ((result = rig->driver->event_query(rig->event)) == KOLO_CUDA_NOT_READY) {
     }
-    judge(rig, "cuEventQuery", result);
+    judge(&rig->visit, "cuEventQuery", result);
 }
 
 static void record(struct rig *rig)
 {
-    judge(rig, "cuEventRecord", rig->driver->event_record(rig->event, rig->stream));
+    judge(&rig->visit, "cuEventRecord", rig->driver->event_record(rig->event, rig->stream));
     await_event(rig);
 }
 
 static void record_context(struct rig *rig)
 {
-    judge(rig, "cuCtxRecordEvent",
+    judge(&rig->visit, "cuCtxRecordEvent",
           rig->driver->context_record_event(rig->visit.context, rig->event));
     await_event(rig);
 }
 
 static void synchronize(struct rig *rig)
 {
-    judge(rig, "cuCtxSynchronize", rig->driver->context_synchronize());
+    judge(&rig->visit, "cuCtxSynchronize", rig->driver->context_synchronize());
 }
 
 static void await_device(struct rig *rig)
@@ -197,9 +177,10 @@ static void tell(void *context)
  * and waits for that. A thread that polls needs record() only. */
 static void mark(struct rig *rig)
 {
-    judge(rig, "cuEventRecord", rig->driver->event_record(rig->event, rig->stream));
-    judge(rig, "cuStreamWaitEvent", rig->driver->stream_wait_event(rig->teller, rig->event, 0));
-    judge(rig, "cuLaunchHostFunc", rig->driver->launch_host(rig->teller, tell, rig));
+    judge(&rig->visit, "cuEventRecord", rig->driver->event_record(rig->event, rig->stream));
+    judge(&rig->visit, "cuStreamWaitEvent",
+          rig->driver->stream_wait_event(rig->teller, rig->event, 0));
+    judge(&rig->visit, "cuLaunchHostFunc", rig->driver->launch_host(rig->teller, tell, rig));
 }
 
 static void mark_and_be_told(struct rig *rig)
@@ -263,11 +244,12 @@ static void set_up(struct rig *rig)
     rig->driver = kolo_cuda_driver_loaded();
     check(kolo_cuda_visit_primary(&rig->from, &rig->visit), "context");
     check(kolo_cuda_enter(&rig->visit), "context");
-    judge(rig, "cuStreamCreate",
+    judge(&rig->visit, "cuStreamCreate",
           rig->driver->stream_create(&rig->stream, KOLO_CUDA_STREAM_NON_BLOCKING, 0));
-    judge(rig, "cuStreamCreate",
+    judge(&rig->visit, "cuStreamCreate",
           rig->driver->stream_create(&rig->teller, KOLO_CUDA_STREAM_NON_BLOCKING, 0));
-    judge(rig, "cuEventCreate", rig->driver->event_create(&rig->event, KOLO_CUDA_EVENT_NO_TIMING));
+    judge(&rig->visit, "cuEventCreate",
+          rig->driver->event_create(&rig->event, KOLO_CUDA_EVENT_NO_TIMING));
     rig->host = kolo_aligned(4096, rig->bytes);
     check(rig->host ? KOLO_OK : KOLO_ERR_NO_MEMORY, "memory of the host");
     kolo_pin(&rig->from, rig->host, rig->bytes, &pin);
@@ -285,9 +267,10 @@ static void print_limits(struct rig *rig)
 {
     char name[128] = "?";
     int device = 0, count = 0;
-    judge(rig, "cuDeviceGetCount", rig->driver->device_get_count(&count));
-    judge(rig, "cuDeviceGet", rig->driver->device_get(&device, 0));
-    judge(rig, "cuDeviceGetName", rig->driver->device_get_name(name, sizeof name - 1, device));
+    judge(&rig->visit, "cuDeviceGetCount", rig->driver->device_get_count(&count));
+    judge(&rig->visit, "cuDeviceGet", rig->driver->device_get(&device, 0));
+    judge(&rig->visit, "cuDeviceGetName",
+          rig->driver->device_get_name(name, sizeof name - 1, device));
     for (char *c = name; *c; c++)
         if (*c == '"' || *c == '\\' || *c < ' ')
             *c = '?';

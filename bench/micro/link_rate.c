@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/micro/check.h"
 #include "transport/transport.h"
 
 enum { MIB = 1 << 20, RUNS = 7, PINGS = 20000, WINDOW = 2 };
@@ -25,14 +26,6 @@ struct rank {
     int rank;
     bool sleeps;
 };
-
-static void check(kolo_status status, const char *what)
-{
-    if (status == KOLO_OK)
-        return;
-    fprintf(stderr, "link_rate: %s: %s: %s\n", what, kolo_status_text(status), kolo_error_detail());
-    exit(1);
-}
 
 /** Makes progress until the work is done: by spinning, or sleeping as the runtime does. */
 static void await(struct rank *rank, const struct kolo_work *work)

@@ -13,6 +13,7 @@
 #include <kolo/detection.h>
 
 #include "bench/coco_data.h"
+#include "bench/micro/check.h"
 
 enum {
     ROUNDS = 7,
@@ -39,14 +40,6 @@ struct set {
 };
 
 static int64_t categories[COCO_DATA_CATEGORIES];
-
-static void check(kolo_status status)
-{
-    if (status == KOLO_OK)
-        return;
-    fprintf(stderr, "mask_rate: %s\n", kolo_error_detail());
-    exit(1);
-}
 
 static double now(void)
 {
@@ -128,17 +121,19 @@ static void draw_all(struct objects *objects)
 {
     for (size_t i = 0; i < objects->count; i++)
         check(kolo_mask_from_polygon(objects->corner + i * CORNERS * 2, CORNERS, HEIGHT, WIDTH,
-                                     &objects->mask[i]));
+                                     &objects->mask[i]),
+              NULL);
 }
 
 static size_t write_strings(struct objects *objects)
 {
     size_t runs = 0;
     for (size_t i = 0; i < objects->count; i++) {
-        check(kolo_mask_to_string(&objects->mask[i], NULL, 0, &objects->length[i]));
+        check(kolo_mask_to_string(&objects->mask[i], NULL, 0, &objects->length[i]), NULL);
         objects->text[i] = room(objects->length[i], 1);
         check(
-            kolo_mask_to_string(&objects->mask[i], objects->text[i], objects->length[i] + 1, NULL));
+            kolo_mask_to_string(&objects->mask[i], objects->text[i], objects->length[i] + 1, NULL),
+            NULL);
         runs += objects->mask[i].count;
     }
     return runs;
@@ -148,7 +143,8 @@ static void read_strings(struct objects *objects)
 {
     for (size_t i = 0; i < objects->count; i++)
         check(kolo_mask_from_string(objects->text[i], objects->length[i], HEIGHT, WIDTH,
-                                    &objects->mask[i]));
+                                    &objects->mask[i]),
+              NULL);
 }
 
 /* How many objects from `from` on belong to its image and category. */
@@ -170,7 +166,8 @@ static size_t compare(const struct set *set, double *overlaps)
             size_t truths = group_at(&set->truths, g, (int64_t)i, k);
             if (found > 0 && truths > 0)
                 check(kolo_mask_overlaps(set->found.mask + d, found, set->truths.mask + g, truths,
-                                         set->truths.crowd + g, overlaps));
+                                         set->truths.crowd + g, overlaps),
+                      NULL);
             pairs += found * truths;
             d += found;
             g += truths;
@@ -203,13 +200,13 @@ static kolo_status evaluate(struct kolo_comm *comm, void *arg)
     struct kolo_detection_result result = {.size = sizeof result};
     double updates[ROUNDS], computes[ROUNDS];
     for (int round = 0; round < ROUNDS; round++) {
-        check(kolo_detection_create(&config, &detection));
+        check(kolo_detection_create(&config, &detection), NULL);
         double start = now();
-        check(kolo_detection_update(detection, set->id, set->images, &truths, &found));
+        check(kolo_detection_update(detection, set->id, set->images, &truths, &found), NULL);
         updates[round] = now() - start;
-        check(kolo_detection_compute(comm, detection, NULL));
+        check(kolo_detection_compute(comm, detection, NULL), NULL);
         computes[round] = now() - start - updates[round];
-        check(kolo_detection_result(detection, &result));
+        check(kolo_detection_result(detection, &result), NULL);
         kolo_detection_destroy(detection);
     }
     qsort(updates, ROUNDS, sizeof *updates, by_value);
@@ -308,6 +305,6 @@ int main(int argc, char **argv)
         compared[ROUNDS / 2]);
     if (argc > 3)
         write_set(argv[3], &set);
-    check(kolo_run_threads(1, NULL, evaluate, &set));
+    check(kolo_run_threads(1, NULL, evaluate, &set), NULL);
     return 0;
 }

@@ -126,28 +126,50 @@ static bool map_hosts(struct kolo_comm *comm)
     return choices->map.count > 0;
 }
 
-/** Nanoseconds per byte on the line of the slowest host. A host's ranks use all its cards that are
- * as fast as its best, up to one for each rank. 0: no host knows the speed, or it was measured.
- * Hosts that do not know it are assumed not to be slower. */
-static double line_byte(const struct kolo_comm *comm)
+/** The line of @p rank over @p transport, if no rank before it at @p ranks uses the same card;
+ * otherwise 0. In Mbit/s. */
+static double own_line(const struct kolo_comm *comm, const char *transport, const int *ranks,
+                       int at)
+{
+    const struct kolo_line line = kolo_transport_line(transport, kolo_comm_peer(comm, ranks[at]));
+    for (int before = 0; before < at; before++)
+        if (kolo_transport_line(transport, kolo_comm_peer(comm, ranks[before])).card == line.card)
+            return 0;
+    return line.mbit;
+}
+
+/** The speed in Mbit/s of all cards that the @p count ranks of a host use. 0: not known. */
+static double host_line(const struct kolo_comm *comm, const char *transport, const int *ranks,
+                        size_t count)
+{
+    const struct kolo_line first = kolo_transport_line(transport, kolo_comm_peer(comm, ranks[0]));
+    double line = 0;
+    if (first.cards > 0)
+        return (double)first.mbit * (double)(first.cards < count ? first.cards : count);
+    for (size_t at = 0; at < count; at++)
+        line += own_line(comm, transport, ranks, (int)at);
+    return line;
+}
+
+/** Nanoseconds per byte on the line of the slowest host. 0: no host knows the speed, or it was
+ * measured. Hosts that do not know it are assumed not to be slower. */
+static double line_byte(const struct kolo_comm *comm, bool by_rdma)
 {
     const struct kolo_topology *map = &comm->choices.map;
     double slowest = 0;
-    if (!kolo_figures_guess_line(&comm->engine->figures))
+    if (!kolo_figures_guess_line(&comm->engine->figures, by_rdma))
         return 0;
     for (int host = 0; host < map->count; host++) {
-        const int *ranks = &map->ranks[map->first[host]];
-        size_t cards, used = (size_t)(map->first[host + 1] - map->first[host]);
-        uint32_t mbit = kolo_transport_line_mbit("tcp", kolo_comm_peer(comm, ranks[0]), &cards);
-        double line = (double)mbit * (double)(cards < used ? cards : used);
+        const double line = host_line(comm, by_rdma ? "rdma" : "tcp", &map->ranks[map->first[host]],
+                                      (size_t)(map->first[host + 1] - map->first[host]));
         if (line > 0 && (slowest <= 0 || line < slowest))
             slowest = line;
     }
     if (slowest <= 0)
         return 0;
     KOLO_INFO("communicator %u: plans are chosen for lines of %g Gbit/s between hosts, the speed "
-              "of the slowest host's cards",
-              comm->number, slowest / 1000);
+              "of the slowest host's %s",
+              comm->number, slowest / 1000, by_rdma ? "RDMA ports" : "cards");
     return 8000 / slowest;
 }
 
@@ -176,13 +198,13 @@ static kolo_status find_hosts(struct kolo_comm *comm)
         kolo_free_memory(choices->hosts);
         choices->hosts = NULL;
     }
-    bool by_rdma = nhosts > 1 && is_by_rdma(comm), has_line = nhosts > 1 && !by_rdma;
+    const bool by_rdma = nhosts > 1 && is_by_rdma(comm);
     choices->layout = (struct kolo_layout){.size = comm->size,
                                            .local = local_path(comm),
                                            .hosts = choices->hosts,
                                            .nhosts = nhosts,
                                            .by_rdma = by_rdma,
-                                           .line_byte = has_line ? line_byte(comm) : 0,
+                                           .line_byte = nhosts > 1 ? line_byte(comm, by_rdma) : 0,
                                            .cores = least_cores(comm),
                                            .domains = choices->map.domains.count,
                                            .has_board = comm->has_board &&

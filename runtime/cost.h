@@ -86,8 +86,9 @@ struct kolo_figures {
 
 /** Built-in figures, of a machine of 2024 (cost_figures.c). */
 void kolo_figures_init(struct kolo_figures *figures);
-/** Whether the speed of the line between hosts is a guess, because nobody has measured it. */
-bool kolo_figures_guess_line(const struct kolo_figures *figures);
+/** Whether the speed of the line between hosts, or of the one for RDMA, is a guess, because nobody
+ * has measured it. */
+bool kolo_figures_guess_line(const struct kolo_figures *figures, bool by_rdma);
 /** Where the ranks are. */
 struct kolo_layout {
     int size;

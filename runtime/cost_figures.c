@@ -15,7 +15,8 @@ const char *kolo_path_text(enum kolo_path path)
     return (unsigned)path < KOLO_PATHS ? path_texts[path] : "?";
 }
 
-static const double GUESSED_WIRE_BYTE = 0.8; /* 10 Gbit/s */
+static const double GUESSED_WIRE_BYTE = 0.8;       /* 10 Gbit/s */
+static const double GUESSED_RDMA_WIRE_BYTE = 0.08; /* 100 Gbit/s */
 
 void kolo_figures_init(struct kolo_figures *figures)
 {
@@ -48,7 +49,7 @@ void kolo_figures_init(struct kolo_figures *figures)
                                                                      .crowded_message = 8000,
                                                                      .crowded_byte = 0.12}},
                                      .wire_byte = GUESSED_WIRE_BYTE,
-                                     .rdma_wire_byte = 0.08, /* 100 Gbit/s */
+                                     .rdma_wire_byte = GUESSED_RDMA_WIRE_BYTE,
                                      .combine_byte = 0.04,
                                      .copy_byte = 0.08,
                                      .turn = 4000,
@@ -61,7 +62,9 @@ void kolo_figures_init(struct kolo_figures *figures)
                                      .pull_byte = 0.09};
 }
 
-bool kolo_figures_guess_line(const struct kolo_figures *figures)
+bool kolo_figures_guess_line(const struct kolo_figures *figures, bool by_rdma)
 {
-    return figures->wire_byte >= GUESSED_WIRE_BYTE && figures->wire_byte <= GUESSED_WIRE_BYTE;
+    const double guess = by_rdma ? GUESSED_RDMA_WIRE_BYTE : GUESSED_WIRE_BYTE;
+    const double byte = by_rdma ? figures->rdma_wire_byte : figures->wire_byte;
+    return byte >= guess && byte <= guess;
 }

@@ -136,13 +136,12 @@ bool kolo_transport_is_offered(const char *name, const struct kolo_peer *peer)
     return index >= 0 && peer->addresses[index].bytes > 0;
 }
 
-uint32_t kolo_transport_line_mbit(const char *name, const struct kolo_peer *peer, size_t *cards_out)
+struct kolo_line kolo_transport_line(const char *name, const struct kolo_peer *peer)
 {
     int index = index_of(name);
-    *cards_out = 0;
-    if (index < 0 || peer->addresses[index].bytes == 0 || !kolo_transports[index]->line_mbit)
-        return 0;
-    return kolo_transports[index]->line_mbit(&peer->addresses[index], cards_out);
+    if (index < 0 || peer->addresses[index].bytes == 0 || !kolo_transports[index]->line)
+        return (struct kolo_line){.mbit = 0};
+    return kolo_transports[index]->line(&peer->addresses[index]);
 }
 
 /* Whether the transport with index @p index joins this rank and @p peer. */

@@ -150,10 +150,9 @@ struct kolo_transport {
      *  connection over, replacing our own dial if that gives way, or closes it. NULL: this
      *  transport does not dial. */
     void (*adopt)(struct kolo_link *link, int fd);
-    /** The speed in Mbit/s of the card that @p address names first (0: no card, or its speed is not
-     *  known), and the number of equally good cards that it names. Everyone who has the address
-     *  gets the same answer. NULL: addresses of this transport do not say. */
-    uint32_t (*line_mbit)(const struct kolo_address *address, size_t *cards_out);
+    /** What @p address says of the line to its rank. Everyone who has the address gets the same
+     *  answer. NULL: addresses of this transport do not say. */
+    struct kolo_line (*line)(const struct kolo_address *address);
     /** Looks for peers that want a link, for transports where no file descriptor tells. True: found
      *  one. May be NULL. */
     bool (*poll)(struct kolo_port *port);

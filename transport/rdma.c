@@ -10,15 +10,39 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/wire.h"
 
 enum { ENTRIES_MIN = 4 * RDMA_BUFFERS };
 
-/* ---- addresses: the port's, then the places of TCP ---- */
+/* ---- addresses: u32 Mbit/s (0: not known), the port's, then the places of TCP ---- */
+
+enum { RATE_BYTES = 4, NETWORK_BYTES = KOLO_RDMA_GID_BYTES / 2 };
 
 bool kolo_rdma_published(const struct kolo_address *address, struct kolo_rdma_gids *gids_out,
                          size_t *bytes_out)
 {
-    return kolo_rdma_gids_unpack(address->data, address->bytes, gids_out, bytes_out) == KOLO_OK;
+    size_t gids_bytes = 0;
+    if (address->bytes < RATE_BYTES ||
+        kolo_rdma_gids_unpack(address->data + RATE_BYTES, address->bytes - (size_t)RATE_BYTES,
+                              gids_out, &gids_bytes) != KOLO_OK)
+        return false;
+    *bytes_out = RATE_BYTES + gids_bytes;
+    return true;
+}
+
+/** As in struct kolo_transport. A port is known by its best address, without the network: a host
+ * has no two ports with the same one. Further rails are not counted, as only long messages go by
+ * them. */
+static struct kolo_line line(const struct kolo_address *address)
+{
+    struct kolo_reader rate = kolo_reader_over(address->data, RATE_BYTES);
+    struct kolo_rdma_gids gids;
+    size_t bytes = 0;
+    if (!kolo_rdma_published(address, &gids, &bytes))
+        return (struct kolo_line){.mbit = 0};
+    struct kolo_reader host =
+        kolo_reader_over(gids.all[0].bytes + NETWORK_BYTES, KOLO_RDMA_GID_BYTES - NETWORK_BYTES);
+    return (struct kolo_line){.mbit = kolo_read_u32(&rate), .card = kolo_read_u64(&host)};
 }
 
 static size_t prefix(const struct kolo_address *address)
@@ -28,21 +52,25 @@ static size_t prefix(const struct kolo_address *address)
     return kolo_rdma_published(address, &gids, &bytes) ? bytes : SIZE_MAX;
 }
 
-/** Puts as many of the port's addresses as fit in front of the places, best first. */
+/** Puts the port's speed and as many of its addresses as fit in front of the places, best first. */
 static kolo_status publish(struct rdma_port *port, struct kolo_address *address)
 {
-    uint8_t gids[KOLO_RDMA_GIDS_BYTES_MAX];
-    size_t bytes = kolo_rdma_gids_pack(&port->nic.device->gids, gids);
-    while (bytes + address->bytes > sizeof address->data && port->nic.device->gids.count > 1) {
-        port->nic.device->gids.count--;
-        bytes = kolo_rdma_gids_pack(&port->nic.device->gids, gids);
+    uint8_t packed[RATE_BYTES + KOLO_RDMA_GIDS_BYTES_MAX];
+    const struct kolo_rdma_device *device = port->nic.device;
+    struct kolo_rdma_gids *gids = &port->nic.device->gids;
+    struct kolo_writer writer = kolo_writer_over(packed, RATE_BYTES);
+    kolo_write_u32(&writer, device->is_hardware ? device->rate_mbit : 0);
+    size_t bytes = RATE_BYTES + kolo_rdma_gids_pack(gids, packed + RATE_BYTES);
+    while (bytes + address->bytes > sizeof address->data && gids->count > 1) {
+        gids->count--;
+        bytes = RATE_BYTES + kolo_rdma_gids_pack(gids, packed + RATE_BYTES);
     }
     if (bytes + address->bytes > sizeof address->data)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "rdma: no room for an address of %zu bytes beside %u of tcp", bytes,
                          address->bytes);
     memmove(address->data + bytes, address->data, address->bytes);
-    memcpy(address->data, gids, bytes);
+    memcpy(address->data, packed, bytes);
     address->bytes = (uint16_t)(address->bytes + bytes);
     return KOLO_OK;
 }
@@ -482,6 +510,7 @@ const struct kolo_transport kolo_transport_rdma = {
     .reaches = reaches,
     .connect = kolo_tcp_connect,
     .adopt = kolo_tcp_adopt,
+    .line = line,
     .poll = kolo_rdma_poll,
     .push = kolo_rdma_push,
     .pull = kolo_rdma_pull,

@@ -132,7 +132,8 @@ static inline struct rdma_nic *kolo_rdma_nic_at(struct rdma_port *port, int numb
 extern const struct kolo_transport kolo_transport_rdma;
 /** Handles everything that has completed, for all links. True: something had. */
 bool kolo_rdma_poll(struct kolo_port *base);
-/** The addresses that a rank published. False: they are invalid. */
+/** The addresses of a port that a rank published, and how many bytes of its address lie before
+ * those of TCP. False: they are invalid. */
 bool kolo_rdma_published(const struct kolo_address *address, struct kolo_rdma_gids *gids_out,
                          size_t *bytes_out);
 

@@ -35,6 +35,7 @@ struct kolo_rdma_device {
     uint32_t rate_mbit;                      /* 0: not known */
     int numa_node;                           /* -1: not known */
     char directory[IBV_SYSFS_PATH_MAX + 32]; /* of its card, in /sys */
+    bool is_hardware;                        /* there is such a card; else rate_mbit means little */
     bool is_gone;                            /* nothing of it works any more */
     uint16_t lid;                            /* of InfiniBand; otherwise 0 */
     enum ibv_mtu mtu;

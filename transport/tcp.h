@@ -113,7 +113,7 @@ kolo_status kolo_tcp_write_places(const struct kolo_place *places, size_t count,
 kolo_status kolo_tcp_read_places(const uint8_t *data, size_t bytes, struct kolo_place *places_out,
                                  size_t *count_out) KOLO_NODISCARD;
 /** As in struct kolo_transport: the first place's speed, and how many are as good. */
-uint32_t kolo_tcp_line_mbit(const struct kolo_address *address, size_t *cards_out);
+struct kolo_line kolo_tcp_line(const struct kolo_address *address);
 
 /* tcp_port.c */
 const struct kolo_settings *kolo_tcp_settings(const struct tcp_port *port);

@@ -76,16 +76,17 @@ static bool is_as_good(const struct kolo_place *place, const struct kolo_place *
            place->facts.speed_mbit == first->facts.speed_mbit;
 }
 
-uint32_t kolo_tcp_line_mbit(const struct kolo_address *address, size_t *cards_out)
+struct kolo_line kolo_tcp_line(const struct kolo_address *address)
 {
     struct kolo_place places[TCP_PLACES_MAX];
+    struct kolo_line line = {.mbit = 0};
     size_t count = 0;
 
-    *cards_out = 0;
     if (kolo_tcp_read_places(address->data, address->bytes, places, &count) != KOLO_OK ||
         !places[0].facts.is_hardware || places[0].facts.speed_mbit == 0)
-        return 0; /* the speed that bridges and tunnels state means nothing */
+        return line; /* the speed that bridges and tunnels state means nothing */
     for (size_t i = 0; i < count; i++)
-        *cards_out += is_as_good(&places[i], &places[0]);
-    return places[0].facts.speed_mbit;
+        line.cards += is_as_good(&places[i], &places[0]);
+    line.mbit = places[0].facts.speed_mbit;
+    return line;
 }

@@ -158,11 +158,16 @@ kolo_status kolo_transport_name_check(const char *name) KOLO_NODISCARD;
  *  answer; it does not say whether the address can be reached from any of them. */
 bool kolo_transport_is_offered(const char *name, const struct kolo_peer *peer);
 
-/** The speed in Mbit/s, as its system states it, of the network card by which @p peer is reached
- *  best (0: not known, or no card), and the number of the peer's cards that are equally good; the
- *  ranks of its host share them. All ranks get the same answer. */
-uint32_t kolo_transport_line_mbit(const char *name, const struct kolo_peer *peer,
-                                  size_t *cards_out);
+/** The line by which a rank is reached. */
+struct kolo_line {
+    uint32_t mbit; /* the speed of one card in Mbit/s, as its system states it; 0: not known */
+    /* How many cards of its host are equally good, if its ranks take turns at them; 0: this rank
+     * uses the card with number @p card, which other ranks of its host may use too. */
+    size_t cards;
+    uint64_t card;
+};
+/** The best line to @p peer over the transport of that name. All ranks get the same answer. */
+struct kolo_line kolo_transport_line(const char *name, const struct kolo_peer *peer);
 
 /** The transports of this build, best first, numbered from 0: returns the name (NULL: there is no
  *  such number), whether it can be used on this machine, and if not, why. For `kolorun info` and

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "runtime/comm.h"
 #include "runtime/engine.h"
 #include "tests/support/world.h"
+#include "transport/link.h"
 
 static struct kolo_question question_of(int size, size_t bytes)
 {
@@ -387,9 +389,36 @@ Test(choose, halves_are_accumulated_in_float32, .timeout = 60)
 
 enum { MACHINES = 4 };
 
+/** The RDMA port of each rank: Mbit/s, and the last byte of its address. */
+struct port {
+    uint16_t mbit;
+    uint8_t address;
+};
+
+static int rdma_number(void)
+{
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
+        if (strcmp(kolo_transports[i]->name, "rdma") == 0)
+            return i;
+    return -1;
+}
+
+/** What a rank with that port publishes: u32 speed, u8 count, u8 kind and 16 bytes of address. */
+static struct kolo_address address_of(const struct port *port)
+{
+    enum { AT_COUNT = 4, AT_KIND = 5, AT_LAST = 21 };
+    struct kolo_address address = {.bytes = AT_LAST + 1};
+    memcpy(address.data, &port->mbit, sizeof port->mbit);
+    address.data[AT_COUNT] = 1;
+    address.data[AT_KIND] = 3;
+    address.data[AT_LAST] = port->address;
+    return address;
+}
+
 /** Chooses as if the ranks were on @p nhosts different hosts, the smallest of which has 3 cores,
- * and bound in turn to NUMA nodes @p nodes - 1 to 0. */
-static kolo_status choose_there(struct kolo_comm *comm, int nhosts, int nodes)
+ * and bound in turn to NUMA nodes @p nodes - 1 to 0, with @p ports (NULL: without any). */
+static kolo_status choose_with(struct kolo_comm *comm, int nhosts, int nodes,
+                               const struct port *ports)
 {
     static const int32_t cores[MACHINES] = {64, 16, 3, 32};
     const struct kolo_peer *peers = comm->engine->peers;
@@ -401,6 +430,8 @@ static kolo_status choose_there(struct kolo_comm *comm, int nhosts, int nodes)
         there[rank].identity.cores = cores[rank];
         there[rank].identity.numa = nodes - 1 - rank / nhosts % nodes;
         there[rank].identity.host_id = (uint64_t)(rank % nhosts);
+        if (ports != NULL)
+            there[rank].addresses[rdma_number()] = address_of(&ports[rank]);
     }
     kolo_choices_free(&comm->choices);
     comm->engine->peers = there;
@@ -409,6 +440,11 @@ static kolo_status choose_there(struct kolo_comm *comm, int nhosts, int nodes)
     comm->engine->peers = peers;
     free(there);
     return status;
+}
+
+static kolo_status choose_there(struct kolo_comm *comm, int nhosts, int nodes)
+{
+    return choose_with(comm, nhosts, nodes, NULL);
 }
 
 static kolo_status expect_least(struct kolo_comm *comm, void *argument)
@@ -456,6 +492,46 @@ Test(choose, ranks_are_in_the_order_of_hosts_and_numa_nodes, .timeout = 60)
 {
     struct world world = {.size = MACHINES, .transport = "tcp"};
     WORLD_MUST_RUN(&world, expect_order, NULL);
+}
+
+static kolo_status expect_lines(struct kolo_comm *comm, void *argument)
+{
+    static const struct {
+        double mbit; /* 0: not known */
+        struct port ports[MACHINES];
+    } cases[] = {
+        {20000, {{10000, 1}, {50000, 2}, {10000, 3}, {50000, 4}}}, /* 20000 and 100000 */
+        {10000, {{10000, 1}, {50000, 2}, {10000, 1}, {50000, 2}}}, /* one port each */
+        {50000, {{0, 1}, {50000, 2}, {0, 3}, {50000, 2}}},         /* a host does not know */
+        {40000, {{40000, 1}, {40000, 1}, {40000, 1}, {40000, 1}}}, /* alike on both hosts */
+        {0, {{0, 1}, {0, 2}, {0, 3}, {0, 4}}},
+    };
+    struct kolo_figures *figures = &comm->engine->figures;
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        KOLO_TRY(choose_with(comm, 2, 1, cases[i].ports));
+        const struct kolo_layout *layout = &comm->choices.layout;
+        const double mbit = layout->line_byte > 0 ? 8000 / layout->line_byte : 0;
+        WORLD_EXPECT(layout->by_rdma && fabs(mbit - cases[i].mbit) < 1, "case %zu: %g Mbit/s", i,
+                     mbit);
+    }
+    figures->rdma_wire_byte = 0.05;
+    KOLO_TRY(choose_with(comm, 2, 1, cases[0].ports));
+    WORLD_EXPECT(comm->choices.layout.line_byte <= 0, "it was measured");
+    KOLO_TRY(choose_with(comm, 1, 1, cases[0].ports));
+    WORLD_EXPECT(comm->choices.layout.line_byte <= 0, "one host has no line");
+    kolo_choices_free(&comm->choices);
+out:
+    return status;
+}
+
+Test(choose, lines_are_as_fast_as_the_rdma_ports_that_the_ranks_of_a_host_use, .timeout = 60)
+{
+    struct world world = {.size = MACHINES, .transport = "auto"};
+    if (rdma_number() < 0)
+        cr_skip_test("this build has no RDMA");
+    WORLD_MUST_RUN(&world, expect_lines, NULL);
 }
 
 /* ---- settings ---- */

@@ -39,7 +39,10 @@ Test(cost_figures, say_whether_the_line_was_measured)
 {
     struct kolo_figures figures;
     kolo_figures_init(&figures);
-    cr_assert(kolo_figures_guess_line(&figures));
+    cr_assert(kolo_figures_guess_line(&figures, false));
     figures.wire_byte *= 1.01;
-    cr_assert_not(kolo_figures_guess_line(&figures), "somebody measured it");
+    cr_assert_not(kolo_figures_guess_line(&figures, false), "somebody measured it");
+    cr_assert(kolo_figures_guess_line(&figures, true));
+    figures.rdma_wire_byte *= 1.01;
+    cr_assert_not(kolo_figures_guess_line(&figures, true), "somebody measured it");
 }

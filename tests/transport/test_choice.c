@@ -66,8 +66,8 @@ Test(choice, a_port_finds_the_address_of_its_own_transport, .timeout = 60)
 }
 
 /* An address with @p alike places of cards with equal properties, and then another place. */
-static uint32_t line_of(struct kolo_peer *peer, int tcp, int alike, uint32_t mbit, bool is_hardware,
-                        size_t *cards_out)
+static struct kolo_line line_of(struct kolo_peer *peer, int tcp, int alike, uint32_t mbit,
+                                bool is_hardware)
 {
     static const uint8_t ip[] = {10, 0, 0, 1};
     struct kolo_place places[4];
@@ -77,27 +77,26 @@ static uint32_t line_of(struct kolo_peer *peer, int tcp, int alike, uint32_t mbi
         places[i].facts.speed_mbit = i < alike ? mbit : mbit / 10;
     }
     cr_assert_eq(kolo_tcp_write_places(places, 4, &peer->addresses[tcp]), KOLO_OK);
-    return kolo_transport_line_mbit("tcp", peer, cards_out);
+    return kolo_transport_line("tcp", peer);
 }
 
 Test(choice, knows_a_peers_line_as_its_cards_say, .timeout = 60)
 {
     struct kolo_peer peer = {.identity = {.rank = 1}};
-    size_t cards = 9;
+    struct kolo_line line = kolo_transport_line("tcp", &peer);
     int tcp = 0;
     while (strcmp(kolo_transports[tcp]->name, "tcp") != 0)
         tcp++;
-    cr_assert_eq(kolo_transport_line_mbit("tcp", &peer, &cards), 0, "no address");
-    cr_assert_eq(cards, 0);
-    cr_assert_eq(line_of(&peer, tcp, 2, 25000, true, &cards), 25000);
-    cr_assert_eq(cards, 2, "%zu", cards);
-    cr_assert_eq(line_of(&peer, tcp, 1, 100000, true, &cards), 100000);
-    cr_assert_eq(cards, 1, "%zu", cards);
-    cr_assert_eq(line_of(&peer, tcp, 4, 10, false, &cards), 0, "a tunnel's speed means nothing");
-    cr_assert_eq(line_of(&peer, tcp, 4, 0, true, &cards), 0, "unknown");
+    cr_assert(line.mbit == 0 && line.cards == 0, "no address");
+    line = line_of(&peer, tcp, 2, 25000, true);
+    cr_assert(line.mbit == 25000 && line.cards == 2, "%u, %zu", line.mbit, line.cards);
+    line = line_of(&peer, tcp, 1, 100000, true);
+    cr_assert(line.mbit == 100000 && line.cards == 1, "%u, %zu", line.mbit, line.cards);
+    cr_assert_eq(line_of(&peer, tcp, 4, 10, false).mbit, 0, "a tunnel's speed means nothing");
+    cr_assert_eq(line_of(&peer, tcp, 4, 0, true).mbit, 0, "unknown");
     peer.addresses[tcp].bytes = 5;
-    cr_assert_eq(kolo_transport_line_mbit("tcp", &peer, &cards), 0, "cut off");
-    cr_assert_eq(kolo_transport_line_mbit("shm", &peer, &cards), 0);
+    cr_assert_eq(kolo_transport_line("tcp", &peer).mbit, 0, "cut off");
+    cr_assert_eq(kolo_transport_line("shm", &peer).mbit, 0);
 }
 
 Test(choice, a_pair_that_nothing_joins_hears_why_a_transport_was_left_out, .timeout = 60)

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "tests/support/fake_fixture.h"
@@ -94,6 +96,43 @@ Test(rdma, messages_go_by_rdma, .timeout = 60)
         cr_assert(strncmp(described[i], "rdma fake0 port 1 to RoCE v2 10.0.0.1 up", 40) == 0, "%s",
                   described[i]);
     cr_assert(logged[0] == '\0', "%s", logged);
+}
+
+static char card[] = "/tmp/kolo-card-XXXXXX"; /* as a directory of /sys */
+
+/** The line to a rank that has published a port of that speed, and only its first @p bytes bytes
+ * (0: all). */
+static struct kolo_line line_at(uint8_t width, uint8_t speed, uint16_t bytes)
+{
+    snprintf(fake_verbs_device(0)->base.ibdev_path, IBV_SYSFS_PATH_MAX, "%s", card);
+    fake_verbs_device(0)->ports[0].attr.active_width = width;
+    fake_verbs_device(0)->ports[0].attr.active_speed = speed;
+    struct suite_world *world = open_auto();
+    struct kolo_peer peer = world->peers[1];
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && bytes > 0; i++)
+        peer.addresses[i].bytes = bytes;
+    const struct kolo_line mine = kolo_transport_line("rdma", &world->peers[0]);
+    const struct kolo_line line = kolo_transport_line("rdma", &peer);
+    cr_assert(bytes > 0 || mine.card == line.card, "both use one port");
+    suite_close(world);
+    return line;
+}
+
+Test(rdma, a_rank_publishes_the_speed_of_its_port, .timeout = 60)
+{
+    enum { FOUR_LANES = 2, EDR = 32, NDR = 128 };
+    char path[64];
+    cr_assert(mkdtemp(card));
+    snprintf(path, sizeof path, "%s/device", card);
+    cr_assert_eq(line_at(FOUR_LANES, EDR, 0).mbit, 0, "what a device of software says");
+    cr_assert(mkdir(path, 0700) == 0);
+    const struct kolo_line line = line_at(FOUR_LANES, EDR, 0);
+    cr_assert(line.mbit == 100000 && line.cards == 0 && line.card != 0, "%u", line.mbit);
+    cr_assert_eq(line_at(FOUR_LANES, NDR, 0).mbit, 400000);
+    cr_assert_eq(line_at(FOUR_LANES, 0, 0).mbit, 0, "not known");
+    for (uint16_t bytes = 1; bytes < 4 + 1 + 17; bytes++)
+        cr_assert_eq(line_at(FOUR_LANES, EDR, bytes).mbit, 0, "cut off at byte %u", bytes);
+    cr_assert(rmdir(path) == 0 && rmdir(card) == 0);
 }
 
 Test(rdma, what_fails_at_the_start_leaves_tcp, .timeout = 100)

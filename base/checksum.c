@@ -1,36 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file that includes xxHash, as code that is compiled in: the library needs nothing of it
-// at run time.
+// Chooses among the variants of XXH3 that the build compiled: uses the first one of the generated
+// table that this processor can run, found once. Must never compute anything itself.
 #include "base/checksum.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include <stdatomic.h>
 
-_Static_assert(sizeof(XXH3_state_t) <= KOLO_CHECKSUM_STATE_BYTES, "room for the state");
-_Static_assert(_Alignof(XXH3_state_t) <= KOLO_CHECKSUM_ALIGNMENT, "alignment of the state");
+#include "base/checksum_variant.h"
 
-static XXH3_state_t *state_of(struct kolo_checksum *checksum)
+/** Threads that find `best` empty at the same time find the same answer. */
+const struct kolo_checksum_variant *kolo_checksum_best(void)
 {
-    return (XXH3_state_t *)(void *)checksum->state;
+    static _Atomic(const struct kolo_checksum_variant *) best;
+    const struct kolo_checksum_variant *found = atomic_load_explicit(&best, memory_order_relaxed);
+    if (found != NULL)
+        return found;
+    for (size_t i = 0; found == NULL; i++)
+        if (kolo_checksum_variants[i]->usable())
+            found = kolo_checksum_variants[i];
+    atomic_store_explicit(&best, found, memory_order_relaxed);
+    return found;
 }
 
 uint64_t kolo_checksum_of(const void *data, size_t bytes)
 {
-    return XXH3_64bits(bytes > 0 ? data : "", bytes);
+    return kolo_checksum_best()->of(data, bytes);
 }
 
 void kolo_checksum_begin(struct kolo_checksum *checksum)
 {
-    (void)XXH3_64bits_reset(state_of(checksum));
+    kolo_checksum_best()->begin(checksum);
 }
 
 void kolo_checksum_add(struct kolo_checksum *checksum, const void *data, size_t bytes)
 {
-    if (bytes > 0)
-        (void)XXH3_64bits_update(state_of(checksum), data, bytes);
+    kolo_checksum_best()->add(checksum, data, bytes);
 }
 
 uint64_t kolo_checksum_end(const struct kolo_checksum *checksum)
 {
-    return XXH3_64bits_digest((const XXH3_state_t *)(const void *)checksum->state);
+    return kolo_checksum_best()->end(checksum);
 }

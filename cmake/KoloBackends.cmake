@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Decides which optional backends are compiled: transports, memory kinds, kolo-coco and the
-# reduction kernels. A backend is a file that is compiled or not. The tables of those that were
-# compiled, and the list of what was left out and why, are generated here, so that no source needs
-# an #ifdef.
+# Decides which optional backends are compiled: transports, memory kinds, kolo-coco, and the
+# reduction kernels and checksums by instruction set. A backend is a file that is compiled or not.
+# The tables of those that were compiled, and the list of what was left out and why, are generated
+# here, so that no source needs an #ifdef.
 set(KOLO_EXCLUDED_SOURCES "")
 set(KOLO_GENERATED_memory "")
 set(KOLO_GENERATED_transport "")
@@ -70,7 +70,7 @@ kolo_backend_table(memory_kinds.c memory/memory.h kolo_memory_ops kolo_memory_ki
 list(APPEND KOLO_GENERATED_memory ${PROJECT_BINARY_DIR}/generated/memory_kinds.c)
 
 if(NOT KOLO_VECTORS)
-    string(APPEND KOLO_LEFT_OUT "    {\"vectors\", \"left out of this build by KOLO_VECTORS=OFF: sums are slower\"},\n")
+    string(APPEND KOLO_LEFT_OUT "    {\"vectors\", \"left out of this build by KOLO_VECTORS=OFF: reductions and checksums are slower\"},\n")
 endif()
 # KOLO_LEFT_OUT becomes kolo_left_out[] of base/build.h: what is not in this build, and why.
 if(KOLO_CUDA STREQUAL "OFF")
@@ -130,7 +130,7 @@ set(KOLO_REDUCE_CANDIDATES "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8 AND KOLO_VECTORS)
     set(KOLO_REDUCE_CANDIDATES avx512 avx2)
 else()
-    list(APPEND KOLO_EXCLUDED_SOURCES memory/reduce_x86.c)
+    list(APPEND KOLO_EXCLUDED_SOURCES memory/reduce_x86.c base/checksum_x86.c)
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$" AND KOLO_VECTORS)
         set(KOLO_REDUCE_CANDIDATES neon)
     endif()
@@ -158,3 +158,21 @@ list(TRANSFORM KOLO_REDUCE_VARIANTS PREPEND reduce_)
 kolo_backend_table(reduce_variants.c memory/reduce_variant.h kolo_reduce_variant kolo_reduce_variants kolo_
     ${KOLO_REDUCE_VARIANTS})
 list(APPEND KOLO_GENERATED_memory ${PROJECT_BINARY_DIR}/generated/reduce_variants.c)
+
+# XXH3 for the same instruction sets, except NEON, which is in what runs everywhere.
+set(KOLO_CHECKSUM_FLAGS_avx512 -mavx512f)
+set(KOLO_CHECKSUM_FLAGS_avx2 -mavx2)
+set(KOLO_CHECKSUM_VARIANTS "")
+foreach(name avx512 avx2)
+    if(reduce_${name} IN_LIST KOLO_REDUCE_VARIANTS)
+        list(APPEND KOLO_CHECKSUM_VARIANTS checksum_${name})
+        set_source_files_properties(${PROJECT_SOURCE_DIR}/base/checksum_${name}.c PROPERTIES
+            COMPILE_OPTIONS "${KOLO_CHECKSUM_FLAGS_${name}}")
+    else()
+        list(APPEND KOLO_EXCLUDED_SOURCES base/checksum_${name}.c)
+    endif()
+endforeach()
+list(APPEND KOLO_CHECKSUM_VARIANTS checksum_c)
+kolo_backend_table(checksum_variants.c base/checksum_variant.h kolo_checksum_variant kolo_checksum_variants kolo_
+    ${KOLO_CHECKSUM_VARIANTS})
+list(APPEND KOLO_GENERATED_base ${PROJECT_BINARY_DIR}/generated/checksum_variants.c)

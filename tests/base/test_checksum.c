@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3: the values of xxHash's own library, which ranks of different builds must agree on, and that
-// pieces do not matter but every bit does.
-#include "base/checksum.h"
+// XXH3: the values of xxHash's own library, which ranks of different builds must agree on, that all
+// variants for this processor have them, and that pieces do not matter but every bit does.
+#include "base/checksum_variant.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -13,6 +13,13 @@ static void fill_bytes(void)
 {
     for (size_t i = 0; i < LONGEST; i++)
         bytes[i] = (uint8_t)(i * 7 + i / 251);
+}
+
+/** The variant, unless this processor cannot run it. */
+static const struct kolo_checksum_variant *usable(int index)
+{
+    const struct kolo_checksum_variant *variant = kolo_checksum_variants[index];
+    return variant->usable() ? variant : NULL;
 }
 
 TestSuite(checksum, .init = fill_bytes, .timeout = 60);
@@ -34,6 +41,74 @@ Test(checksum, has_the_values_of_the_library)
                      known[i].length);
     cr_assert_eq(kolo_checksum_of("abc", 3), 0x78af5f94892f3950);
     cr_assert_eq(kolo_checksum_of(NULL, 0), known[0].sum);
+    for (int v = 0; kolo_checksum_variants[v] != NULL; v++)
+        for (size_t i = 0; usable(v) != NULL && i < sizeof known / sizeof known[0]; i++)
+            cr_assert_eq(usable(v)->of(bytes, known[i].length), known[i].sum, "%s, %zu bytes",
+                         usable(v)->name, known[i].length);
+}
+
+Test(checksum, uses_the_best_variant)
+{
+    const struct kolo_checksum_variant *first = NULL, *last = NULL;
+    for (int v = 0; kolo_checksum_variants[v] != NULL; v++) {
+        last = usable(v);
+        first = first != NULL ? first : last;
+    }
+    cr_assert(last != NULL, "every processor can run the last variant");
+    cr_assert_str_eq(last->name, "c");
+    cr_assert(kolo_checksum_best() == first);
+    cr_assert(kolo_checksum_best() == first, "again");
+}
+
+/** By pieces of sizes that @p seed draws, most of them short, and some of none. */
+static uint64_t sum_by_pieces(const struct kolo_checksum_variant *variant, const uint8_t *data,
+                              size_t length, unsigned seed)
+{
+    struct kolo_checksum checksum;
+    variant->begin(&checksum);
+    for (size_t at = 0; at < length;) {
+        seed = seed * 1103515245 + 12345;
+        size_t step = (seed >> 16) % (seed >> 30 == 0 ? 5000u : 300u);
+        step = step < length - at ? step : length - at;
+        variant->add(&checksum, data + at, step);
+        at += step;
+    }
+    return variant->end(&checksum);
+}
+
+/** Compares every variant with the last one. Nothing is allocated behind the bytes, so that
+ * AddressSanitizer sees it if a variant reads there. */
+static void compare(size_t length, size_t offset)
+{
+    uint8_t *memory = NULL;
+    int last = 0;
+    cr_assert(posix_memalign((void **)&memory, 64, offset + length + (offset + length == 0)) == 0);
+    uint8_t *data = memory + offset;
+    memcpy(data, bytes, length);
+    while (kolo_checksum_variants[last + 1] != NULL)
+        last++;
+    const uint64_t sum = kolo_checksum_variants[last]->of(data, length);
+    for (int v = 0; kolo_checksum_variants[v] != NULL; v++) {
+        const struct kolo_checksum_variant *variant = usable(v);
+        const unsigned seed = (unsigned)(length * 64 + offset);
+        if (variant == NULL)
+            continue;
+        cr_assert_eq(variant->of(data, length), sum, "%s, %zu bytes at %zu", variant->name, length,
+                     offset);
+        cr_assert_eq(sum_by_pieces(variant, data, length, seed), sum,
+                     "%s, %zu bytes at %zu by pieces", variant->name, length, offset);
+    }
+    free(memory);
+}
+
+Test(checksum, all_variants_agree)
+{
+    for (size_t length = 0; length < 2200; length++)
+        for (size_t offset = 0; offset < 64; offset += 1 + length % 13)
+            compare(length, offset);
+    for (size_t length = 2200; length < LONGEST; length += 1 + length / 7)
+        for (size_t offset = 0; offset < 64; offset++)
+            compare(length, offset);
 }
 
 Test(checksum, does_not_depend_on_the_pieces)

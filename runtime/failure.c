@@ -215,6 +215,8 @@ void kolo_comm_settle(struct kolo_comm *comm)
     kolo_comm_fail(comm, suspicion->status, suspicion->text, !suspicion->is_told);
 }
 
+static const char between[] = ", during "; /* the failure and its call */
+
 /** Whether the message of such a failure needs "during allreduce(...)". */
 static bool wants_during(kolo_status status)
 {
@@ -225,7 +227,18 @@ static void say_during(const struct kolo_request *request, char *text, size_t ca
 {
     char words[KOLO_WORDS_MAX];
     kolo_request_words(request, words, sizeof(words));
-    snprintf(text, capacity, ", during %s sequence %u", words, request->call.sequence);
+    snprintf(text, capacity, "%s%s sequence %u", between, words, request->call.sequence);
+}
+
+/** Whether @p text names the call of @p during already, as it does if a frame was changed. */
+static bool names_call(const char *text, const char *during)
+{
+    const char *call = during[0] != '\0' ? during + strlen(between) : during;
+    const size_t length = strlen(call);
+    const char *at = length > 0 ? strstr(text, call) : NULL;
+    while (at != NULL && at[length] >= '0' && at[length] <= '9') /* of a longer number */
+        at = strstr(at + 1, call);
+    return at != NULL;
 }
 
 void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text, bool tell)
@@ -272,8 +285,9 @@ kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *
         say_during(request, failure->during, sizeof(failure->during));
     if (request != NULL && request->fell_with_comm)
         say_during(request, during, sizeof(during));
+    const char *call = during[0] != '\0' ? during : failure->during;
     return kolo_fail(failure->status, "%s%s", failure->text,
-                     during[0] != '\0' ? during : failure->during);
+                     names_call(failure->text, call) ? "" : call);
 }
 
 /* ---- events ---- */

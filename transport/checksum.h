@@ -12,7 +12,8 @@
 // frame ever ends with KOLO_OK. If the frame was reduced, the result is wrong, and its call fails.
 //
 // Messages that a device writes directly have one checksum each (rdma_direct.h), and so do the
-// blocks by which two ranks begin RDMA or replace a broken queue pair.
+// blocks by which two ranks begin RDMA or replace a broken queue pair. The numbers that accompany
+// RDMA's messages have a few bits of their own (rdma_number.h).
 //
 // Not covered: memory that ranks of a host share (inproc, shm and boards), where there is no wire;
 // what changes before the checksum is made or after it was verified; and somebody who changes bytes

@@ -39,6 +39,7 @@
 
 #include "transport/rdma_direct.h"
 #include "transport/rdma_fallen.h"
+#include "transport/rdma_number.h"
 #include "transport/rdma_queue.h"
 #include "transport/rdma_rails.h"
 #include "transport/rdma_resume.h"
@@ -85,6 +86,9 @@ struct rdma_port {
     bool has_stopping;        /* there are rails that stop */
     bool has_leftovers;       /* there are queues to close, of links that went on by TCP */
 };
+
+/* So that all the credit that is ever owed fits into one number. */
+_Static_assert(RDMA_BUFFERS <= KOLO_RDMA_CREDIT_CHECKED_MAX + 1, "credit in a number with a check");
 
 enum rdma_stage { RDMA_HELLO, RDMA_JOINED, RDMA_PROBED, RDMA_SETTLED };
 

@@ -298,9 +298,11 @@ static kolo_status prepare(struct rdma_link *link)
     kolo_status status =
         kolo_rdma_queue_open(port->nic.completions, &queue_ops, link, RDMA_BUFFERS,
                              RDMA_PAYLOAD_BYTES + link->tcp.base.header_bytes, &link->queue);
-    if (status == KOLO_OK)
-        kolo_rdma_queue_hello(link->queue, &link->gid, &link->mine);
-    return status;
+    if (status != KOLO_OK)
+        return status;
+    link->queue->has_checks = link->tcp.base.sums != NULL;
+    kolo_rdma_queue_hello(link->queue, &link->gid, &link->mine);
+    return KOLO_OK;
 }
 
 void kolo_rdma_joined(struct tcp_link *tcp)

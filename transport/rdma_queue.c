@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "transport/auth.h"
+#include "transport/rdma_number.h"
 #include "transport/rdma_pair.h"
 #include "transport/rdma_register.h"
 
@@ -22,7 +23,6 @@ enum {
     /* limit of the bytes of writes under way before one more is posted: far more than a fast wire
      * holds */
     WRITES_BYTES = 4 << 20,
-    MARK_BITS = 16,
     SEND_PARTS = 2,
     RESERVE = 4,           /* receives for messages that carry only credit */
     PACKET_MASK = 0xffffff /* packet numbers have 24 bits */
@@ -76,7 +76,7 @@ static void keep(struct kolo_rdma_queue *queue, const struct ibv_send_wr *send)
 {
     struct kolo_rdma_posted *posted = posted_at(queue, queue->sends.next);
     posted->opcode = send->opcode;
-    posted->mark = (uint16_t)(ntohl(send->imm_data) >> MARK_BITS);
+    posted->mark = kolo_rdma_number_mark(ntohl(send->imm_data));
     posted->part_count = (uint8_t)send->num_sge;
     posted->is_inlined = (send->send_flags & IBV_SEND_INLINE) != 0;
     posted->address = send->wr.rdma.remote_addr;
@@ -111,12 +111,13 @@ static void post(struct kolo_rdma_queue *queue, const struct kolo_rdma_request *
     post_as(queue, send, kolo_rdma_track_add(&queue->sends, request, signals), signals);
 }
 
-/** The 32-bit number to send: all credit that is owed, and a mark. */
+/** The 32-bit number to send: the credit that is owed, as far as it fits, and a mark. */
 static uint32_t take_owed(struct kolo_rdma_queue *queue, uint16_t mark)
 {
-    uint32_t owed = queue->owed;
-    queue->owed = 0;
-    return htonl((uint32_t)mark << MARK_BITS | owed);
+    const uint32_t most = queue->has_checks ? KOLO_RDMA_CREDIT_CHECKED_MAX : KOLO_RDMA_CREDIT_MAX;
+    const uint32_t owed = queue->owed < most ? queue->owed : most;
+    queue->owed -= owed;
+    return htonl(kolo_rdma_number_pack(mark, owed, queue->has_checks));
 }
 
 static struct ibv_sge part_of(const void *data, size_t bytes, uint32_t key)
@@ -196,15 +197,32 @@ static void break_protocol(struct kolo_rdma_queue *queue, const char *text, unsi
                  kolo_fail(KOLO_ERR_PROTOCOL, "%s by rdma: %s (%u)", peer, text, value));
 }
 
-static void take_credit(struct kolo_rdma_queue *queue, const struct ibv_wc *wc)
+static void report_number(struct kolo_rdma_queue *queue, uint32_t number)
 {
-    uint32_t more =
-        (wc->wc_flags & IBV_WC_WITH_IMM) != 0 ? ntohl(wc->imm_data) & ((1u << MARK_BITS) - 1) : 0;
-    if (more > queue->credit_whole - queue->credit) {
+    char peer[128];
+    queue->ops->describe(queue, peer, sizeof peer);
+    track_failed(&queue->receives,
+                 kolo_fail(KOLO_ERR_DATA,
+                           "%s by rdma: the number that came with a message changed on the way "
+                           "here: %08x has a wrong check (a network card, a switch or memory "
+                           "corrupts data: run kolobench diagnose, and look at dmesg, ethtool -S "
+                           "and memory errors on both hosts)",
+                           peer, number));
+}
+
+/** Takes the credit of its number, and returns the mark. If it is wrong, the queue has failed. */
+static uint16_t take_number(struct kolo_rdma_queue *queue, const struct ibv_wc *wc)
+{
+    const uint32_t number = (wc->wc_flags & IBV_WC_WITH_IMM) != 0 ? ntohl(wc->imm_data) : 0;
+    uint32_t more = 0;
+    uint16_t mark = 0;
+    if (!kolo_rdma_number_unpack(number, queue->has_checks, &mark, &more))
+        report_number(queue, number);
+    else if (more > queue->credit_whole - queue->credit)
         break_protocol(queue, "more eager buffers were returned than were used", more);
-        return;
-    }
-    queue->credit += more;
+    else
+        queue->credit += more;
+    return mark;
 }
 
 static void received(struct kolo_rdma_track *track, const struct kolo_rdma_request *request,
@@ -212,9 +230,9 @@ static void received(struct kolo_rdma_track *track, const struct kolo_rdma_reque
 {
     struct kolo_rdma_queue *queue = of_track(track);
     bool is_write = wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM;
-    take_credit(queue, wc);
+    const uint16_t mark = take_number(queue, wc);
     if (!queue->has_failed && is_write)
-        queue->ops->written(queue, (uint16_t)(ntohl(wc->imm_data) >> MARK_BITS));
+        queue->ops->written(queue, mark);
     else if (!queue->has_failed && wc->byte_len > 0)
         queue->ops->arrived(queue, request->context, wc->byte_len);
     if (queue->has_failed || queue->is_cut || !post_receive(queue))

@@ -13,7 +13,7 @@
 //
 // In addition to messages, a queue writes into memory that the peer has told it of, in a row of
 // pieces. The last write of a row tells the peer a mark of 16 bits: it uses up a buffer, like a
-// message, without filling it. The 32-bit number is mark << 16 | credit.
+// message, without filling it. rdma_number.h has the layout of the 32-bit number.
 //
 // A pair that breaks although the peer lives is replaced by a fresh one (rdma_resume.h coordinates
 // both sides). What the peer has received is known from the number of its completions, which come
@@ -100,6 +100,8 @@ struct kolo_rdma_queue {
     bool is_cut;   /* the pair is broken: what arrived before is delivered, and nothing is posted */
     bool holds;    /* sends wait until those of the previous pair have been posted again */
     bool takes_parts; /* a message may consist of two parts */
+    bool has_checks;  /* the numbers have checks; set by the owner, on both sides, before it joins
+                       * the pairs */
 };
 
 /** Opens a queue pair with @p buffers receives (a power of two) of @p buffer_bytes bytes each.

@@ -273,7 +273,7 @@ static bool broke(struct kolo_rdma_queue *queue)
 static void failed(struct kolo_rdma_queue *queue, kolo_status why)
 {
     struct rdma_rail *rail = rail_of(queue);
-    if (why == KOLO_ERR_PROTOCOL)
+    if (why == KOLO_ERR_PROTOCOL || why == KOLO_ERR_DATA)
         kolo_link_set_down(&rail->link->tcp.base, why);
     else
         (void)broke(queue);
@@ -309,8 +309,11 @@ static kolo_status open_rail(struct rdma_link *link, uint8_t number, struct rdma
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s", why.text);
     *rail = (struct rdma_rail){
         .link = link, .nic = nic, .number = number, .gid = nic->device->gids.all[i]};
-    return kolo_rdma_queue_open(nic->completions, &rail_ops, rail, RDMA_BUFFERS, FIRST_BYTES,
-                                &rail->queue);
+    kolo_status status = kolo_rdma_queue_open(nic->completions, &rail_ops, rail, RDMA_BUFFERS,
+                                              FIRST_BYTES, &rail->queue);
+    if (status == KOLO_OK)
+        rail->queue->has_checks = link->tcp.base.sums != NULL;
+    return status;
 }
 
 static void send_first(struct rdma_rail *rail)

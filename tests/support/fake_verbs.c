@@ -62,7 +62,7 @@ struct request {
     struct ibv_sge parts[PARTS_MAX];
     uint8_t inlined[INLINE_MAX];
     int delay;
-    bool is_counted, is_lost, is_flipped;
+    bool is_counted, is_lost, is_flipped, has_wrong_number;
     int not_ready;
     enum ibv_wc_status lost_as;
 };
@@ -110,6 +110,9 @@ static struct {
     int fail_in, lose_in, delay_in, delay, duplicate_in, swap_in, flip_in, flipped;
     size_t flip_least;
     ptrdiff_t flip_at;
+    enum ibv_wr_opcode number_of;
+    int number_in;
+    uint32_t number_bits;
     enum ibv_wc_status fail_as;
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -972,13 +975,15 @@ static int deliver(struct pair *to, const struct request *request, const uint8_t
     if (wr->opcode == IBV_WR_RDMA_WRITE)
         return IBV_WC_SUCCESS;
     bool has_number = wr->opcode != IBV_WR_SEND;
+    const uint32_t flipped = request->has_wrong_number ? htonl(world.number_bits) : 0;
     const struct ibv_wc wc = {.wr_id = receive->wr_id,
                               .status = IBV_WC_SUCCESS,
                               .opcode = is_write(request) ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
                               .byte_len = (uint32_t)count,
-                              .imm_data = has_number ? wr->imm_data : 0,
+                              .imm_data = has_number ? wr->imm_data ^ flipped : 0,
                               .qp_num = to->base.qp_num,
                               .wc_flags = has_number ? IBV_WC_WITH_IMM : 0};
+    world.flipped |= flipped != 0;
     to->receive_first++;
     to->receive_count--;
     complete(to->base.recv_cq, &wc);
@@ -1006,6 +1011,12 @@ static bool is_to_flip(const struct request *request)
     return bytes > 0 && bytes >= world.flip_least && due(&world.flip_in);
 }
 
+/** The same for its number. */
+static bool has_wrong_number(const struct request *request)
+{
+    return request->wr.opcode == world.number_of && due(&world.number_in);
+}
+
 /** Tries once to execute the first request. Returns a status, or -1: not yet. */
 static int try_request(struct pair *pair, struct request *request)
 {
@@ -1019,6 +1030,7 @@ static int try_request(struct pair *pair, struct request *request)
             request->delay = world.delay;
         request->is_lost = due(&world.lose_in);
         request->is_flipped = is_to_flip(request);
+        request->has_wrong_number = has_wrong_number(request);
         request->lost_as = IBV_WC_RETRY_EXC_ERR;
         struct fake_device *device = device_of(pair->base.context);
         if (due(&device->fail_in) && !device->fails_late)
@@ -1235,7 +1247,7 @@ void fake_verbs_reset(void)
     world.is_cut = false;
     world.most = SIZE_MAX;
     world.fail_in = world.lose_in = world.delay_in = world.duplicate_in = world.swap_in = 0;
-    world.flip_in = world.flipped = 0;
+    world.flip_in = world.number_in = world.flipped = 0;
 }
 
 void fake_verbs_fail(const char *function, int nth, int error)
@@ -1268,6 +1280,16 @@ void fake_verbs_flip(int nth, size_t least, ptrdiff_t at)
     world.flip_in = nth;
     world.flip_least = least;
     world.flip_at = at;
+    world.flipped = 0;
+    unlock();
+}
+
+void fake_verbs_flip_number(enum ibv_wr_opcode opcode, int nth, uint32_t bits)
+{
+    lock();
+    world.number_of = opcode;
+    world.number_in = nth;
+    world.number_bits = bits;
     world.flipped = 0;
     unlock();
 }

@@ -79,8 +79,10 @@ void fake_verbs_fail_on(struct fake_device *device, int nth, enum ibv_wc_status 
 void fake_verbs_refuse_receive(struct fake_device *device, int nth);
 /** One bit of the @p nth request of at least @p least bytes that is executed from now is flipped on
  * the way: in byte @p at, which counts from the end if it is negative. A message begins with the
- * header of its frame. The second function says whether that has happened. */
+ * header of its frame. The second function does it to @p bits of the 32-bit number of the @p nth
+ * request with that opcode. The third one says whether that has happened. */
 void fake_verbs_flip(int nth, size_t least, ptrdiff_t at);
+void fake_verbs_flip_number(enum ibv_wr_opcode opcode, int nth, uint32_t bits);
 bool fake_verbs_flipped(void);
 /** From now on requests of more than @p most bytes are lost, as on a path with a smaller MTU. */
 void fake_verbs_narrow(size_t most);

@@ -5,6 +5,7 @@
 // buffers, frames that are read in place, writes directly into the receive, and several rails.
 #include "tests/support/transport_suite.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,6 +223,90 @@ Test(rdma_checksum, a_bit_of_the_checksum_of_a_message_that_is_written_directly)
                          .is_written = true,
                          .changed = "the header of a frame"},
            "1");
+}
+
+/* ---- the numbers beside the messages ---- */
+
+enum { SHORT_MESSAGES = 40, SHORT_BYTES = 100 };
+
+/** What is changed: @p bits of the number of the @p nth message, or mark, or return of credit. */
+static struct {
+    enum ibv_wr_opcode opcode;
+    int nth, rails;
+    uint32_t bits;
+} number;
+static atomic_int told; /* ranks that noticed it, and said what it was */
+
+static void one_number(struct suite_rank *rank)
+{
+    const bool is_mark = number.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    const size_t bytes = is_mark ? 3 * MIB : SHORT_BYTES, count = is_mark ? 1 : SHORT_MESSAGES;
+    const struct kolo_desc desc = {{9}};
+    struct rdma_link *link = rails_up(rank, number.rails);
+    uint8_t *memory = allocate(rank, bytes * count);
+    const struct suite_heard *heard = &rank->heard[1 - rank->rank];
+    struct kolo_work works[SHORT_MESSAGES];
+    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    fill(memory, bytes * count, rank->rank == 0 ? 3 : 4);
+    for (size_t i = 0; i < count && rank->rank == 1; i++)
+        kolo_link_recv(&link->tcp.base, 1, &desc, memory + i * bytes, bytes, NULL, &works[i]);
+    SUITE_CHECK(rank, exchange_bytes(rank, &link->tcp.base, 2) && suite_meet(rank, 2), "offers");
+    if (rank->rank == 0)
+        fake_verbs_flip_number(number.opcode, number.nth, number.bits);
+    for (size_t i = 0; i < count && rank->rank == 0; i++)
+        kolo_link_send(&link->tcp.base, 1, &desc, memory + i * bytes, bytes, &works[i]);
+    SUITE_CHECK(rank, suite_until(rank, is_down, NULL), "nobody noticed");
+    SUITE_CHECK(rank, suite_settle(rank, works, count), "stuck: %s", heard->text);
+    size_t whole = 0; /* they end in order */
+    for (size_t i = 0; i < count && rank->rank == 1; i++)
+        whole += works[i].status == KOLO_OK ? bytes : 0;
+    SUITE_CHECK(rank, first_wrong(memory, whole, 3) == whole, "byte %zu of %zu",
+                first_wrong(memory, whole, 3), whole);
+    if (heard->why == KOLO_ERR_DATA && strstr(heard->text, "the number that came with a message"))
+        atomic_fetch_add(&told, 1);
+    SUITE_CHECK(rank, suite_meet(rank, 3), "end");
+}
+
+static void change_number(enum ibv_wr_opcode opcode, int nth, int rails, uint32_t bits)
+{
+    number.opcode = opcode;
+    number.nth = nth;
+    number.bits = bits;
+    number.rails = rails_expected = rails;
+    atomic_store(&told, 0);
+    struct suite_world *world = suite_open("rdma", 2, "RDMA_RAILS", rails == 1 ? "1" : "3");
+    suite_run(world, one_number);
+    suite_close(world);
+    cr_assert(fake_verbs_flipped(), "nothing was changed: opcode %d, number %d", (int)opcode, nth);
+    cr_assert(told > 0, "bits %08x of number %d", bits, nth);
+}
+
+/* Among the first 40 are messages of rank 0 and returns of credit from rank 1. */
+Test(rdma_checksum, each_bit_of_a_number)
+{
+    for (int bit = 0; bit < 32; bit++)
+        change_number(IBV_WR_SEND_WITH_IMM, 1 + bit, 1, UINT32_C(1) << bit);
+}
+
+Test(rdma_checksum, each_bit_of_a_mark)
+{
+    for (int bit = 0; bit < 32; bit++) {
+        change_number(IBV_WR_RDMA_WRITE_WITH_IMM, 1, 1, UINT32_C(1) << bit);
+        change_number(IBV_WR_RDMA_WRITE_WITH_IMM, 1 + bit % 3, 3, UINT32_C(1) << bit);
+    }
+}
+
+Test(rdma_checksum, several_bits_of_a_number)
+{
+    unsigned seed = 1;
+    for (int i = 0; i < 40; i++) {
+        uint32_t bits = i == 0 ? UINT32_MAX : 0;
+        for (int j = 0; j < 2 + i % 4; j++) {
+            seed = seed * 1103515245 + 12345;
+            bits |= UINT32_C(1) << (seed >> 16) % 32;
+        }
+        change_number(i % 2 == 0 ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_SEND_WITH_IMM, 1, 1, bits);
+    }
 }
 
 /* ---- what is given up ---- */

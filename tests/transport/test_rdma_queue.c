@@ -31,6 +31,7 @@ struct side {
     char detail[KOLO_DETAIL_MAX];
 };
 static struct side sides[2];
+static uint32_t buffers = BUFFERS;
 
 static const char *real_ports(void)
 {
@@ -121,7 +122,7 @@ static void open_side(int number)
                   KOLO_OK,
               "%s", kolo_error_detail());
     cr_assert(kolo_rdma_completions_open(side->device, ENTRIES, &side->completions) == KOLO_OK);
-    cr_assert(kolo_rdma_queue_open(side->completions, &ops, side, BUFFERS, BUFFER_BYTES,
+    cr_assert(kolo_rdma_queue_open(side->completions, &ops, side, buffers, BUFFER_BYTES,
                                    &side->queue) == KOLO_OK,
               "%s", kolo_error_detail());
 }
@@ -207,6 +208,19 @@ static void run(unsigned first, unsigned second)
 
 TestSuite(rdma_queue, .init = begin, .fini = end, .timeout = 100);
 TestSuite(rdma_queue_faults, .init = begin, .fini = end, .timeout = 60);
+
+Test(rdma_queue, credit_that_does_not_fit_into_a_number_comes_with_the_next)
+{
+    end();
+    buffers = ENTRIES / 2;
+    begin();
+    sides[0].queue->has_checks = sides[1].queue->has_checks = true;
+    run(3000, 0);
+    run(3000, 3000);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(sides[i].queue->credit + sides[1 - i].queue->owed,
+                     sides[i].queue->credit_whole);
+}
 
 Test(rdma_queue, messages_go_one_way)
 {

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "launcher/examine.h"
+#include "runtime/local.h"
 
 struct process {
     pid_t pid, parent;
@@ -82,7 +83,7 @@ static bool read_process(pid_t pid, int64_t up_s, char *data, size_t capacity,
              open + 1);
     if (up_s >= 0)
         process_out->age_s = up_s - (int64_t)(start / (unsigned long long)sysconf(_SC_CLK_TCK));
-    process_out->is_agent = strcmp(process_out->name, "kolorun-agent") == 0;
+    process_out->is_agent = strcmp(process_out->name, KOLO_LOCAL_AGENT) == 0;
     ssize_t got = process_out->is_agent ? 0 : read_of(pid, "environ", data, capacity);
     process_out->is_rank = got > 0 && is_rank(data, (size_t)got);
     return true;

@@ -22,7 +22,7 @@
 
 static int agent_command(void)
 {
-    (void)prctl(PR_SET_NAME, "kolorun-agent");
+    (void)prctl(PR_SET_NAME, KOLO_LOCAL_AGENT);
     return kolo_agent_main();
 }
 

@@ -363,6 +363,22 @@ out:
     return status;
 }
 
+/** No variable tells the rank. If kolorun has started this program, somebody has removed them. It
+ * cannot be an error: a rank may run other programs of kolo by themselves. */
+static void warn_lost(void)
+{
+    static atomic_flag has_warned = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&has_warned) || kolo_environment_is_withheld())
+        return; /* withheld: kolo_config_warn_unknown says so */
+    const int agent = kolo_local_ancestor(KOLO_LOCAL_AGENT);
+    if (agent != 0)
+        KOLO_WARN("kolo_init: this is a world of one rank, and has not joined the job of kolorun "
+                  "that started it (process %d, " KOLO_LOCAL_AGENT
+                  "): KOLO_RANK is not in its environment; let what clears that (env -i, sudo) "
+                  "keep KOLO_*, or set KOLO_RANK=0 KOLO_SIZE=1 if it is meant to run alone",
+                  agent);
+}
+
 static kolo_status start(struct kolo_engine *engine)
 {
     struct kolo_secret secret;
@@ -377,6 +393,8 @@ static kolo_status start(struct kolo_engine *engine)
     kolo_log_set_rank(engine->size > 1 ? engine->rank : -1);
     if (engine->rank == 0)
         kolo_config_warn_unknown();
+    if (is_alone)
+        warn_lost();
     KOLO_TRY(kolo_engine_keep_timeline(engine, begun_ns));
     if (engine->settings.secret[0] != '\0')
         KOLO_TRY(kolo_secret_parse(engine->settings.secret, &secret));

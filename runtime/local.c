@@ -133,19 +133,47 @@ bool kolo_local_has_cores(const int *pids, int count, bool *has_cores_out)
 
 /* ---- a process's state ---- */
 
-bool kolo_local_is_stopped(int pid)
+/** Reads /proc/PID/stat, whose first fields are "PID (NAME) STATE PARENT". Returns what follows the
+ * name, which may itself contain anything; NULL: the process cannot be seen. */
+static char *read_stat(int pid, char *text, size_t capacity)
 {
-    char path[32], text[256];
+    char path[32];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return false;
-    const ssize_t got = read(fd, text, sizeof text - 1);
+        return NULL;
+    const ssize_t got = read(fd, text, capacity - 1);
     close(fd);
     text[got > 0 ? got : 0] = '\0';
-    const char *name_end =
-        strrchr(text, ')'); /* the state follows the name, which may contain anything */
-    return name_end != NULL && name_end[1] == ' ' && (name_end[2] == 'T' || name_end[2] == 't');
+    char *name_end = strrchr(text, ')');
+    return name_end != NULL && name_end[1] == ' ' ? name_end : NULL;
+}
+
+bool kolo_local_is_stopped(int pid)
+{
+    char text[256];
+    const char *name_end = read_stat(pid, text, sizeof text);
+    return name_end != NULL && (name_end[2] == 'T' || name_end[2] == 't');
+}
+
+int kolo_local_ancestor(const char *name)
+{
+    enum { GENERATIONS_MAX = 64 };
+    int pid = (int)getppid();
+    for (int i = 0; i < GENERATIONS_MAX && pid > 1; i++) {
+        char text[256], state;
+        int parent;
+        char *name_end = read_stat(pid, text, sizeof text);
+        const char *name_begin = strchr(text, '(');
+        if (name_end == NULL || name_begin == NULL ||
+            sscanf(name_end + 1, " %c %d", &state, &parent) != 2)
+            return 0;
+        *name_end = '\0';
+        if (strcmp(name_begin + 1, name) == 0)
+            return pid;
+        pid = parent;
+    }
+    return 0;
 }
 
 /* ---- what hwloc says ---- */

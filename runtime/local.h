@@ -6,6 +6,9 @@
 
 #include <stdbool.h>
 
+/* The name of the process of kolorun from which the ranks of a host descend (15 bytes at most). */
+#define KOLO_LOCAL_AGENT "kolorun-agent"
+
 /** The number of processors that the calling thread may run on (its binding), at least 1. Cheap:
  * one system call. */
 int kolo_local_cpus(void);
@@ -18,6 +21,10 @@ bool kolo_local_has_cores(const int *pids, int count, bool *has_cores_out);
 /** Whether process @p pid of this host is stopped by SIGSTOP or a debugger. False also if it cannot
  * be seen from here. Reads one file of /proc. Threads: any. */
 bool kolo_local_is_stopped(int pid);
+
+/** The nearest process of the name @p name that this one descends from; 0: none can be seen. Reads
+ * one file of /proc for each generation. */
+int kolo_local_ancestor(const char *name);
 
 /** The NUMA node (its OS index) that contains the whole binding, as in kolo_local_facts(); -1:
  * several, or unknown. Loads hwloc only if the machine has several nodes and the binding is a part

@@ -164,6 +164,18 @@ says err '^kolorun: rank 1 \(localhost, pid [0-9]+\) exited with status 0 withou
 run 3 "$KOLORUN" -np 3 sh -c '[ $RANK != 1 ] || exit 0; sleep 0.2; exit 3'
 says err '^kolorun: rank [02] \(localhost, pid [0-9]+\) exited with status 3 after'
 
+# A rank that has lost its environment is a world of its own, which it says. A program that is told to
+# be one, or does not use kolo, says nothing.
+run 0 "$KOLORUN" -np 2 env -i "$RANK_PROGRAM" loop 0
+for rank in 0 1; do
+    says err "^\[$rank\] kolo: warn: kolo_init: this is a world of one rank, and has not joined the job of kolorun .*\(process [0-9]+, kolorun-agent\): .*env -i"
+done
+lines err 2
+run 0 "$KOLORUN" -np 2 env -i KOLO_RANK=0 KOLO_SIZE=1 "$RANK_PROGRAM" loop 0
+lines err 0
+run 0 "$KOLORUN" -np 2 env -i true
+lines err 0
+
 # Signals are forwarded; the second one kills.
 in_background sigint -np 2 sh -c 'trap "echo caught; exit 0" INT TERM; echo up; while :; do sleep 0.05; done'
 await grep -q '\[1\] up' "$work/out"

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,6 +42,31 @@ Test(local, a_stopped_process_is_known)
     kill(child, SIGKILL);
     cr_assert(waitpid(child, &state, 0) == child);
     cr_assert(!kolo_local_is_stopped((int)child) && !kolo_local_is_stopped((int)getpid()));
+}
+
+/** A child of this name forks another, whose answer is the exit status. */
+static int ask_grandchild(const char *name, const char *sought)
+{
+    int state = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)prctl(PR_SET_NAME, name);
+        const pid_t grandchild = fork();
+        if (grandchild == 0)
+            _exit(kolo_local_ancestor(sought) == (int)getppid() ? 1
+                  : kolo_local_ancestor(sought) == 0            ? 0
+                                                                : 2);
+        _exit(waitpid(grandchild, &state, 0) == grandchild ? WEXITSTATUS(state) : 3);
+    }
+    return waitpid(child, &state, 0) == child && WIFEXITED(state) ? WEXITSTATUS(state) : 4;
+}
+
+Test(local, an_ancestor_is_found_by_its_whole_name)
+{
+    cr_assert(ask_grandchild("sought-for", "sought-for") == 1);
+    cr_assert(ask_grandchild(") S 1 (", ") S 1 (") == 1); /* a name may contain anything */
+    cr_assert(ask_grandchild("sought-for", "sought") == 0);
+    cr_assert(ask_grandchild("sought", "sought-for") == 0);
 }
 
 /** In a process of its own, because hwloc asks about all threads of the process. */

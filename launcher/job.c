@@ -154,7 +154,7 @@ static kolo_status open_remotes(struct kolo_job *job)
         return KOLO_ERR_NO_MEMORY;
     for (size_t i = 0; i < job->hosts->count; i++)
         kolo_remote_init(&job->remotes[i], &job->remote_config, &job->hosts->at[i], (int)i);
-    kolo_pause_init(&job->pause, &job->loop, job->remotes, job->hosts->count);
+    kolo_pause_init(&job->pause, &job->loop, job->remotes, job->hosts->count, kolo_job_paused, job);
     return KOLO_OK;
 }
 

@@ -119,6 +119,8 @@ void kolo_job_name_unprepared(const struct kolo_job *job, char *text, size_t cap
 kolo_status kolo_job_open_survey(struct kolo_job *job) KOLO_NODISCARD;
 /** The user asks what the job does. */
 void kolo_job_tell_status(struct kolo_job *job);
+/** The ranks are about to be stopped, or go on. Nobody is told that they are stopped. */
+void kolo_job_paused(void *context, bool is_pausing);
 /** Some ranks wait for others: looks what those that are in no call do, and tells the user. */
 void kolo_job_look_for_missing(struct kolo_job *job);
 /** The time of the job is over: tells what the ranks do, then ends it. */

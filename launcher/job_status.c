@@ -130,6 +130,15 @@ void kolo_job_tell_status(struct kolo_job *job)
     }
 }
 
+void kolo_job_paused(void *context, bool is_pausing)
+{
+    struct kolo_job *job = context;
+    if (is_pausing)
+        kolo_survey_hold(&job->survey);
+    else
+        kolo_survey_go_on(&job->survey, job->meeting);
+}
+
 void kolo_job_look_for_missing(struct kolo_job *job)
 {
     if (job->phase == JOB_RUNNING)

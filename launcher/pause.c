@@ -26,6 +26,7 @@ static void go_on(struct kolo_pause *pause)
     send_all(pause, KOLO_FRAME_RESUME);
     for (size_t i = 0; i < pause->count; i++)
         kolo_channel_resume(&pause->remotes[i].channel);
+    pause->changed(pause->context, false);
 }
 
 static void stop_here(struct kolo_pause *pause)
@@ -45,6 +46,7 @@ static void ask(struct kolo_pause *pause)
     pause->is_wanted = false;
     pause->round++;
     pause->missing = 0;
+    pause->changed(pause->context, true);
     send_all(pause, KOLO_FRAME_PAUSE);
     (void)uv_timer_start(&pause->timer, on_no_answer, pause->missing > 0 ? ANSWER_MS : 0, 0);
 }
@@ -70,10 +72,11 @@ static void on_go_on(uv_signal_t *handle, int number)
 }
 
 void kolo_pause_init(struct kolo_pause *pause, uv_loop_t *loop, struct kolo_remote *remotes,
-                     size_t count)
+                     size_t count, void (*changed)(void *context, bool is_pausing), void *context)
 {
     struct sigaction now;
-    *pause = (struct kolo_pause){.remotes = remotes, .count = count};
+    *pause = (struct kolo_pause){
+        .remotes = remotes, .count = count, .changed = changed, .context = context};
     (void)uv_timer_init(loop, &pause->timer);
     (void)uv_signal_init(loop, &pause->stop);
     (void)uv_signal_init(loop, &pause->go_on);

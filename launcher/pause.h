@@ -26,12 +26,15 @@ struct kolo_pause {
     uint32_t round;        /* answers to an earlier round do not count */
     enum kolo_pause_state state;
     bool is_wanted;
+    void (*changed)(void *context, bool is_pausing);
+    void *context;
 };
 
 /** Watches the signals, unless SIGTSTP is ignored (kolorun was started without job control). The
- * handles are closed with the loop. */
+ * handles are closed with the loop. @p changed is called before the hosts are told to stop their
+ * ranks, and after they are told to let them go on. */
 void kolo_pause_init(struct kolo_pause *pause, uv_loop_t *loop, struct kolo_remote *remotes,
-                     size_t count);
+                     size_t count, void (*changed)(void *context, bool is_pausing), void *context);
 /** The ranks have been started: from now on the job can be stopped. */
 void kolo_pause_allow(struct kolo_pause *pause);
 /** @p remote has stopped its ranks. */

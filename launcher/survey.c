@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One survey is in progress at a time, and lasts ANSWER_MS at most: a host that does not answer is
-// left out. An answer that comes later than that is not used.
+// left out. An answer that comes later than that is not used. While it is held, what is under way
+// is forgotten: it begins anew when it may go on.
 #include "launcher/survey.h"
 
 #include <string.h>
@@ -55,11 +56,8 @@ static bool ask_host(struct kolo_survey *survey, struct kolo_remote *remote,
     return is_whole;
 }
 
-void kolo_survey_ask(struct kolo_survey *survey, const struct kolo_meeting *meeting)
+static void begin(struct kolo_survey *survey, const struct kolo_meeting *meeting)
 {
-    if (survey->is_asking)
-        return;
-    survey->is_asking = true;
     survey->round++;
     survey->missing = 0;
     memset(survey->is_seen, 0, (size_t)survey->size * sizeof survey->is_seen[0]);
@@ -69,6 +67,29 @@ void kolo_survey_ask(struct kolo_survey *survey, const struct kolo_meeting *meet
         survey->missing += survey->is_asked[i];
     }
     (void)uv_timer_start(&survey->timer, on_time, survey->missing > 0 ? ANSWER_MS : 0, 0);
+}
+
+void kolo_survey_ask(struct kolo_survey *survey, const struct kolo_meeting *meeting)
+{
+    if (survey->is_asking)
+        return;
+    survey->is_asking = true;
+    if (!survey->is_held)
+        begin(survey, meeting);
+}
+
+void kolo_survey_hold(struct kolo_survey *survey)
+{
+    survey->is_held = true;
+    survey->round++;
+    (void)uv_timer_stop(&survey->timer);
+}
+
+void kolo_survey_go_on(struct kolo_survey *survey, const struct kolo_meeting *meeting)
+{
+    survey->is_held = false;
+    if (survey->is_asking)
+        begin(survey, meeting);
 }
 
 void kolo_survey_seen(struct kolo_survey *survey, uint32_t round, const struct kolo_sight *sight)

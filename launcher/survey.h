@@ -16,7 +16,7 @@ struct kolo_survey {
     struct kolo_sight *sights; /* of each rank */
     bool *is_seen;             /* whether the latest round has a sight of the rank */
     bool *is_asked;            /* of each host: it has still to answer */
-    bool is_asking;
+    bool is_asking, is_held;
     uint32_t round;
     size_t missing; /* hosts that have not answered */
     void (*done)(void *context);
@@ -30,6 +30,10 @@ kolo_status kolo_survey_init(struct kolo_survey *survey, uv_loop_t *loop, int si
 /** Asks all hosts that run ranks. `done` is called, on the loop, when all have answered, or soon.
  * If a survey is in progress, that one goes on. */
 void kolo_survey_ask(struct kolo_survey *survey, const struct kolo_meeting *meeting);
+/** From now on nobody is asked, and no answer counts: kolorun itself stops the ranks. */
+void kolo_survey_hold(struct kolo_survey *survey);
+/** The ranks go on; so does a survey that was asked for, from its beginning. */
+void kolo_survey_go_on(struct kolo_survey *survey, const struct kolo_meeting *meeting);
 /** SEEN has come; of an earlier round, it is not used. */
 void kolo_survey_seen(struct kolo_survey *survey, uint32_t round, const struct kolo_sight *sight);
 /** LOOKED has come from @p remote. */

@@ -110,6 +110,28 @@ kill -CONT "${agents[@]}"
 echo >"$work/fifo"
 ended 0
 
+# Ctrl-Z while it looks: nobody is told that a rank is stopped which kolorun itself has stopped. What
+# was asked before, or meanwhile, is told when the job goes on. An agent that rests answers first to
+# what was asked first.
+state_of() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1; }
+is_stopped() { [[ $(state_of "$1") == T ]]; }
+for round in before meanwhile; do
+    KOLO_PEER_TIMEOUT=60s background "paused-$round" -np 2 "$RANK_PROGRAM" read 1 "$work/fifo"
+    await ready 2
+    asks "wait[s]? in $call, for [1-9]"
+    : >"$work/err"
+    [[ $round == meanwhile ]] || kill -QUIT "$launcher"
+    kill -TSTP "$launcher"
+    [[ $round == before ]] || kill -QUIT "$launcher"
+    await is_stopped "$launcher"
+    read -rt 0.5 <> <(:)
+    kill -CONT "$launcher"
+    await has 'rank 1 \(localhost, pid [0-9]+\) waits in no call: '
+    has 'stopped by a signal' && { fail "told of a rank that kolorun has stopped"; cat "$work/err"; }
+    echo >"$work/fifo"
+    ended 0
+done
+
 # While the files are written that remain of a job, asking does not end it.
 background written --timeline "$work/t.json" -np 2 "$RANK_PROGRAM" loop 1
 while kill -QUIT "$launcher" 2>/dev/null; do read -rt 0.003 <> <(:); done

@@ -65,8 +65,8 @@ Test(report, ranks_that_do_the_same_share_a_line)
         ranks, 13, KOLO_REPORT_ALL,
         "ranks 0-1, 3 wait in allreduce(count 1, float32, sum) sequence 5, for 12 s\n"
         "rank 6 (b, pid 813) waits in recv(count 7, float64, from rank 0) sequence 0, for 1.0 s\n"
-        "rank 2 (a, pid 812) waits in no call: blocked in read of /data/a\n"
-        "ranks 4-5 (b) wait in no call: busy (90 to 300 % of a processor each)\n"
+        "rank 2 (a, pid 812) is not known to wait in a call: blocked in read of /data/a\n"
+        "ranks 4-5 (b) are not known to wait in a call: busy (90 to 300 % of a processor each)\n"
         "rank 9 (c, pid 813) has called kolo_finalize: blocked in nanosleep (it sleeps)\n"
         "rank 10 (c, pid 813) has lost its connection: blocked in nanosleep (it sleeps)\n"
         "rank 11 (c, pid 813) has not called kolo_init: blocked in nanosleep (it sleeps)\n"
@@ -81,8 +81,8 @@ Test(report, of_a_stall_names_only_those_that_are_waited_for)
         {"b", false, gone, &sleeps}, {"b", false, absent, NULL},   {"b", true, wanted, NULL},
         {"b", false, in_b, NULL},    {"b", false, here, NULL},     {"b", false, wanted, NULL}};
     expect(ranks, 9, KOLO_REPORT_MISSING,
-           "rank 1 (a, pid 814) waits in no call: busy (90 % of a processor)\n"
-           "rank 8 (b, pid 16) waits in no call\n");
+           "rank 1 (a, pid 814) is not known to wait in a call: busy (90 % of a processor)\n"
+           "rank 8 (b, pid 16) is not known to wait in a call\n");
     expect(ranks, 1, KOLO_REPORT_MISSING, "");
 }
 
@@ -105,7 +105,8 @@ Test(report, has_a_bounded_number_of_lines_and_room_for_who_waits_in_no_call)
     }
     const size_t used = strlen(expected);
     snprintf(expected + used, sizeof expected - used,
-             "and 2978 more ranks in other calls\nranks 2990-2999 (a) wait in no call\n");
+             "and 2978 more ranks in other calls\nranks 2990-2999 (a) are not known to wait in a "
+             "call\n");
     expect(ranks, SIZE, KOLO_REPORT_ALL, expected);
 }
 

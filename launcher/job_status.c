@@ -37,6 +37,7 @@ static struct kolo_report_rank *collect(struct kolo_job *job, bool with_sights)
             ranks[rank].host = host->name;
             ranks[rank].has_ended = kolo_verdict_has_ended(job->verdict, rank);
             ranks[rank].sight = with_sights ? kolo_survey_sight(&job->survey, rank) : NULL;
+            ranks[rank].started = kolo_verdict_pid(job->verdict, rank);
             ranks[rank].view = views[rank];
         }
     }

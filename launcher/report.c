@@ -58,7 +58,18 @@ static struct kolo_ranks collect(struct report *report, int first)
     return group;
 }
 
-/* "rank 3 (b, pid 812)", "ranks 4-7 (b)" if they are on one host, else "ranks 0-2, 7". */
+/* "python3, ": the name of the process if it is not the one that was started, whose program the
+ * user has named. */
+static void say_name(const struct kolo_report_rank *rank, char *text, size_t capacity)
+{
+    const struct kolo_sight *sight = rank->sight;
+    text[0] = '\0';
+    if (sight && sight->name[0] && rank->started != 0 && rank->started != sight->pid)
+        snprintf(text, capacity, "%s, ", sight->name);
+}
+
+/* "rank 3 (b, pid 812)", "rank 3 (b, python3, pid 813)" behind a script, "ranks 4-7 (b)" if they
+ * are on one host, else "ranks 0-2, 7". */
 static void say_who(const struct report *report, const struct kolo_ranks *group, char *text,
                     size_t capacity)
 {
@@ -66,12 +77,13 @@ static void say_who(const struct report *report, const struct kolo_ranks *group,
     const uint32_t pid =
         first->sight && first->sight->pid ? first->sight->pid : (uint32_t)first->view.pid;
     bool is_one_host = true;
-    char brief[BRIEF_MAX];
+    char brief[BRIEF_MAX], name[KOLO_PROCESS_NAME_MAX + 2];
     kolo_ranks_brief(group, brief, sizeof brief);
     for (uint32_t i = 1; i < group->count; i++)
         is_one_host = is_one_host && strcmp(report->ranks[group->at[i]].host, first->host) == 0;
+    say_name(first, name, sizeof name);
     if (group->count == 1 && pid != 0)
-        snprintf(text, capacity, "%s (%s, pid %u)", brief, first->host, pid);
+        snprintf(text, capacity, "%s (%s, %spid %u)", brief, first->host, name, pid);
     else if (is_one_host)
         snprintf(text, capacity, "%s (%s)", brief, first->host);
     else

@@ -12,6 +12,7 @@ struct kolo_report_rank {
     bool has_ended; /* its agent has said so */
     struct kolo_store_view view;
     const struct kolo_sight *sight; /* NULL: nobody has looked, or its host did not answer */
+    uint32_t started;               /* the process that its agent started; 0: not known */
 };
 
 enum kolo_report_choice {

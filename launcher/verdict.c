@@ -90,6 +90,11 @@ void kolo_verdict_started(struct kolo_verdict *verdict, int rank, const char *ho
     verdict->fates[rank].pid = pid;
 }
 
+uint32_t kolo_verdict_pid(const struct kolo_verdict *verdict, int rank)
+{
+    return is_rank(verdict, rank) ? verdict->fates[rank].pid : 0;
+}
+
 void kolo_verdict_left(struct kolo_verdict *verdict, int rank)
 {
     if (is_rank(verdict, rank))

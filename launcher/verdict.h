@@ -18,6 +18,8 @@ void kolo_verdict_keep_going(struct kolo_verdict *verdict);
 void kolo_verdict_waited(struct kolo_verdict *verdict);
 /** @p rank runs on @p host (borrowed) as @p pid. */
 void kolo_verdict_started(struct kolo_verdict *verdict, int rank, const char *host, uint32_t pid);
+/** The process as which it was started; 0: it was not. */
+uint32_t kolo_verdict_pid(const struct kolo_verdict *verdict, int rank);
 /** The connection of @p rank to the store has ended, after a goodbye or without one. */
 void kolo_verdict_left(struct kolo_verdict *verdict, int rank);
 void kolo_verdict_lost(struct kolo_verdict *verdict, int rank, int64_t when_ns);

@@ -47,7 +47,7 @@ ended 0
 background scripts -np 2 bash -c "bash -c '\"$RANK_PROGRAM\" read 0 \"$work/fifo\"; true'; true"
 await ready 2
 asks "rank 0 .* is not known to wait in a call: blocked in read of $work/fifo"
-says err "^kolorun:   rank 0 \(localhost, pid $(pid_of_rank 0)\) is not known to wait in a call"
+says err "^kolorun:   rank 0 \(localhost, launcher-rank, pid $(pid_of_rank 0)\) is not known to wait in a call"
 echo >"$work/fifo"
 ended 0
 background other -np 3 bash -c 'sleep 600; true'

@@ -56,11 +56,13 @@ static const struct kolo_sight works_more = {.pid = 815, .state = 'R', .permille
 Test(report, ranks_that_do_the_same_share_a_line)
 {
     const struct kolo_report_rank ranks[] = {
-        {"a", false, in_a, &sleeps}, {"a", false, in_a, NULL},    {"a", false, here, &reads},
-        {"b", false, in_a, &reads},  {"b", false, here, &works},  {"b", false, here, &works_more},
-        {"b", false, in_b, &sleeps}, {"b", true, left, NULL},     {"b", true, gone, &sleeps},
-        {"c", false, left, &sleeps}, {"c", false, gone, &sleeps}, {"c", false, absent, &sleeps},
-        {"d", false, absent, NULL}};
+        {"a", false, in_a, &sleeps, 0}, {"a", false, in_a, NULL, 0},
+        {"a", false, here, &reads, 0},  {"b", false, in_a, &reads, 0},
+        {"b", false, here, &works, 0},  {"b", false, here, &works_more, 0},
+        {"b", false, in_b, &sleeps, 0}, {"b", true, left, NULL, 0},
+        {"b", true, gone, &sleeps, 0},  {"c", false, left, &sleeps, 0},
+        {"c", false, gone, &sleeps, 0}, {"c", false, absent, &sleeps, 0},
+        {"d", false, absent, NULL, 0}};
     expect(
         ranks, 13, KOLO_REPORT_ALL,
         "ranks 0-1, 3 wait in allreduce(count 1, float32, sum) sequence 5, for 12 s\n"
@@ -74,12 +76,32 @@ Test(report, ranks_that_do_the_same_share_a_line)
         "ranks 7-8 (b) have ended\n");
 }
 
+/** The name of the process says what its number is, if that is not the number which was started. */
+Test(report, names_a_process_that_a_script_has_started)
+{
+    const struct kolo_sight python = {.pid = 9, .name = "python3", .state = 'R', .permille = 950};
+    const struct kolo_sight hidden = {.pid = 9, .state = '?'};
+    struct kolo_report_rank ranks[] = {{"a", false, here, &python, 8}};
+    expect(ranks, 1, KOLO_REPORT_ALL,
+           "rank 0 (a, python3, pid 9) is not known to wait in a call: busy (95 % of a "
+           "processor)\n");
+    ranks[0].started = 9;
+    expect(ranks, 1, KOLO_REPORT_ALL,
+           "rank 0 (a, pid 9) is not known to wait in a call: busy (95 % of a processor)\n");
+    ranks[0] = (struct kolo_report_rank){"a", false, here, &hidden, 8};
+    expect(ranks, 1, KOLO_REPORT_ALL,
+           "rank 0 (a, pid 9) is not known to wait in a call: what it does is not shown (its user "
+           "may not see it in /proc)\n");
+}
+
 Test(report, of_a_stall_names_only_those_that_are_waited_for)
 {
     const struct kolo_report_rank ranks[] = {
-        {"a", false, in_a, &sleeps}, {"a", false, wanted, &works}, {"a", false, left, &sleeps},
-        {"b", false, gone, &sleeps}, {"b", false, absent, NULL},   {"b", true, wanted, NULL},
-        {"b", false, in_b, NULL},    {"b", false, here, NULL},     {"b", false, wanted, NULL}};
+        {"a", false, in_a, &sleeps, 0}, {"a", false, wanted, &works, 0},
+        {"a", false, left, &sleeps, 0}, {"b", false, gone, &sleeps, 0},
+        {"b", false, absent, NULL, 0},  {"b", true, wanted, NULL, 0},
+        {"b", false, in_b, NULL, 0},    {"b", false, here, NULL, 0},
+        {"b", false, wanted, NULL, 0}};
     expect(ranks, 9, KOLO_REPORT_MISSING,
            "rank 1 (a, pid 814) is not known to wait in a call: busy (90 % of a processor)\n"
            "rank 8 (b, pid 16) is not known to wait in a call\n");
@@ -94,7 +116,7 @@ Test(report, has_a_bounded_number_of_lines_and_room_for_who_waits_in_no_call)
     static char calls[SIZE];
     char expected[4096] = "";
     for (int i = 0; i < SIZE; i++) {
-        ranks[i] = (struct kolo_report_rank){"a", false, i < OTHERS ? in_b : here, NULL};
+        ranks[i] = (struct kolo_report_rank){"a", false, i < OTHERS ? in_b : here, NULL, 0};
         ranks[i].view.pid = 1;
         ranks[i].view.call = i < OTHERS ? &calls[i] : NULL;
     }
@@ -112,7 +134,8 @@ Test(report, has_a_bounded_number_of_lines_and_room_for_who_waits_in_no_call)
 
 Test(report, knows_whether_somebody_has_waited_long)
 {
-    const struct kolo_report_rank ranks[] = {{"a", false, in_b, NULL}, {"a", false, here, NULL}};
+    const struct kolo_report_rank ranks[] = {{"a", false, in_b, NULL, 0},
+                                             {"a", false, here, NULL, 0}};
     cr_assert(kolo_report_has_stall(ranks, 2, 1000, now_ns));
     cr_assert_not(kolo_report_has_stall(ranks, 2, 1001, now_ns));
     cr_assert_not(kolo_report_has_stall(ranks + 1, 1, 0, now_ns));

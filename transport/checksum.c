@@ -183,7 +183,7 @@ kolo_status kolo_sums_verify(const struct kolo_link *link)
 kolo_status kolo_sums_verify_work(const struct kolo_link *link, const struct kolo_work *work,
                                   uint64_t sent)
 {
-    const uint64_t here = kolo_checksum_of(work->dst, work->bytes);
+    const uint64_t here = kolo_checksum_end(&link->sums->whole);
     char what[480], call[320];
     if (here == sent)
         return KOLO_OK;

@@ -25,9 +25,11 @@
 #include "transport/link.h"
 
 struct kolo_sums {
-    struct kolo_checksum in;  /* of what has arrived of a frame's payload */
-    uint64_t in_sent;         /* what it must be in the end, as the last header said */
-    struct kolo_checksum out; /* of the message that a device is writing; used by rdma only */
+    struct kolo_checksum in; /* of what has arrived of a frame's payload */
+    uint64_t in_sent;        /* what it must be in the end, as the last header said */
+    /* used by rdma only: */
+    struct kolo_checksum out;   /* of the message that a device is writing */
+    struct kolo_checksum whole; /* of what a device has written, as far as it was summed up */
 };
 
 /** Gives a new link checksums if KOLO_CHECKSUM says so. ERR_NO_MEMORY. */
@@ -55,7 +57,7 @@ kolo_status kolo_block_verify(const struct kolo_link *link, uint8_t *block,
 void kolo_sums_begin(struct kolo_link *link);
 /** All of it has gone into the sink, which still says where to. ERR_DATA, with the detail. */
 kolo_status kolo_sums_verify(const struct kolo_link *link) KOLO_NODISCARD;
-/** Verifies a message that a device wrote into place. */
+/** Verifies a message that a device wrote into place, all of which is in link->sums->whole. */
 kolo_status kolo_sums_verify_work(const struct kolo_link *link, const struct kolo_work *work,
                                   uint64_t sent) KOLO_NODISCARD;
 

@@ -92,6 +92,17 @@ _Static_assert(RDMA_BUFFERS <= KOLO_RDMA_CREDIT_CHECKED_MAX + 1, "credit in a nu
 
 enum rdma_stage { RDMA_HELLO, RDMA_JOINED, RDMA_PROBED, RDMA_SETTLED };
 
+/** Messages that were written directly and whose checksums are being verified, in the order in
+ *  which they became whole: a ring. */
+struct rdma_checks {
+    struct rdma_check {
+        struct kolo_work *work; /* NULL: was given up */
+        uint64_t sum;           /* what it must be, as the peer told */
+    } all[KOLO_RDMA_SLOTS];
+    unsigned first, count;
+    size_t summed; /* bytes of the first one; the sum is in tcp.base.sums->whole */
+};
+
 struct rdma_link {
     struct tcp_link tcp; /* must be first: the core uses this pointer */
     enum rdma_stage stage;
@@ -109,6 +120,7 @@ struct rdma_link {
     struct kolo_rdma_hello mine, theirs;
     uint8_t block[KOLO_RDMA_HELLO_BYTES]; /* the block that is arriving */
     size_t block_bytes;
+    struct rdma_checks checks;
     struct rdma_resume resume;
     struct rdma_rails rails;
     bool has_led;   /* the peer's ports are known, and rails were offered */
@@ -164,9 +176,12 @@ void kolo_rdma_free_link(struct kolo_link *base);
 /** Gives up a first message whose time has passed. Returns the time of one that is under way;
  *  KOLO_NEVER: none is. */
 kolo_deadline kolo_rdma_watch_probe(struct rdma_link *link, kolo_deadline now);
-/** Sets what is being posted. With NULL there is nothing to look at except the core's frames:
- *  pull() finds nothing, and frames that found no room are still the core's. */
+/** Sets what is being posted. */
 void kolo_rdma_set_writing(struct rdma_link *link, struct kolo_rdma_writing *writing);
+/** To be called when what is being posted or verified has changed. If it is nothing, there is
+ *  nothing to look at except the core's frames: pull() finds nothing, and frames that found no room
+ *  are still the core's. */
+void kolo_rdma_set_signal(struct rdma_link *link);
 /** Closes the queue of a link that went on by TCP. Must not be called from within a callback of the
  *  queue. */
 void kolo_rdma_drop_leftover(struct rdma_link *link);
@@ -195,6 +210,18 @@ void kolo_rdma_withdraw_writing(struct rdma_link *link, const struct kolo_work *
 void kolo_rdma_written(struct kolo_rdma_queue *queue, uint16_t mark);
 /** The peer has written what @p mark says, by any rail. */
 void kolo_rdma_take_mark(struct rdma_link *link, uint16_t mark);
+
+/* rdma_verify.c: whether these messages are what was sent; for links with checksums */
+/** Message @p work is whole, and its checksum must be @p sum. It ends if that is so; otherwise the
+ *  link ends. Both may be later. */
+void kolo_rdma_check(struct rdma_link *link, struct kolo_work *work, uint64_t sum);
+/** Verifies a piece. False: there is nothing to verify. */
+bool kolo_rdma_go_on_checking(struct rdma_link *link);
+/** The link may be about to end: verifies everything that has arrived, so that it is delivered
+ *  before. The detail stays what it is. */
+void kolo_rdma_finish_checks(struct rdma_link *link);
+/** Receive @p work is given up. True: its message was being verified. */
+bool kolo_rdma_drop_check(struct rdma_link *link, const struct kolo_work *work);
 
 /* rdma_stripe.c: how these messages are written */
 /** Begins to write the message of a frame with is_remote. */

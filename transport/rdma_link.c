@@ -131,11 +131,17 @@ kolo_deadline kolo_rdma_watch_probe(struct rdma_link *link, kolo_deadline now)
     return waits && link->probe_until > now ? link->probe_until : KOLO_NEVER;
 }
 
-void kolo_rdma_set_writing(struct rdma_link *link, struct kolo_rdma_writing *writing)
+void kolo_rdma_set_signal(struct rdma_link *link)
 {
     static const _Atomic uint64_t never;
+    const bool is_idle = link->writing == NULL && link->checks.count == 0;
+    link->tcp.base.signal = is_idle ? &never : NULL;
+}
+
+void kolo_rdma_set_writing(struct rdma_link *link, struct kolo_rdma_writing *writing)
+{
     link->writing = writing;
-    link->tcp.base.signal = writing == NULL ? &never : NULL;
+    kolo_rdma_set_signal(link);
 }
 
 static void settle(struct rdma_link *link)
@@ -257,6 +263,7 @@ static void failed(struct kolo_rdma_queue *queue, kolo_status why)
 {
     struct rdma_link *link = queue->context;
     if (link->is_by_rdma) {
+        kolo_rdma_finish_checks(link);
         kolo_link_set_down(&link->tcp.base, why);
         return;
     }
@@ -381,6 +388,7 @@ static void read_rest(struct rdma_link *link)
     for (uint32_t i = 0; i < looks && link->tcp.base.state == KOLO_LINK_UP; i++)
         if (!kolo_rdma_poll(link->tcp.base.port))
             break;
+    kolo_rdma_finish_checks(link);
     if (link->tcp.base.state != KOLO_LINK_UP || !take_block(link, &hello))
         return;
     if (!link->has_theirs) {
@@ -460,7 +468,8 @@ bool kolo_rdma_push(struct kolo_link *base)
 
 bool kolo_rdma_pull(struct kolo_link *base)
 {
-    return !link_of(base)->is_by_rdma && kolo_tcp_pull(base);
+    struct rdma_link *link = link_of(base);
+    return link->is_by_rdma ? kolo_rdma_go_on_checking(link) : kolo_tcp_pull(base);
 }
 
 void kolo_rdma_withdraw(struct kolo_link *base, struct kolo_work *work)
@@ -528,6 +537,7 @@ void kolo_rdma_down(struct kolo_link *base)
             kolo_rdma_cut_off_all(base);
         kolo_rdma_resume_end(&link->resume);
         link->writing = NULL;
+        link->checks.count = 0; /* these end like all others: nobody knows whether they are right */
         kolo_rdma_direct_fini(&link->direct);
     }
     kolo_tcp_down(base);

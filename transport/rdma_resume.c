@@ -57,6 +57,8 @@ bool kolo_rdma_resume_broke(struct kolo_rdma_queue *queue)
 {
     struct rdma_link *link = queue->context;
     struct rdma_resume *resume = &link->resume;
+    if (link->is_by_rdma) /* the peer's goodbye may be behind what is being verified */
+        kolo_rdma_finish_checks(link);
     if (!link->is_by_rdma || link->tcp.base.state != KOLO_LINK_UP || link->tcp.base.heard_goodbye ||
         rdma_port_of(link)->nic.device->is_gone)
         return false;

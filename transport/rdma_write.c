@@ -109,6 +109,8 @@ void kolo_rdma_posted(struct kolo_link *base, struct kolo_work *work)
 void kolo_rdma_take_back(struct kolo_link *base, struct kolo_work *work)
 {
     struct rdma_link *link = link_of(base);
+    if (kolo_rdma_drop_check(link, work))
+        return; /* everything of it has arrived */
     /* A message whose frames have begun is not written any more. */
     bool may_come = base->state == KOLO_LINK_UP && !base->heard_goodbye && work->bytes_done == 0;
     kolo_rdma_direct_reclaim(&link->direct, work, may_come);
@@ -118,17 +120,6 @@ void kolo_rdma_take_back(struct kolo_link *base, struct kolo_work *work)
         cut_off(base, work->dst, work->bytes);
 }
 
-/** The whole message of a receive has been written. */
-static kolo_status verify(const struct kolo_link *base, const struct kolo_rdma_told *told)
-{
-    if (base->sums == NULL)
-        return KOLO_OK;
-    if (!told->has_sum)
-        return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d wrote a message without its checksum",
-                         base->peer);
-    return kolo_sums_verify_work(base, told->work, told->sum);
-}
-
 void kolo_rdma_take_mark(struct rdma_link *link, uint16_t mark)
 {
     struct kolo_link *base = &link->tcp.base;
@@ -136,16 +127,20 @@ void kolo_rdma_take_mark(struct rdma_link *link, uint16_t mark)
     if (!link->is_by_rdma || base->state != KOLO_LINK_UP)
         return;
     kolo_status status = kolo_rdma_direct_written(&link->direct, mark, &told);
+    const bool is_whole = status == KOLO_OK && told.work != NULL && told.is_whole;
     if (status == KOLO_OK && told.work != NULL && told.has_turn)
         status = kolo_link_rx_turn(base, told.work);
-    if (status == KOLO_OK && told.work != NULL && told.is_whole)
-        status = verify(base, &told);
-    if (status == KOLO_OK && told.work != NULL && told.is_whole) {
+    if (status == KOLO_OK && is_whole && base->sums != NULL && !told.has_sum)
+        status = kolo_fail(KOLO_ERR_PROTOCOL, "rank %d wrote a message without its checksum",
+                           base->peer);
+    if (status != KOLO_OK) {
+        kolo_link_set_down(base, status);
+    } else if (is_whole && base->sums != NULL) {
+        kolo_rdma_check(link, told.work, told.sum);
+    } else if (is_whole) {
         told.work->is_lent = false;
         kolo_link_rx_whole(base, told.work);
     }
-    if (status != KOLO_OK)
-        kolo_link_set_down(base, status);
 }
 
 void kolo_rdma_written(struct kolo_rdma_queue *queue, uint16_t mark)

@@ -8,11 +8,13 @@
 // opening a pipe that nobody reads; then it is.
 #include "launcher/beside.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -68,6 +70,25 @@ void kolo_beside_keep_only(int fd, int other)
     close_between(STDERR_FILENO, low);
     close_between(low, high);
     close_between(high, INT_MAX);
+}
+
+void kolo_beside_shed(int fd)
+{
+    DIR *list = opendir("/proc/self/fd");
+    if (!list) {
+        kolo_beside_keep_only(fd, -1);
+        return;
+    }
+    for (const struct dirent *entry; (entry = readdir(list));) {
+        const int i = (int)strtol(entry->d_name, NULL, 10);
+        if (entry->d_name[0] == '.' || i == fd || i == dirfd(list))
+            continue;
+        const int name = openat(dirfd(list), entry->d_name, O_PATH | O_CLOEXEC);
+        if (name >= 0)
+            (void)dup3(name, i, O_CLOEXEC);
+        (void)close(name >= 0 ? name : i);
+    }
+    (void)closedir(list);
 }
 
 static void ignore_signals(void)

@@ -49,5 +49,8 @@ void kolo_beside_answer(int fd, kolo_status status);
 void kolo_beside_begin(int fd);
 /** In the process: keeps of kolorun's descriptors only @p fd, and @p other (-1: none). */
 void kolo_beside_keep_only(int fd, int other);
+/** In the process: makes mere names (O_PATH) of kolorun's descriptors but @p fd, which a path may
+ * mean (/dev/fd/63): a reader of kolorun's output must not wait for a process that hangs. */
+void kolo_beside_shed(int fd);
 
 #endif

@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "launcher/fetch.h"
 #include "launcher/hosts.h"
 
 enum { FILE_MAX = 64 << 20, FILE_PIECE = 1 << 16, PLACES_MIN = 16 };
@@ -321,19 +322,40 @@ static kolo_status open_list(const char *path, int *fd_out)
                      path, S_ISDIR(facts.st_mode) ? "directory" : "device");
 }
 
-kolo_status kolo_hosts_read(struct kolo_hosts *hosts, const char *path, int64_t timeout_ms)
+struct list {
+    const char *path;
+    int64_t timeout_ms;
+};
+
+static kolo_status read_list(const void *context, void **text_out, size_t *bytes_out)
 {
+    const struct list *list = context;
     int fd = -1;
     char *text = NULL;
-    size_t bytes = 0;
     kolo_status status;
-    KOLO_TRY(open_list(path, &fd));
-    KOLO_TRY(read_whole(fd, path, timeout_ms, &text, &bytes));
-    status = read_lines(hosts, path, text, bytes);
+    KOLO_TRY(open_list(list->path, &fd));
+    status = read_whole(fd, list->path, list->timeout_ms, &text, bytes_out);
 out:
-    kolo_free_memory(text);
     if (fd >= 0)
         close(fd);
+    *text_out = text;
+    return status;
+}
+
+kolo_status kolo_hosts_read(struct kolo_hosts *hosts, const char *path, int64_t timeout_ms)
+{
+    char what[KOLO_DETAIL_MAX];
+    const struct list list = {.path = path, .timeout_ms = timeout_ms};
+    void *text = NULL;
+    size_t bytes = 0;
+    snprintf(what, sizeof what, "host file '%.512s'", path);
+    kolo_status status = kolo_fetch(
+        &(struct kolo_fetch){
+            .what = what, .limit_ms = timeout_ms, .read = read_list, .context = &list},
+        &text, &bytes);
+    if (status == KOLO_OK)
+        status = read_lines(hosts, path, text, bytes);
+    kolo_free_memory(text);
     return status;
 }
 

@@ -4,11 +4,9 @@
 // before that, the file is not kept.
 //
 // The process opens the file before it gives up kolorun's descriptors, since the path may be that
-// of one (/dev/stdout, /dev/fd/63). But it turns all of them into mere names (O_PATH) first: a
-// reader of kolorun's output must not wait for a process that hangs.
+// of one (/dev/stdout, /dev/fd/63); but it makes mere names of them first.
 #include "launcher/scribe.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -41,25 +39,6 @@ struct kolo_scribe {
 };
 
 /* ---- the process ---- */
-
-static void shed_descriptors(int fd)
-{
-    DIR *list = opendir("/proc/self/fd");
-    if (!list) {
-        kolo_beside_keep_only(fd, -1);
-        return;
-    }
-    for (const struct dirent *entry; (entry = readdir(list));) {
-        const int i = (int)strtol(entry->d_name, NULL, 10);
-        if (entry->d_name[0] == '.' || i == fd || i == dirfd(list))
-            continue;
-        const int name = openat(dirfd(list), entry->d_name, O_PATH | O_CLOEXEC);
-        if (name >= 0)
-            (void)dup3(name, i, O_CLOEXEC);
-        (void)close(name >= 0 ? name : i);
-    }
-    (void)closedir(list);
-}
 
 /* Writes what it receives, unless @p error says that something failed before. Returns false if
  * kolorun is gone. */
@@ -128,7 +107,7 @@ static void open_main(int fd, void *context)
 {
     const struct kolo_scribe_place *place = context;
     struct outfile file;
-    shed_descriptors(fd);
+    kolo_beside_shed(fd);
     const kolo_status status = open_file(place, &file);
     if (status != KOLO_OK) {
         kolo_beside_answer(fd, status);
@@ -156,7 +135,7 @@ static kolo_status probe(const struct kolo_scribe_place *place)
 static void probe_main(int fd, void *context)
 {
     const struct kolo_scribe_place *place = context;
-    shed_descriptors(fd);
+    kolo_beside_shed(fd);
     kolo_beside_answer(fd, probe(place));
 }
 
@@ -241,10 +220,11 @@ static kolo_status begin(struct kolo_beside *beside, const struct kolo_scribe_pl
              : how == KOLO_BESIDE_GONE
                  ? fail_gone(place)
                  : kolo_fail(KOLO_ERR_CONFIG,
-                             "%s %.512s: not opened within %.1f s (--start-timeout), as its file "
+                             "%s %.512s: not opened within %.1f s (%s), as its file "
                              "system, or the reader of a pipe, did not answer; give a file that "
                              "can be written",
-                             place->option, place->path, (double)place->open_limit_ms / 1000);
+                             place->option, place->path, (double)place->open_limit_ms / 1000,
+                             place->open_limit ? place->open_limit : "--start-timeout");
     if (status != KOLO_OK)
         kolo_beside_end(beside, how == KOLO_BESIDE_ANSWERED);
     return status;

@@ -16,6 +16,7 @@ struct kolo_scribe_place {
     const char *option, *path; /* as outfile_open has them */
     const char *output_dir;    /* NULL, or where the path must not be a rank's file */
     const char *input;         /* NULL, or a file that it must not be */
+    const char *open_limit;    /* what messages call it; NULL: --start-timeout */
     int64_t open_limit_ms;     /* KOLO_START_TIMEOUT */
     int64_t write_limit_ms;    /* KOLO_EXIT_TIMEOUT: as long as nothing is written */
 };

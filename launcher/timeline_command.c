@@ -11,6 +11,9 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/settings.h"
+#include "launcher/fetch.h"
+#include "launcher/scribe.h"
 #include "launcher/trace.h"
 #include "tools/exit_status.h"
 #include "tools/outfile.h"
@@ -90,12 +93,29 @@ out:
     return status;
 }
 
-static kolo_status add_file(struct kolo_trace *trace, const char *path)
+/** One file that is read, and the one that is written, which must be another. */
+struct pair {
+    const char *out, *path;
+};
+
+static kolo_status read_pair(const void *context, void **data_out, size_t *bytes_out)
 {
-    char why[KOLO_DETAIL_MAX];
+    const struct pair *pair = context;
+    kolo_status status = outfile_spares("-o", pair->out, &pair->path, 1);
+    return status == KOLO_OK ? read_file(pair->path, data_out, bytes_out) : status;
+}
+
+static kolo_status add_file(struct kolo_trace *trace, const struct pair *pair, int64_t limit_ms)
+{
+    const char *path = pair->path;
+    char why[KOLO_DETAIL_MAX], what[KOLO_DETAIL_MAX];
     void *data = NULL;
     size_t bytes = 0;
-    kolo_status status = read_file(path, &data, &bytes);
+    snprintf(what, sizeof what, "timeline: %.512s", path);
+    kolo_status status = kolo_fetch(
+        &(struct kolo_fetch){
+            .what = what, .limit_ms = limit_ms, .read = read_pair, .context = pair},
+        &data, &bytes);
     if (status != KOLO_OK)
         return status;
     status = kolo_trace_add(trace, -1, data, bytes);
@@ -127,24 +147,37 @@ static void say_missing(const struct kolo_trace *trace)
                 trace->track_count + 1 < (size_t)trace->size ? " and the others" : "");
 }
 
+static kolo_status write_out(const struct kolo_trace *trace, const char *out,
+                             const struct kolo_settings *settings)
+{
+    const struct kolo_scribe_place place = {.option = "-o",
+                                            .path = out,
+                                            .open_limit = "KOLO_START_TIMEOUT",
+                                            .open_limit_ms = settings->start_timeout_ms,
+                                            .write_limit_ms = settings->exit_timeout_ms};
+    struct kolo_scribe *scribe = NULL;
+    kolo_status status = kolo_scribe_open(&place, &scribe);
+    if (status != KOLO_OK)
+        return status;
+    fprintf(kolo_scribe_stream(scribe), "{");
+    status = kolo_trace_write(trace, "", kolo_scribe_stream(scribe));
+    const kolo_status closed = kolo_scribe_close(scribe, status == KOLO_OK);
+    return status == KOLO_OK ? closed : status;
+}
+
 static kolo_status merge(const struct words *words, struct kolo_trace *trace)
 {
-    struct outfile file = {.stream = NULL};
+    struct kolo_settings settings;
     kolo_status status = KOLO_OK;
-    KOLO_TRY(outfile_spares("-o", words->out, words->files, words->count));
+    kolo_settings_init(&settings);
+    KOLO_TRY(kolo_settings_load(&settings, NULL, NULL, NULL));
     for (size_t i = 0; i < words->count; i++)
-        KOLO_TRY(add_file(trace, words->files[i]));
+        KOLO_TRY(add_file(trace, &(struct pair){.out = words->out, .path = words->files[i]},
+                          settings.start_timeout_ms));
     KOLO_TRY(kolo_trace_merge(trace));
-    KOLO_TRY(outfile_open(&file, "-o", words->out));
-    fprintf(file.stream, "{");
-    status = kolo_trace_write(trace, "", file.stream);
-    const kolo_status closed = outfile_close(&file, status == KOLO_OK);
-    if (status == KOLO_OK)
-        status = closed;
-    if (status == KOLO_OK) {
-        kolo_trace_summary(trace, words->out, say, NULL);
-        say_missing(trace);
-    }
+    KOLO_TRY(write_out(trace, words->out, &settings));
+    kolo_trace_summary(trace, words->out, say, NULL);
+    say_missing(trace);
 out:
     return status;
 }

@@ -120,6 +120,30 @@ says err "^kolorun: --json $work/apart/j: its file system did not answer within 
 run 0 "$HANGING" "link:$work/apart/t" 3 "$KOLORUN" --timeline "$work/apart/t" -np 2 "$CALLS"
 [[ -s $work/apart/t ]] || fail "a trace that came late"
 
+# --hostfile: its file system does not answer, or answers after a while.
+echo localhost:2 >"$work/hosts"
+run 2 "$HANGING" "open:$work/hosts" 1000 "$KOLORUN" --start-timeout 1s --hostfile "$work/hosts" true
+says err "^kolorun: host file '$work/hosts': not read within 1\.0 s \(KOLO_START_TIMEOUT\), as its file system did not answer; name "
+lines err 1
+under "$seconds" 6 "the refusal of a host file that hangs"
+run 0 "$HANGING" "open:$work/hosts" 2 "$KOLORUN" --hostfile "$work/hosts" echo here
+lines out 2
+
+# kolorun timeline: so does that of a file that is read, or written.
+KOLO_TIMELINE=$work/ring run 0 "$KOLORUN" -np 1 "$RANK_PROGRAM" loop 0
+mkdir "$work/merged"
+for file in "$work/ring.0" "$work/merged/"; do
+    KOLO_START_TIMEOUT=1s run 2 "$HANGING" "open:$file" 1000 "$KOLORUN" timeline "$work/ring.0" -o "$work/merged/t"
+    says err "^kolorun: (timeline: $file: not read|-o $work/merged/t: not opened) within 1\.0 s \(KOLO_START_TIMEOUT\), as its file system"
+    lines err 1
+    under "$seconds" 6 "the end of kolorun timeline that hangs"
+done
+KOLO_EXIT_TIMEOUT=1s run 1 "$HANGING" "link:$work/merged/t" 1000 "$KOLORUN" timeline "$work/ring.0" -o "$work/merged/t"
+says err "^kolorun: -o $work/merged/t: its file system did not answer within 1\.0 s \(KOLO_EXIT_TIMEOUT\)$"
+[[ -z $(ls -A "$work/merged") ]] || fail "left behind in merged: $(ls -A "$work/merged")"
+run 0 "$HANGING" "open:$work/ring.0" 2 "$KOLORUN" timeline "$work/ring.0" -o "$work/merged/t"
+[[ -s $work/merged/t ]] || fail "a file that came late"
+
 # The user does not want to wait.
 : >"$work/out" # the last one says hello too
 "$HANGING" "write:$work/signal/rank.0.out" 1000 "$KOLORUN" --output-dir "$work/signal" -np 1 echo hello >"$work/out" 2>"$work/err" </dev/null &

@@ -108,7 +108,7 @@ static const char *say_place(const struct kolo_store_view *view, bool is_one)
 {
     switch (view->place) {
     case KOLO_VIEW_HERE:
-        return is_one ? "is not known to wait in a call" : "are not known to wait in a call";
+        return is_one ? "waits in no known call" : "wait in no known call";
     case KOLO_VIEW_LEFT:
         return is_one ? "has called kolo_finalize" : "have called kolo_finalize";
     case KOLO_VIEW_GONE:

@@ -39,15 +39,15 @@ await ready 4
 asks "ranks 0, 2-3 \(localhost\) wait in $call, for "
 says err '^kolorun: after [0-9.]+ s:$'
 says err "^kolorun:   ranks 0, 2-3 \(localhost\) wait in $call, for [0-9.]+ s$"
-says err "^kolorun:   rank 1 \(localhost, pid $(pid_of_rank 1)\) is not known to wait in a call: blocked in read of $work/fifo$"
+says err "^kolorun:   rank 1 \(localhost, pid $(pid_of_rank 1)\) waits in no known call: blocked in read of $work/fifo$"
 echo >"$work/fifo"
 ended 0
 
 # The process behind scripts is the one that is told of, whether it has joined or not.
 background scripts -np 2 bash -c "bash -c '\"$RANK_PROGRAM\" read 0 \"$work/fifo\"; true'; true"
 await ready 2
-asks "rank 0 .* is not known to wait in a call: blocked in read of $work/fifo"
-says err "^kolorun:   rank 0 \(localhost, launcher-rank, pid $(pid_of_rank 0)\) is not known to wait in a call"
+asks "rank 0 .* waits in no known call: blocked in read of $work/fifo"
+says err "^kolorun:   rank 0 \(localhost, launcher-rank, pid $(pid_of_rank 0)\) waits in no known call"
 echo >"$work/fifo"
 ended 0
 background other -np 3 bash -c 'sleep 600; true'
@@ -59,7 +59,7 @@ ended 143
 # Ranks whose calls make progress: nothing is said that is not known.
 background progress -np 2 "$RANK_PROGRAM" loop 600
 await up 2
-asks 'ranks? 0.* (is|are) not known to wait in a call: '
+asks 'ranks? 0.* waits? in no known call: '
 ! has ' in no call' || fail "a rank may be in a call that makes progress"
 kill -9 "$launcher"
 ended 137 2>/dev/null
@@ -81,7 +81,7 @@ ended 143
 KOLO_STALL_WARN=1s background stall -np 3 "$RANK_PROGRAM" read 2 "$work/fifo"
 await ready 3
 await has "kolorun: $call: waiting for .*; not there yet: rank 2 "
-await has "^kolorun:   rank 2 \(localhost, pid $(pid_of_rank 2)\) is not known to wait in a call: blocked in read of $work/fifo$"
+await has "^kolorun:   rank 2 \(localhost, pid $(pid_of_rank 2)\) waits in no known call: blocked in read of $work/fifo$"
 ! has '^kolorun:   .*rank.* 0' || fail "rank 0 is where it should be"
 echo >"$work/fifo"
 ended 0
@@ -90,7 +90,7 @@ ended 0
 limit=$((2 + 3 * SLOW)) # time to start, and for the call to be known
 run 124 "$KOLORUN" --timeout "$limit" -np 3 "$RANK_PROGRAM" read 2 "$work/fifo"
 says err "^kolorun:   ranks 0-1 \(localhost\) wait in $call, for "
-says err "^kolorun:   rank 2 \(localhost, pid [0-9]+\) is not known to wait in a call: blocked in read of $work/fifo$"
+says err "^kolorun:   rank 2 \(localhost, pid [0-9]+\) waits in no known call: blocked in read of $work/fifo$"
 says err "^kolorun: the job did not end within $limit\.0 s \(--timeout\); it was ended$"
 lines err 4
 says out "^\[0\] error .* the job did not end within $limit\.0 s"
@@ -104,7 +104,7 @@ kill -INT "$launcher"
 ended 130
 says err '^kolorun: when it was stopped, after [0-9.]+ s:$'
 says err "^kolorun:   ranks 0-1 \(localhost\) wait in $call, for "
-says err '^kolorun:   rank 2 \(localhost, pid [0-9]+\) is not known to wait in a call$'
+says err '^kolorun:   rank 2 \(localhost, pid [0-9]+\) waits in no known call$'
 
 # An agent that does not answer is not waited for long; what the store knows is told without it.
 KOLO_PEER_TIMEOUT=60s background silent -np 3 "$RANK_PROGRAM" read 2 "$work/fifo"
@@ -114,7 +114,7 @@ mapfile -t agents < <(for pid in $(child_of "$launcher"); do echo "$pid" && chil
 : >"$work/err"
 kill -STOP "${agents[@]}"
 kill -QUIT "$launcher"
-await has 'rank 2 \(localhost, pid [0-9]+\) is not known to wait in a call$'
+await has 'rank 2 \(localhost, pid [0-9]+\) waits in no known call$'
 kill -CONT "${agents[@]}"
 echo >"$work/fifo"
 ended 0
@@ -135,7 +135,7 @@ for round in before meanwhile; do
     await is_stopped "$launcher"
     read -rt 0.5 <> <(:)
     kill -CONT "$launcher"
-    await has 'rank 1 \(localhost, pid [0-9]+\) is not known to wait in a call: '
+    await has 'rank 1 \(localhost, pid [0-9]+\) waits in no known call: '
     has 'stopped by a signal' && { fail "told of a rank that kolorun has stopped"; cat "$work/err"; }
     echo >"$work/fifo"
     ended 0

@@ -67,8 +67,8 @@ Test(report, ranks_that_do_the_same_share_a_line)
         ranks, 13, KOLO_REPORT_ALL,
         "ranks 0-1, 3 wait in allreduce(count 1, float32, sum) sequence 5, for 12 s\n"
         "rank 6 (b, pid 813) waits in recv(count 7, float64, from rank 0) sequence 0, for 1.0 s\n"
-        "rank 2 (a, pid 812) is not known to wait in a call: blocked in read of /data/a\n"
-        "ranks 4-5 (b) are not known to wait in a call: busy (90 to 300 % of a processor each)\n"
+        "rank 2 (a, pid 812) waits in no known call: blocked in read of /data/a\n"
+        "ranks 4-5 (b) wait in no known call: busy (90 to 300 % of a processor each)\n"
         "rank 9 (c, pid 813) has called kolo_finalize: blocked in nanosleep (it sleeps)\n"
         "rank 10 (c, pid 813) has lost its connection: blocked in nanosleep (it sleeps)\n"
         "rank 11 (c, pid 813) has not called kolo_init: blocked in nanosleep (it sleeps)\n"
@@ -83,14 +83,14 @@ Test(report, names_a_process_that_a_script_has_started)
     const struct kolo_sight hidden = {.pid = 9, .state = '?'};
     struct kolo_report_rank ranks[] = {{"a", false, here, &python, 8}};
     expect(ranks, 1, KOLO_REPORT_ALL,
-           "rank 0 (a, python3, pid 9) is not known to wait in a call: busy (95 % of a "
+           "rank 0 (a, python3, pid 9) waits in no known call: busy (95 % of a "
            "processor)\n");
     ranks[0].started = 9;
     expect(ranks, 1, KOLO_REPORT_ALL,
-           "rank 0 (a, pid 9) is not known to wait in a call: busy (95 % of a processor)\n");
+           "rank 0 (a, pid 9) waits in no known call: busy (95 % of a processor)\n");
     ranks[0] = (struct kolo_report_rank){"a", false, here, &hidden, 8};
     expect(ranks, 1, KOLO_REPORT_ALL,
-           "rank 0 (a, pid 9) is not known to wait in a call: what it does is not shown (its user "
+           "rank 0 (a, pid 9) waits in no known call: what it does is not shown (its user "
            "may not see it in /proc)\n");
 }
 
@@ -103,8 +103,8 @@ Test(report, of_a_stall_names_only_those_that_are_waited_for)
         {"b", false, in_b, NULL, 0},    {"b", false, here, NULL, 0},
         {"b", false, wanted, NULL, 0}};
     expect(ranks, 9, KOLO_REPORT_MISSING,
-           "rank 1 (a, pid 814) is not known to wait in a call: busy (90 % of a processor)\n"
-           "rank 8 (b, pid 16) is not known to wait in a call\n");
+           "rank 1 (a, pid 814) waits in no known call: busy (90 % of a processor)\n"
+           "rank 8 (b, pid 16) waits in no known call\n");
     expect(ranks, 1, KOLO_REPORT_MISSING, "");
 }
 
@@ -127,8 +127,7 @@ Test(report, has_a_bounded_number_of_lines_and_room_for_who_waits_in_no_call)
     }
     const size_t used = strlen(expected);
     snprintf(expected + used, sizeof expected - used,
-             "and 2978 more ranks in other calls\nranks 2990-2999 (a) are not known to wait in a "
-             "call\n");
+             "and 2978 more ranks in other calls\nranks 2990-2999 (a) wait in no known call\n");
     expect(ranks, SIZE, KOLO_REPORT_ALL, expected);
 }
 

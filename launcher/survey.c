@@ -7,8 +7,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
-enum { ANSWER_MS = 1500 /* an agent itself looks for a fifth of a second */ };
+enum {
+    ANSWER_MS = 1500, /* an agent itself looks for a fifth of a second */
+    LATE_MS = 250     /* a timer that is later than that shows that kolorun did not run */
+};
 
 static void end(struct kolo_survey *survey)
 {
@@ -17,9 +21,19 @@ static void end(struct kolo_survey *survey)
     survey->done(survey->context);
 }
 
+/* The loop calls timers before it reads. If kolorun itself did not run, because it was stopped or
+ * the machine was too busy, answers may be there that it could not read: it waits once more. */
 static void on_time(uv_timer_t *timer)
 {
-    end(timer->data);
+    struct kolo_survey *survey = timer->data;
+    const int64_t ms = (kolo_now_ns() - survey->began_ns) / KOLO_NS_PER_MS;
+    if (survey->missing == 0 || ms < ANSWER_MS + LATE_MS) {
+        end(survey);
+        return;
+    }
+    survey->began_ns = kolo_now_ns();
+    uv_update_time(timer->loop);
+    (void)uv_timer_start(timer, on_time, ANSWER_MS, 0);
 }
 
 kolo_status kolo_survey_init(struct kolo_survey *survey, uv_loop_t *loop, int size,
@@ -66,6 +80,8 @@ static void begin(struct kolo_survey *survey, const struct kolo_meeting *meeting
                               ask_host(survey, &survey->remotes[i], meeting);
         survey->missing += survey->is_asked[i];
     }
+    /* If no host runs ranks any more, what the store knows is told in the loop's next turn. */
+    survey->began_ns = kolo_now_ns();
     (void)uv_timer_start(&survey->timer, on_time, survey->missing > 0 ? ANSWER_MS : 0, 0);
 }
 

@@ -18,6 +18,7 @@ struct kolo_survey {
     bool *is_asked;            /* of each host: it has still to answer */
     bool is_asking, is_held;
     uint32_t round;
+    int64_t began_ns;
     size_t missing; /* hosts that have not answered */
     void (*done)(void *context);
     void *context;

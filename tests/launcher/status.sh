@@ -141,6 +141,24 @@ for round in before meanwhile; do
     ended 0
 done
 
+# kolorun itself is stopped while it waits for an answer, for longer than it waits. The answer, which
+# is there when it goes on, is read.
+KOLO_PEER_TIMEOUT=60s background frozen -np 2 "$RANK_PROGRAM" read 1 "$work/fifo"
+await ready 2
+asks "wait[s]? in $call, for [1-9]"
+mapfile -t agents < <(for pid in $(child_of "$launcher"); do child_of "$pid"; done)
+: >"$work/err"
+kill -STOP "${agents[@]}"
+kill -QUIT "$launcher"
+read -rt 0.5 <> <(:)
+kill -STOP "$launcher"
+kill -CONT "${agents[@]}"
+read -rt 2.5 <> <(:)
+kill -CONT "$launcher"
+await has 'rank 1 \(localhost, pid [0-9]+\) waits in no known call: blocked in read of '
+echo >"$work/fifo"
+ended 0
+
 # While the files are written that remain of a job, asking does not end it.
 background written --timeline "$work/t.json" -np 2 "$RANK_PROGRAM" loop 1
 while kill -QUIT "$launcher" 2>/dev/null; do read -rt 0.003 <> <(:); done

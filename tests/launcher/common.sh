@@ -79,3 +79,22 @@ await() {
         read -rt 0.05 <> <(:) || true
     done
 }
+
+# background NAME COMMAND...: kolorun in the background; its processes have the mark NAME-PID. What a
+# setting of it alone is, precedes the call: KOLO_PEER_TIMEOUT=9s background ...
+background() {
+    export KOLOTEST_MARK=$1-$$
+    : >"$work/out"
+    : >"$work/err"
+    "$KOLORUN" "${@:2}" >"$work/out" 2>"$work/err" </dev/null &
+    launcher=$!
+}
+# ended STATUS: the kolorun in the background ends with it, and leaves nobody.
+ended() {
+    local got=0
+    wait "$launcher" || got=$?
+    [[ $got == "$1" ]] || { fail "$KOLOTEST_MARK: status $got instead of $1"; cat "$work/out" "$work/err"; }
+    nobody_left "$KOLOTEST_MARK"
+}
+# state_of PID: the letter of its state, as in proc(5).
+state_of() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1; }

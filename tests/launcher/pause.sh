@@ -4,7 +4,6 @@
 # the background of a terminal, which leaves what is typed there to others.
 . "${BASH_SOURCE%/*}/common.sh"
 
-state_of() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1; }
 # The ranks are the processes whose environment has the mark and a KOLO_RANK.
 ranks() {
     local pid
@@ -16,26 +15,13 @@ stopped() { # PID...
     local pid
     for pid; do [[ $(state_of "$pid") == T ]] || return 1; done
 }
-background() { # NAME COMMAND...
-    export KOLOTEST_MARK=$1-$$
-    shift
-    : >"$work/out"
-    KOLO_PEER_TIMEOUT=2500ms "$KOLORUN" "$@" >"$work/out" 2>"$work/err" </dev/null &
-    launcher=$!
-}
-ended() { # STATUS
-    local got=0
-    wait "$launcher" || got=$?
-    [[ $got == "$1" ]] || { fail "$KOLOTEST_MARK: status $got instead of $1"; cat "$work/out" "$work/err"; }
-    nobody_left "$KOLOTEST_MARK"
-}
 up() { [[ $(grep -c '\] up' "$work/out") == "$1" ]]; }
 pass() { read -rt "$1" <> <(:) || true; } # waits; the tests are about too long a silence
 
 # Stopped twice, each time for longer than KOLO_PEER_TIMEOUT, over both transports: the job
 # succeeds.
 for transport in shm tcp; do
-    KOLO_TRANSPORT=$transport background "pause-$transport" -np 3 "$RANK_PROGRAM" loop 10
+    KOLO_PEER_TIMEOUT=2500ms KOLO_TRANSPORT=$transport background "pause-$transport" -np 3 "$RANK_PROGRAM" loop 10
     await up 3
     mapfile -t all < <(ranks)
     [[ ${#all[@]} == 3 ]] || fail "$transport: ${#all[@]} ranks instead of 3"
@@ -52,7 +38,7 @@ for transport in shm tcp; do
 done
 
 # Stopped at the start, perhaps before the ranks exist, and continued at once.
-background early -np 2 "$RANK_PROGRAM" loop 1
+KOLO_PEER_TIMEOUT=2500ms background early -np 2 "$RANK_PROGRAM" loop 1
 kill -TSTP "$launcher"
 kill -CONT "$launcher"
 pass 0.2
@@ -61,13 +47,13 @@ ended 0
 
 # If kolorun is killed while everything is stopped, nothing is left. If it gets SIGTERM meanwhile,
 # the job ends by it once continued.
-background pause-kill -np 2 "$RANK_PROGRAM" loop 60
+KOLO_PEER_TIMEOUT=2500ms background pause-kill -np 2 "$RANK_PROGRAM" loop 60
 await up 2
 kill -TSTP "$launcher"
 await stopped "$launcher"
 kill -9 "$launcher"
 ended 137 2>/dev/null
-background pause-term -np 2 "$RANK_PROGRAM" loop 60
+KOLO_PEER_TIMEOUT=2500ms background pause-term -np 2 "$RANK_PROGRAM" loop 60
 await up 2
 kill -TSTP "$launcher"
 await stopped "$launcher"
@@ -76,7 +62,7 @@ kill -CONT "$launcher"
 ended 143
 
 # The death of a rank while all are stopped is reported once they continue.
-background pause-rank -np 3 "$RANK_PROGRAM" loop 60
+KOLO_PEER_TIMEOUT=2500ms background pause-rank -np 3 "$RANK_PROGRAM" loop 60
 await up 3
 mapfile -t all < <(ranks)
 kill -TSTP "$launcher"
@@ -88,7 +74,7 @@ says err '^kolorun: rank [0-2] .* was killed by signal 9 \(SIGKILL\)'
 
 # kolorun and its agent do not run for longer than silence is allowed (the machine is frozen, or far
 # too busy): each finds a heartbeat of the other as soon as it looks, and the job continues.
-background frozen -np 2 "$RANK_PROGRAM" loop 6
+KOLO_PEER_TIMEOUT=2500ms background frozen -np 2 "$RANK_PROGRAM" loop 6
 await up 2
 both=("$launcher" "$(child_of "$(child_of "$launcher")")")
 for process in "${both[@]}"; do kill -STOP "$process"; done

@@ -5,19 +5,6 @@
 . "${BASH_SOURCE%/*}/common.sh"
 
 mkfifo "$work/fifo"
-background() { # NAME COMMAND...: kolorun in the background
-    export KOLOTEST_MARK=$1-$$
-    : >"$work/out"
-    : >"$work/err"
-    "$KOLORUN" "${@:2}" >"$work/out" 2>"$work/err" </dev/null &
-    launcher=$!
-}
-ended() { # STATUS
-    local got=0
-    wait "$launcher" || got=$?
-    [[ $got == "$1" ]] || { fail "$KOLOTEST_MARK: status $got instead of $1"; cat "$work/out" "$work/err"; }
-    nobody_left "$KOLOTEST_MARK"
-}
 ready() { [[ $(grep -c '\] ready' "$work/out") == "$1" ]]; }
 up() { [[ $(grep -c '\] up' "$work/out") == "$1" ]]; }
 has() { grep -qE -- "$1" "$work/err"; }
@@ -122,7 +109,6 @@ ended 0
 # Ctrl-Z while it looks: nobody is told that a rank is stopped which kolorun itself has stopped. What
 # was asked before, or meanwhile, is told when the job goes on. An agent that rests answers first to
 # what was asked first.
-state_of() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1; }
 is_stopped() { [[ $(state_of "$1") == T ]]; }
 for round in before meanwhile; do
     KOLO_PEER_TIMEOUT=60s background "paused-$round" -np 2 "$RANK_PROGRAM" read 1 "$work/fifo"

@@ -20,19 +20,22 @@ What is not judged:
     long there.
 
 Plans are measured in turn, round after round, and a plan's time is the least of its rounds. If
-its rounds differ by more than STEADY, the machine was busy, and the plan says nothing about the
-model. A cell that breaks a rule is measured again, together with the model's figures, which may
-have been measured in a bad moment too. It fails if it breaks a rule PROOF times and never meets
-them. If no cell can be judged, the test skips."""
+its rounds differ by more than STEADY, or others had more than OTHERS of the processors meanwhile,
+the machine was busy, and the plan says nothing about the model. A cell that breaks a rule is
+measured again, together with the model's figures, which may have been measured in a bad moment too.
+It fails if it breaks a rule PROOF times and never meets them. If no cell can be judged, the test
+skips."""
 import csv
 import itertools
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
+import time
 
-FACTOR, LOSS, NOTICED, STEADY, ROUNDS, ATTEMPTS, PROOF = 4, 2, 2, 1.5, 3, 5, 3
+FACTOR, LOSS, NOTICED, STEADY, OTHERS, ROUNDS, ATTEMPTS, PROOF = 4, 2, 2, 1.5, 0.1, 3, 5, 3
 SIZES = (8, 64 << 10, 16 << 20)
 LONG_ENOUGH = {"kolo": "10ms", "user": "100ms"}  # kolo tries which way is faster for user memory
 SIZES_USER = (64 << 10, 1 << 20, 16 << 20)  # an alltoall of the middle size is pulled
@@ -46,6 +49,23 @@ def run(*command):
     if result.returncode:
         sys.exit(f"FAIL: {' '.join(command)}: {result.stdout} {result.stderr}")
     return result.stdout
+
+
+def processor_seconds():
+    """Of all programs, and of those that this one has run. What an interrupt does is nobody's."""
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, _, _, stolen = map(int, file.readline().split()[1:9])
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (user + nice + system + stolen) / os.sysconf("SC_CLK_TCK"), own.ru_utime + own.ru_stime
+
+
+def run_alone(*command):
+    """Runs it, and returns whether it had the machine to itself."""
+    began, (all_before, own_before) = time.monotonic(), processor_seconds()
+    run(*command)
+    all_after, own_after = processor_seconds()
+    others = (all_after - all_before) - (own_after - own_before)
+    return others <= OTHERS * (time.monotonic() - began) * os.cpu_count()
 
 
 def expected(collective, ranks, transport, memory, size):
@@ -63,18 +83,22 @@ def expected(collective, ranks, transport, memory, size):
 def measured(cells):
     """Measures @p cells, {cell: plans}, which differ only in size; one program measures all sizes
     of a plan. Returns for each cell the microseconds of each plan (the least of the rounds), and
-    the plans whose rounds agree."""
+    the plans that were measured alone and whose rounds agree."""
     collective, ranks, transport, memory, _ = next(iter(cells))
     rounds = {cell: {name: [] for name in plans} for cell, plans in cells.items()}
+    disturbed = set()
     for _ in range(ROUNDS):
         for name in dict.fromkeys(name for plans in cells.values() for name in plans):
             sizes = {cell[-1]: cell for cell, plans in cells.items() if name in plans}
-            run(f"{bin_folder}/kolorun", "-np", str(ranks), f"{bin_folder}/kolobench", collective, "--plan", name, "--transport",
-                transport, "--memory", memory, "-s", ",".join(map(str, sizes)), "-t", LONG_ENOUGH[memory], "--csv", f"{work}/row")
+            if not run_alone(f"{bin_folder}/kolorun", "-np", str(ranks), f"{bin_folder}/kolobench", collective, "--plan", name,
+                             "--transport", transport, "--memory", memory, "-s", ",".join(map(str, sizes)), "-t", LONG_ENOUGH[memory],
+                             "--csv", f"{work}/row"):
+                disturbed.add(name)
             with open(f"{work}/row") as file:
                 for row in csv.DictReader(file):
                     rounds[sizes[int(row["bytes"])]][name].append(float(row["time_us"]))
-    return {cell: ({name: min(t) for name, t in found.items()}, {name for name, t in found.items() if max(t) < STEADY * min(t)})
+    return {cell: ({name: min(t) for name, t in found.items()},
+                   {name for name, t in found.items() if name not in disturbed and max(t) < STEADY * min(t)})
             for cell, found in rounds.items()}
 
 
@@ -118,7 +142,8 @@ open_cells += [(name, 4, channel, "kolo", bytes_) for channel, sizes in SIZES_OF
                for name in ("allreduce", "allgather", "reduce_scatter", "alltoall") for bytes_ in sizes]
 cells, held, broken = len(open_cells), 0, {cell: [] for cell in open_cells}
 for attempt in range(ATTEMPTS):
-    run(f"{bin_folder}/kolobench", "profile", "-t", "20ms", "-o", f"{work}/profile")
+    if not run_alone(f"{bin_folder}/kolobench", "profile", "-t", "20ms", "-o", f"{work}/profile"):
+        continue  # nothing can be said with such figures
     for cell, wrong in list(judge_all(open_cells)):
         if wrong:
             broken[cell].append(wrong)

@@ -24,8 +24,7 @@ static char *read_header(const char *name)
 {
     char path[4096];
     long bytes;
-    snprintf(path, sizeof(path), "%.*sinclude/kolo/%s",
-             (int)(strlen(__FILE__) - strlen("tests/runtime/test_statuses.c")), __FILE__, name);
+    snprintf(path, sizeof(path), PUBLIC_HEADERS "/%s", name);
     FILE *file = fopen(path, "re");
     cr_assert(file != NULL && fseek(file, 0, SEEK_END) == 0 && (bytes = ftell(file)) > 0, "%s",
               path);

@@ -257,7 +257,7 @@ double fashion_model_gradient(const struct fashion_model *model, const float *im
 
 /* ---- checkpoint: magic, shape, epochs done, parameters, momentum, CRC-32 of all before it ---- */
 
-static const char checkpoint_magic[8] = "FASHMLP1";
+static const char checkpoint_magic[] = "FASHMLP1"; /* the file has no NUL behind it */
 struct checkpoint_file {
     char magic[8];
     uint32_t pixels, hidden, classes, reserved;

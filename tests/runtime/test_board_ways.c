@@ -126,8 +126,8 @@ static kolo_status call_gaps(struct kolo_comm *comm, int root, const struct buff
     return kolo_scatterv(comm, at->send, counts, displs, at->recv, KOLO_INT32, root, NULL, NULL);
 }
 
-static kolo_status call_once(struct kolo_comm *comm, const struct calls *calls, int call,
-                             const struct buffers *at)
+static kolo_status call_now(struct kolo_comm *comm, const struct calls *calls, int call,
+                            const struct buffers *at)
 {
     const size_t n = count_of(calls, call);
     const int root = root_of(call);
@@ -170,7 +170,7 @@ static kolo_status call_again_and_again(struct kolo_comm *comm, const struct cal
         if (is_checked)
             fill(calls, call, rank, at->send);
         be_late(&seed);
-        WORLD_TRY(call_once(comm, calls, call, at));
+        WORLD_TRY(call_now(comm, calls, call, at));
         ways[rank][call] = way_of(comm);
         if (is_checked)
             WORLD_TRY(check(calls, call, rank, result_of(calls, call, rank, at)));

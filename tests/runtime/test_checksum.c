@@ -42,7 +42,7 @@ static struct {
 static atomic_int wrong; /* ranks whose call returned KOLO_OK, but whose result is not right */
 
 /** Rank 1 sends to rank 2. */
-static kolo_status call_once(struct kolo_comm *comm, const void *send, void *recv)
+static kolo_status call_now(struct kolo_comm *comm, const void *send, void *recv)
 {
     const struct any_call call = {.which = (enum any_collective)now.which,
                                   .dtype = KOLO_INT32,
@@ -65,12 +65,12 @@ static kolo_status twice(struct kolo_comm *comm, int32_t *send, int32_t *right, 
     oracle_fill(&oracle, kolo_rank(comm), 0, send, count);
     memcpy(right, send, bytes);
     memcpy(recv, send, bytes);
-    WORLD_TRY(call_once(comm, send, right));
+    WORLD_TRY(call_now(comm, send, right));
     WORLD_TRY(kolo_barrier(comm, NULL, NULL));
     if (kolo_rank(comm) == 0)
         flip_arm(-1, now.nth, LEAST, now.place);
     WORLD_TRY(kolo_barrier(comm, NULL, NULL));
-    WORLD_TRY(call_once(comm, send, recv));
+    WORLD_TRY(call_now(comm, send, recv));
     if (memcmp(right, recv, bytes) != 0)
         atomic_fetch_add(&wrong, 1);
     return KOLO_OK;

@@ -27,11 +27,11 @@ static void on_time(uv_timer_t *timer)
 {
     struct kolo_survey *survey = timer->data;
     const int64_t ms = (kolo_now_ns() - survey->began_ns) / KOLO_NS_PER_MS;
-    if (survey->missing == 0 || ms < ANSWER_MS + LATE_MS) {
+    if (survey->missing == 0 || survey->waits_again || ms < ANSWER_MS + LATE_MS) {
         end(survey);
         return;
     }
-    survey->began_ns = kolo_now_ns();
+    survey->waits_again = true;
     uv_update_time(timer->loop);
     (void)uv_timer_start(timer, on_time, ANSWER_MS, 0);
 }
@@ -82,6 +82,7 @@ static void begin(struct kolo_survey *survey, const struct kolo_meeting *meeting
     }
     /* If no host runs ranks any more, what the store knows is told in the loop's next turn. */
     survey->began_ns = kolo_now_ns();
+    survey->waits_again = false;
     (void)uv_timer_start(&survey->timer, on_time, survey->missing > 0 ? ANSWER_MS : 0, 0);
 }
 

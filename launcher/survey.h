@@ -16,7 +16,7 @@ struct kolo_survey {
     struct kolo_sight *sights; /* of each rank */
     bool *is_seen;             /* whether the latest round has a sight of the rank */
     bool *is_asked;            /* of each host: it has still to answer */
-    bool is_asking, is_held;
+    bool is_asking, is_held, waits_again;
     uint32_t round;
     int64_t began_ns;
     size_t missing; /* hosts that have not answered */

@@ -212,8 +212,8 @@ Test(rdma_checksum, a_bit_of_a_message_that_goes_by_several_rails)
                                   .is_written = true});
 }
 
-/* The last write of a message waits for the frame that tells its checksum, and is not carried out if
- * the receiver has ended the link by then. */
+/* The last write of a message waits for the frame that tells its checksum, and is not carried out
+ * if the receiver has ended the link by then. */
 Test(rdma_checksum, a_bit_of_the_checksum_of_a_message_that_is_written_directly)
 {
     enum { LAST = 1000 };

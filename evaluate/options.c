@@ -74,7 +74,8 @@ static const char help[] =
     "  --iou-thresholds T  overlaps that a match needs, by commas (0.5,0.55 to 0.95; voc: 0.5)\n"
     "  --threshold-mode M  how default thresholds and recalls are computed: numpy64 (the "
     "default),\n"
-    "                      as pycocotools; torch32, in float32 as TorchMetrics\n"
+    "                      as pycocotools; torch32, in float32 as TorchMetrics with PyTorch 2;\n"
+    "                      torch32-v1, with an older PyTorch\n"
     "  --sigmas LIST|FILE  tolerance of each keypoint, or one for all (COCO's 17 of persons)\n"
     "  --any-category      match boxes whatever their category is (useCats = 0); with\n"
     "                      --max-dets 100,300,1000 the last lines are the recall of proposals\n"
@@ -177,8 +178,9 @@ static int take_numpy(struct eval_options *options, const char *value)
     return EVAL_GO_ON;
 }
 
-static const char *const threshold_modes[] = {
-    [KOLO_THRESHOLDS_NUMPY64] = "numpy64", [KOLO_THRESHOLDS_TORCH32] = "torch32"};
+static const char *const threshold_modes[] = {[KOLO_THRESHOLDS_NUMPY64] = "numpy64",
+                                              [KOLO_THRESHOLDS_TORCH32] = "torch32",
+                                              [KOLO_THRESHOLDS_TORCH32_V1] = "torch32-v1"};
 
 const char *eval_threshold_mode_name(kolo_threshold_mode mode)
 {
@@ -187,11 +189,12 @@ const char *eval_threshold_mode_name(kolo_threshold_mode mode)
 
 static int take_threshold_mode(struct eval_options *options, const char *value)
 {
-    bool is_torch = strcmp(value, threshold_modes[KOLO_THRESHOLDS_TORCH32]) == 0;
-    options->threshold_mode = is_torch ? KOLO_THRESHOLDS_TORCH32 : KOLO_THRESHOLDS_NUMPY64;
-    if (strcmp(value, threshold_modes[options->threshold_mode]) != 0)
-        return refuse("--threshold-mode %s: unknown; use numpy64 or torch32", value);
-    return EVAL_GO_ON;
+    for (size_t i = 0; i < sizeof threshold_modes / sizeof threshold_modes[0]; i++)
+        if (strcmp(value, threshold_modes[i]) == 0) {
+            options->threshold_mode = (kolo_threshold_mode)i;
+            return EVAL_GO_ON;
+        }
+    return refuse("--threshold-mode %s: unknown; use numpy64, torch32 or torch32-v1", value);
 }
 
 /* A single number is for keypoints, and for rules that have one cap; COCO's rules have three. */

@@ -35,7 +35,7 @@ int eval_options_parse(int argc, char **argv, struct eval_options *options);
 const char *eval_kind_name(kolo_detection_kind kind);
 /** "coco", "lvis" or "voc". */
 const char *eval_rules_name(kolo_detection_rules rules);
-/** "numpy64" or "torch32". */
+/** "numpy64", "torch32" or "torch32-v1". */
 const char *eval_threshold_mode_name(kolo_threshold_mode mode);
 
 #endif

@@ -53,16 +53,31 @@ static void linspace(double *values, size_t count, double first, double last)
         values[count - 1] = last;
 }
 
-/* Computes value @p i from the nearer end, in float32. */
+/* Value @p i of torch.linspace(first, last, count) of PyTorch 2, whose multiplication and addition
+ * compilers fuse: one rounding to float32, as in double all of it is exact for so few values. */
 static float torch_value(size_t i, size_t count, float first, float last)
+{
+    const double step = (double)((last - first) / (float)(count - 1));
+    return i < count / 2 ? (float)((double)first + step * (double)i)
+                         : (float)((double)last - step * (double)(count - i - 1));
+}
+
+static void torch_linspace(double *values, size_t count, float first, float last)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] = count > 1 ? (double)torch_value(i, count, first, last) : (double)first;
+}
+
+/* Computes value @p i from the nearer end, in float32. */
+static float torch_v1_value(size_t i, size_t count, float first, float last)
 {
     float step = (last - first) / (float)(count - 1);
     return i < count / 2 ? first + step * (float)i : last - step * (float)(count - i - 1);
 }
 
-/* torch.linspace(first, last, count). torch makes vectors of eight values, two at a time: each
- * value is the first of its vector plus a multiple of the step. The rest is made one by one. */
-static void torch_linspace(double *values, size_t count, float first, float last)
+/* The same of PyTorch 1, which made vectors of eight values, two at a time: each value is the first
+ * of its vector plus a multiple of the step. The rest is made one by one. */
+static void torch_v1_linspace(double *values, size_t count, float first, float last)
 {
     enum { VECTOR = 8, CHUNK = 2 * VECTOR };
     if (count == 1) {
@@ -72,7 +87,7 @@ static void torch_linspace(double *values, size_t count, float first, float last
     float step = (last - first) / (float)(count - 1);
     for (size_t i = 0; i < count; i++) {
         size_t within = i < count / CHUNK * CHUNK ? i % VECTOR : 0;
-        values[i] = (double)(torch_value(i - within, count, first, last) + (float)within * step);
+        values[i] = (double)(torch_v1_value(i - within, count, first, last) + (float)within * step);
     }
 }
 
@@ -81,6 +96,8 @@ static void fill(const struct kolo_detection_config *config, double *values, siz
 {
     if (config->threshold_mode == KOLO_THRESHOLDS_TORCH32)
         torch_linspace(values, count, (float)first, (float)last);
+    else if (config->threshold_mode == KOLO_THRESHOLDS_TORCH32_V1)
+        torch_v1_linspace(values, count, (float)first, (float)last);
     else
         linspace(values, count, first, last);
 }
@@ -266,7 +283,7 @@ static kolo_status check_enumerations(const struct kolo_detection_config *config
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_detection_create: mean_rule %d is not a value of kolo_mean_rule",
                          (int)config->mean_rule);
-    if ((unsigned)config->threshold_mode > KOLO_THRESHOLDS_TORCH32)
+    if ((unsigned)config->threshold_mode > KOLO_THRESHOLDS_TORCH32_V1)
         return kolo_fail(
             KOLO_ERR_INVALID,
             "kolo_detection_create: threshold_mode %d is not a value of kolo_threshold_mode",

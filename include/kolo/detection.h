@@ -93,10 +93,13 @@ typedef enum kolo_mean_rule {
 /** How default thresholds and recalls are computed. */
 typedef enum kolo_threshold_mode {
     KOLO_THRESHOLDS_NUMPY64, /**< numpy.linspace in float64, as in pycocotools */
-    /** torch.linspace in float32, converted to float64, as TorchMetrics passes them to pycocotools:
-     *  0.55 is 0.550000011920929. On a CPU with AVX-512 some of torch's recalls differ from these
-     *  in the last bit (its vectors have another length); on other CPUs they are the same. */
+    /** torch.linspace of PyTorch 2 in float32, converted to float64, as TorchMetrics passes them to
+     *  pycocotools: 0.55 is 0.550000011920929. Each value is the nearer end plus a multiple of the
+     *  step, rounded once, as torch has them on CPUs with fused multiplication and addition. */
     KOLO_THRESHOLDS_TORCH32,
+    /** The same of PyTorch before 2.0, which made vectors of eight values (of sixteen on a CPU with
+     *  AVX-512, where some recalls differ from these in the last bit). */
+    KOLO_THRESHOLDS_TORCH32_V1,
 } kolo_threshold_mode;
 
 typedef enum kolo_box_format {

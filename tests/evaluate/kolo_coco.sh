@@ -265,7 +265,7 @@ cat >edge.json <<'END'
  {"id": 1, "image_id": 1, "category_id": 3, "bbox": [0, 0, 100, 100], "area": 10000, "iscrowd": 0}]}
 END
 echo '[{"image_id": 1, "category_id": 3, "bbox": [0, 0, 55, 100], "score": 0.5}]' >dt.edge.json
-for mode in numpy64:0.200 torch32:0.100; do
+for mode in numpy64:0.200 torch32:0.100 torch32-v1:0.100; do
     together edge.json dt.edge.json --threshold-mode "${mode%:*}" --json edge.out >out 2>err || wrong "$mode: $(tail -2 err)"
     grep -q "^ Average Precision  (AP) @\[ IoU=0.50:0.95 | area=   all | maxDets=100 \] = ${mode#*:}\$" out || wrong "$mode: $(cat out)"
     grep -q "\"threshold_mode\": \"${mode%:*}\"" edge.out || wrong "$mode: $(cat edge.out)"
@@ -370,7 +370,7 @@ usage 'option --json needs a value' gt.json dt.json --json
 usage '--max-dets 1,10: ' gt.json dt.json --max-dets 1,10
 usage '--max-dets 10,1,100: ' gt.json dt.json --max-dets 10,1,100
 usage '--numpy 3: ' gt.json dt.json --numpy 3
-usage '--threshold-mode float16: unknown; use numpy64 or torch32' gt.json dt.json --threshold-mode float16
+usage '--threshold-mode float16: unknown; use numpy64, torch32 or torch32-v1' gt.json dt.json --threshold-mode float16
 usage '--mode lvis: ' gt.json dt.json --mode lvis
 usage '--rules pascal: unknown; use coco, lvis or voc' gt.json dt.json --rules pascal
 usage '--rules lvis is for bbox and segm' gt.json dt.json --rules lvis --iou-type keypoints

@@ -14,6 +14,7 @@ pycocotools on the same sets: recall and scores are equal, precision up to round
 Exits with 77 if pycocotools is not installed (script/bootstrap --oracles). """
 import argparse
 import contextlib
+import importlib.metadata
 import io
 import os
 import sys
@@ -31,7 +32,7 @@ except ImportError as missing:
 
 import sets
 
-TORCH32 = 1  # KOLO_THRESHOLDS_TORCH32
+TORCH32, TORCH32_V1 = 1, 2  # KOLO_THRESHOLDS_TORCH32 and so on
 WORLDS = (2, 3, 4, 7, 8, 16)
 TRANSPORTS = ("auto", "shm", "tcp")
 # So many sets are also evaluated over shm and tcp: enough to have each way of dealing to each
@@ -178,21 +179,25 @@ def make_wild(made, seed):
 
 
 def torch_grids():
-    """The thresholds and recalls that torchmetrics.detection.MeanAveragePrecision makes."""
-    os.environ["ATEN_CPU_CAPABILITY"] = "default"  # vectors of eight floats on every machine
+    """The thresholds and recalls that torchmetrics.detection.MeanAveragePrecision makes, and by which
+    of kolo's modes."""
     try:
+        is_old = importlib.metadata.version("torch").startswith("1.")
+        if is_old:
+            os.environ["ATEN_CPU_CAPABILITY"] = "default"  # vectors of eight floats on every machine
         import torch
     except ImportError as missing:
         print(f"skipped: {missing}; script/bootstrap --torch installs it", file=sys.stderr)
         sys.exit(77)
     return {"thresholds": torch.linspace(0.5, 0.95, round((0.95 - 0.5) / 0.05) + 1).tolist(),
-            "recalls": torch.linspace(0.0, 1.0, round(1.0 / 0.01) + 1).tolist()}
+            "recalls": torch.linspace(0.0, 1.0, round(1.0 / 0.01) + 1).tolist(),
+            "torch32": TORCH32_V1 if is_old else TORCH32}
 
 
 def with_grids(grids, options):
     """The set's options, with the thresholds and recalls of @p grids if the set has none of its
     own."""
-    options["torch32"] = int(bool(grids))
+    options["torch32"] = grids["torch32"] if grids else 0
     return options if options["thresholds"] or not grids else options | grids
 
 
@@ -269,7 +274,7 @@ def differs_from_faster(expected, made):
 
 
 def write_set(path, images, categories, truths, found, options):
-    mode = options["fixed"] + 2 * TORCH32 * options.get("torch32", 0)
+    mode = options["fixed"] + 2 * options.get("torch32", 0)
     head = [len(images), len(truths), len(found), len(categories), mode, sets.numpy_rule(),
             options["any"], options["ranks"], options["deal"], options["corners"], len(options["thresholds"]),
             len(options["recalls"]), len(options["areas"]), len(options["caps"])]

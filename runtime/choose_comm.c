@@ -126,8 +126,7 @@ static bool map_hosts(struct kolo_comm *comm)
     return choices->map.count > 0;
 }
 
-/** The line of @p rank over @p transport, if no rank before it at @p ranks uses the same card;
- * otherwise 0. In Mbit/s. */
+/** The line of rank @p ranks[@p at] in Mbit/s; 0 if a rank before it there uses the same card. */
 static double own_line(const struct kolo_comm *comm, const char *transport, const int *ranks,
                        int at)
 {

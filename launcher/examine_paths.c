@@ -232,7 +232,7 @@ kolo_status kolo_path_tests_add(struct kolo_path_tests *tests, int to, int place
     void *at = tests->at;
     /* numbers only: no name from another host is looked up */
     if (address[strspn(address, "0123456789abcdefABCDEF.:[]")] != '\0' ||
-        kolo_places_resolve(address, &target, 1, &count) != KOLO_OK || count != 1)
+        kolo_places_resolve(address, 0, &target, 1, &count) != KOLO_OK || count != 1)
         return kolo_fail(KOLO_ERR_INVALID, "'%s' is not an address", address);
     kolo_status status = kolo_grow(&at, &tests->capacity, tests->count + 1, sizeof(struct test *));
     if (status != KOLO_OK)

@@ -356,7 +356,8 @@ static kolo_status reach_store(struct kolo_engine *engine, const struct kolo_sec
                                       deadline, fd_out));
         goto out;
     }
-    KOLO_TRY(kolo_rendezvous_host_open(&rendezvous, engine->settings.net, &config, &engine->host));
+    KOLO_TRY(kolo_rendezvous_host_open(&rendezvous, engine->settings.net, &config, deadline,
+                                       &engine->host));
     KOLO_TRY(kolo_store_thread_pair(kolo_rendezvous_host_store(engine->host), fd_out));
 out:
     explicit_bzero(&config.secret, sizeof(config.secret));

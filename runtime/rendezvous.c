@@ -93,12 +93,12 @@ static void open_up(const char *where, struct kolo_place *places, size_t count)
 }
 
 /** Where to listen: at the places of a tcp:// setting, else at any address. */
-static kolo_status find_places(const struct kolo_rendezvous *rendezvous, struct kolo_place *places,
-                               size_t *count_out)
+static kolo_status find_places(const struct kolo_rendezvous *rendezvous, kolo_deadline deadline,
+                               struct kolo_place *places, size_t *count_out)
 {
     if (rendezvous->kind == KOLO_RENDEZVOUS_TCP) {
-        kolo_status status =
-            kolo_places_resolve(rendezvous->where, places, KOLO_RENDEZVOUS_PLACES_MAX, count_out);
+        kolo_status status = kolo_places_resolve(rendezvous->where, deadline, places,
+                                                 KOLO_RENDEZVOUS_PLACES_MAX, count_out);
         if (status == KOLO_OK)
             open_up(rendezvous->where, places, *count_out);
         return status;
@@ -112,12 +112,13 @@ static kolo_status find_places(const struct kolo_rendezvous *rendezvous, struct 
 /** Listens at every place that this machine has. One is enough (there may be no IPv6, or the name
  * may also have an address of another interface). */
 static kolo_status start_store(struct kolo_rendezvous_host *host,
-                               const struct kolo_store_server_config *config, uint16_t *port_out)
+                               const struct kolo_store_server_config *config,
+                               kolo_deadline deadline, uint16_t *port_out)
 {
     struct kolo_place places[KOLO_RENDEZVOUS_PLACES_MAX];
     size_t count = 0;
     char why[KOLO_DETAIL_MAX];
-    kolo_status status = find_places(&host->rendezvous, places, &count);
+    kolo_status status = find_places(&host->rendezvous, deadline, places, &count);
     if (status != KOLO_OK)
         return status;
     status = kolo_store_thread_start(config, places, count, port_out, &host->thread);
@@ -135,6 +136,7 @@ static kolo_status start_store(struct kolo_rendezvous_host *host,
 
 kolo_status kolo_rendezvous_host_open(const struct kolo_rendezvous *rendezvous, const char *net,
                                       const struct kolo_store_server_config *config,
+                                      kolo_deadline deadline,
                                       struct kolo_rendezvous_host **host_out)
 {
     uint16_t port = 0;
@@ -147,7 +149,7 @@ kolo_status kolo_rendezvous_host_open(const struct kolo_rendezvous *rendezvous, 
     if (rendezvous->kind == KOLO_RENDEZVOUS_FILE)
         KOLO_TRY(make_job_id(&host->job_id));
     own.job_id = host->job_id;
-    KOLO_TRY(start_store(host, &own, &port));
+    KOLO_TRY(start_store(host, &own, deadline, &port));
     if (rendezvous->kind == KOLO_RENDEZVOUS_FILE)
         KOLO_TRY(publish(host, net, port));
     *host_out = host;
@@ -199,11 +201,11 @@ static kolo_status give_up(const char *path, kolo_status status, const char *why
 {
     if (status == KOLO_ERR_NOT_FOUND && !why[0])
         return kolo_fail(
-            KOLO_ERR_TIMEOUT,
+            KOLO_ERR_CONNECT,
             "rendezvous file %s did not appear in time; is rank 0 running, and does it "
             "share this path?",
             path);
-    return kolo_fail(status == KOLO_ERR_AUTH ? KOLO_ERR_AUTH : KOLO_ERR_TIMEOUT,
+    return kolo_fail(status == KOLO_ERR_AUTH ? KOLO_ERR_AUTH : KOLO_ERR_CONNECT,
                      "the store that rendezvous file %s names could not be reached in time: %s; a "
                      "file that an older run left may be removed",
                      path, why);
@@ -255,8 +257,8 @@ static kolo_status dial_by_tcp(const struct kolo_rendezvous *rendezvous,
 {
     struct kolo_place places[KOLO_RENDEZVOUS_PLACES_MAX];
     size_t count = 0;
-    kolo_status status =
-        kolo_places_resolve(rendezvous->where, places, KOLO_RENDEZVOUS_PLACES_MAX, &count);
+    kolo_status status = kolo_places_resolve(rendezvous->where, deadline, places,
+                                             KOLO_RENDEZVOUS_PLACES_MAX, &count);
     if (status != KOLO_OK)
         return status;
     const struct kolo_store_dial_config dial_config = {
@@ -264,7 +266,7 @@ static kolo_status dial_by_tcp(const struct kolo_rendezvous *rendezvous,
     status = kolo_store_dial(&dial_config, fd_out);
     if (status != KOLO_ERR_CONNECT && status != KOLO_ERR_TIMEOUT)
         return status;
-    return kolo_fail(status,
+    return kolo_fail(KOLO_ERR_CONNECT,
                      "%s; is rank 0 (or kolorun) running, KOLO_RENDEZVOUS=tcp://%s its host and "
                      "port, and does a firewall let that through?",
                      kolo_error_detail(), rendezvous->where);
@@ -291,7 +293,7 @@ kolo_status kolo_rendezvous_dial(const struct kolo_rendezvous *rendezvous, const
     kolo_status status = rendezvous->kind == KOLO_RENDEZVOUS_FILE
                              ? dial_by_file(rendezvous->where, secret, rank, deadline, fd_out)
                              : dial_by_tcp(rendezvous, secret, rank, deadline, fd_out);
-    if (status == KOLO_ERR_CONNECT || status == KOLO_ERR_TIMEOUT)
+    if (status == KOLO_ERR_CONNECT)
         return blame_net(net, status);
     return status;
 }

@@ -29,10 +29,12 @@ kolo_status kolo_rendezvous_parse(const char *text,
 struct kolo_rendezvous_host;
 /** Starts the store. @p net is the setting KOLO_NET. The job_id of @p config is replaced: by a
  * random one for file://, by none for tcp://. Rank 0 itself joins through kolo_store_thread_pair.
+ * A name in @p rendezvous is resolved by @p deadline.
  * ERR_CONNECT: none of the places of tcp:// can be listened at; ERR_SYSTEM: the file, which the
  * detail names, cannot be written. */
 kolo_status kolo_rendezvous_host_open(const struct kolo_rendezvous *rendezvous, const char *net,
                                       const struct kolo_store_server_config *config,
+                                      kolo_deadline deadline,
                                       struct kolo_rendezvous_host **host_out) KOLO_NODISCARD;
 struct kolo_store_thread *kolo_rendezvous_host_store(struct kolo_rendezvous_host *host);
 /** Removes the file (if it is still this job's) and stops the store, which waits until all ranks
@@ -43,8 +45,9 @@ void kolo_rendezvous_host_close(struct kolo_rendezvous_host *host, kolo_deadline
  * the deadline at most.
  *  @p net: KOLO_NET of this rank; the store's host used the same setting to choose the addresses
  *  that it offers.
- *  @return KOLO_OK; ERR_CONNECT, ERR_AUTH or ERR_TIMEOUT. The detail names the file and the
- *  addresses in it, and first @p net if no interface of this machine matches it. */
+ *  @return KOLO_OK; ERR_AUTH; ERR_CONNECT, also if the deadline passed: from kolo_init, ERR_TIMEOUT
+ *  means that other ranks are missing, while here this one is cut off. The detail names the file
+ *  and the addresses in it, and first @p net if no interface of this machine matches it. */
 kolo_status kolo_rendezvous_dial(const struct kolo_rendezvous *rendezvous, const char *net,
                                  const struct kolo_secret *secret, int rank, kolo_deadline deadline,
                                  int *fd_out) KOLO_NODISCARD;

@@ -66,7 +66,7 @@ static bool take_line(const char *line, struct kolo_rendezvous_file *state)
     if (strncmp(line, "place ", 6) != 0 || state->count == KOLO_RENDEZVOUS_PLACES_MAX ||
         (line[6] != '[' && strspn(line + 6, "0123456789.:") != strlen(line + 6)))
         return false;
-    if (kolo_places_resolve(line + 6, &state->places[state->count], 1, &more) != KOLO_OK)
+    if (kolo_places_resolve(line + 6, 0, &state->places[state->count], 1, &more) != KOLO_OK)
         return false;
     state->count += more;
     return true;

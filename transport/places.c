@@ -13,6 +13,7 @@
 #include <sys/un.h>
 
 #include "base/log.h"
+#include "transport/lookup.h"
 
 /* ---- what is in them ---- */
 
@@ -198,18 +199,14 @@ static bool is_known(const struct kolo_place *places, size_t count, const struct
 }
 
 /** Appends the addresses of one host. */
-static kolo_status look_up(const struct host_port *at, struct kolo_place *places, size_t max,
-                           size_t *count)
+static kolo_status append(const struct host_port *at, kolo_deadline deadline,
+                          struct kolo_place *places, size_t max, size_t *count)
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    struct addrinfo *found = NULL;
-    int error = getaddrinfo(at->host, at->port, &hints, &found);
+    struct addrinfo *found;
+    const kolo_status status = kolo_lookup(at->host, at->port, deadline, &found);
 
-    if (error == EAI_SYSTEM)
-        return kolo_fail_errno(KOLO_ERR_CONNECT, errno, "cannot resolve host \"%s\"", at->host);
-    if (error != 0)
-        return kolo_fail(KOLO_ERR_CONNECT, "cannot resolve host \"%s\": %s", at->host,
-                         gai_strerror(error));
+    if (status != KOLO_OK)
+        return status;
     for (const struct addrinfo *info = found; info && *count < max; info = info->ai_next) {
         struct kolo_place place = {.bytes = info->ai_addrlen};
         if ((info->ai_family != AF_INET && info->ai_family != AF_INET6) ||
@@ -223,13 +220,24 @@ static kolo_status look_up(const struct host_port *at, struct kolo_place *places
     return KOLO_OK;
 }
 
-kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out, size_t max,
-                                size_t *count_out)
+/** When to give up the first of @p left entries, so that each of the others has as long, and more
+ * if those before it are found sooner. */
+static kolo_deadline share(kolo_deadline deadline, int64_t left)
 {
+    const kolo_deadline now = kolo_now_ns();
+    return deadline == KOLO_NEVER || deadline <= now ? deadline : now + (deadline - now) / left;
+}
+
+kolo_status kolo_places_resolve(const char *text, kolo_deadline deadline,
+                                struct kolo_place *places_out, size_t max, size_t *count_out)
+{
+    int64_t left = 1;
     kolo_status status = KOLO_OK, worst = KOLO_OK;
     size_t count = 0;
 
-    for (const char *entry = text;; entry++) {
+    for (const char *comma = text; (comma = strchr(comma, ',')) != NULL; comma++)
+        left++;
+    for (const char *entry = text;; entry++, left--) {
         size_t length = strcspn(entry, ",");
         struct host_port at;
         status = split(entry, length, &at);
@@ -237,7 +245,7 @@ kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out,
             return status;
         /* The places are alternatives: one that this machine cannot resolve may work for another
          * machine. */
-        status = look_up(&at, places_out, max, &count);
+        status = append(&at, share(deadline, left), places_out, max, &count);
         if (status != KOLO_OK) {
             worst = status;
             KOLO_INFO("%s", kolo_error_detail());

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "transport/ports.h"
 
@@ -42,10 +43,13 @@ void kolo_place_set_port(struct kolo_place *place, uint16_t port);
 bool kolo_place_is_loopback(const struct kolo_place *place);
 /** Whether both have the same IP address; ports are ignored. */
 bool kolo_place_is_same_ip(const struct kolo_place *one, const struct kolo_place *other);
-/** Resolves "HOST:PORT[,HOST:PORT...]" (names, IPv4 and IPv6) to at most @p max places. ERR_CONNECT
- *  names the host that failed. Addresses are resolved at once; for a name it waits as long as the
- *  C library does, which takes no deadline. */
-kolo_status kolo_places_resolve(const char *text, struct kolo_place *places_out, size_t max,
+/** Resolves "HOST:PORT[,HOST:PORT...]" (names, IPv4 and IPv6) to at most @p max places. Addresses
+ *  are resolved at once. Of the time until @p deadline each name has an equal share, and what those
+ *  before it left; if the deadline has passed, only addresses are resolved. It is an error if
+ *  nothing is found: ERR_CONFIG (not of this form), or that of the last failure, which names the
+ *  host: ERR_CONNECT, ERR_NO_MEMORY or ERR_SYSTEM. */
+kolo_status kolo_places_resolve(const char *text, kolo_deadline deadline,
+                                struct kolo_place *places_out, size_t max,
                                 size_t *count_out) KOLO_NODISCARD;
 
 /* ---- places_local.c ---- */

@@ -105,5 +105,8 @@ done
 KOLO_PLAN=ring KOLO_TRANSPORT=tcp timeout 20 "$bin/kolobench" plan allreduce -np 4 -s 64 >"$work/out" 2>&1 || wrong "plan with settings: $(cat "$work/out")"
 grep -q 'tcp inside' "$work/out" && grep -q '^# KOLO_PLAN=ring: a job with this setting uses ring here' "$work/out" || wrong "plan: settings are not looked at: $(cat "$work/out")"
 KOLO_PLAN=ringo timeout 20 "$bin/kolobench" plan allreduce >"$work/out" 2>&1 && wrong "plan with a KOLO_PLAN that is none: success"
+KOLO_RANK=1 KOLO_SIZE=2 KOLO_RENDEZVOUS=file://$work/nowhere KOLO_SECRET=$(printf '%064d' 7) KOLO_START_TIMEOUT=200ms \
+    timeout 20 "$bin/kolobench" allreduce -s 8 >"$work/out" 2>&1 && wrong "a rank 1 without a rank 0: success"
+grep -q "kolobench: .*nowhere did not appear in time; is rank 0 running" "$work/out" || wrong "a rank 1 without a rank 0 says nothing: $(cat "$work/out")"
 ((failures == 0)) && echo "kolobench: all good"
 exit $((failures > 0))

@@ -103,7 +103,7 @@ static void host(struct store_rank *rank)
     struct kolo_store_server_config config = make_config(rank->size);
     int fd;
     pause_ms(meeting->host_after_ms);
-    meeting->hosted = kolo_rendezvous_host_open(&at, "", &config, &host);
+    meeting->hosted = kolo_rendezvous_host_open(&at, "", &config, KOLO_NEVER, &host);
     snprintf(meeting->why, sizeof meeting->why, "%s", kolo_error_detail());
     if (meeting->hosted != KOLO_OK)
         return;
@@ -171,7 +171,7 @@ Test(rendezvous, stale_file_of_an_older_run_that_still_serves, .init = setup, .f
     uint16_t port;
     char text[256];
     config.job_id = 77;
-    cr_assert(kolo_places_resolve("127.0.0.1:1", &place, 1, &count) == KOLO_OK);
+    cr_assert(kolo_places_resolve("127.0.0.1:1", 0, &place, 1, &count) == KOLO_OK);
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     memcpy(&place.addr, &any, sizeof any);
     cr_assert(kolo_store_thread_start(&config, &place, 1, &port, &older) == KOLO_OK);
@@ -205,7 +205,7 @@ Test(rendezvous, malformed_files, .init = setup, .fini = teardown)
         write_stale(bad[i]);
         kolo_status status =
             kolo_rendezvous_dial(&at, "", &secret, 1, kolo_deadline_in_ms(60), &fd);
-        cr_assert(status == KOLO_ERR_TIMEOUT, "%zu: %s", i, kolo_status_name(status));
+        cr_assert(status == KOLO_ERR_CONNECT, "%zu: %s", i, kolo_status_name(status));
         cr_assert(strstr(kolo_error_detail(), "is not a rendezvous file"), "%zu: %s", i,
                   kolo_error_detail());
     }
@@ -215,7 +215,7 @@ Test(rendezvous, file_that_never_appears, .init = setup, .fini = teardown)
 {
     int fd;
     cr_assert(kolo_rendezvous_dial(&at, "", &secret, 1, kolo_deadline_in_ms(120), &fd) ==
-              KOLO_ERR_TIMEOUT);
+              KOLO_ERR_CONNECT);
     cr_assert(strstr(kolo_error_detail(), at.where) &&
                   strstr(kolo_error_detail(), "did not appear in time"),
               "%s", kolo_error_detail());
@@ -226,7 +226,7 @@ Test(rendezvous, pipe_in_place_of_the_file, .init = setup, .fini = teardown)
     int fd;
     cr_assert(mkfifo(at.where, 0600) == 0);
     cr_assert(kolo_rendezvous_dial(&at, "", &secret, 1, kolo_deadline_in_ms(120), &fd) ==
-              KOLO_ERR_TIMEOUT);
+              KOLO_ERR_CONNECT);
     cr_assert(strstr(kolo_error_detail(), "not a regular file"), "%s", kolo_error_detail());
 }
 
@@ -236,7 +236,7 @@ Test(rendezvous, what_is_no_file_stays_what_it_is, .init = setup, .fini = teardo
     struct kolo_store_server_config config = make_config(1);
     struct stat info;
     cr_assert(mkfifo(at.where, 0600) == 0);
-    cr_assert(kolo_rendezvous_host_open(&at, "", &config, &host) == KOLO_ERR_CONFIG);
+    cr_assert(kolo_rendezvous_host_open(&at, "", &config, KOLO_NEVER, &host) == KOLO_ERR_CONFIG);
     cr_assert(strstr(kolo_error_detail(), at.where), "%s", kolo_error_detail());
     cr_assert(stat(at.where, &info) == 0 && S_ISFIFO(info.st_mode));
     cr_assert(files_in_folder() == 1);
@@ -247,11 +247,11 @@ Test(rendezvous, file_is_private_and_only_its_own_is_removed, .init = setup, .fi
     struct kolo_rendezvous_host *first, *second;
     struct kolo_store_server_config config = make_config(1);
     struct stat info;
-    cr_assert(kolo_rendezvous_host_open(&at, "", &config, &first) == KOLO_OK, "%s",
+    cr_assert(kolo_rendezvous_host_open(&at, "", &config, KOLO_NEVER, &first) == KOLO_OK, "%s",
               kolo_error_detail());
     cr_assert(stat(at.where, &info) == 0 && (info.st_mode & 0777) == 0600);
     cr_assert(files_in_folder() == 1);
-    cr_assert(kolo_rendezvous_host_open(&at, "", &config, &second) == KOLO_OK);
+    cr_assert(kolo_rendezvous_host_open(&at, "", &config, KOLO_NEVER, &second) == KOLO_OK);
     kolo_rendezvous_host_close(first, kolo_now_ns());
     cr_assert(files_in_folder() == 1, "the file of the second job is gone");
     kolo_rendezvous_host_close(second, kolo_now_ns());
@@ -263,7 +263,7 @@ Test(rendezvous, folder_that_is_not_there)
     struct kolo_rendezvous_host *host;
     struct kolo_store_server_config config = make_config(1);
     cr_assert(kolo_rendezvous_parse("file:///no/such/folder/meet", &at) == KOLO_OK);
-    cr_assert(kolo_rendezvous_host_open(&at, "", &config, &host) == KOLO_ERR_SYSTEM);
+    cr_assert(kolo_rendezvous_host_open(&at, "", &config, KOLO_NEVER, &host) == KOLO_ERR_SYSTEM);
     cr_assert(strstr(kolo_error_detail(), "/no/such/folder/meet: No such file"), "%s",
               kolo_error_detail());
 }
@@ -320,7 +320,7 @@ Test(rendezvous, address_of_another_host)
     struct kolo_rendezvous_host *host;
     struct kolo_store_server_config config = make_config(1);
     cr_assert(kolo_rendezvous_parse("tcp://192.0.2.1:4711", &at) == KOLO_OK);
-    cr_assert(kolo_rendezvous_host_open(&at, "", &config, &host) == KOLO_ERR_CONNECT);
+    cr_assert(kolo_rendezvous_host_open(&at, "", &config, KOLO_NEVER, &host) == KOLO_ERR_CONNECT);
     cr_assert(strstr(kolo_error_detail(), "rank 0 cannot listen at tcp://192.0.2.1:4711") &&
                   strstr(kolo_error_detail(), "host that rank 0 runs on"),
               "%s", kolo_error_detail());

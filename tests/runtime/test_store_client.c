@@ -35,7 +35,8 @@ static struct kolo_place loopback(uint16_t port)
     struct kolo_place place;
     size_t count;
     snprintf(text, sizeof text, "127.0.0.1:%d", port);
-    cr_assert(kolo_places_resolve(text, &place, 1, &count) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kolo_places_resolve(text, 0, &place, 1, &count) == KOLO_OK, "%s",
+              kolo_error_detail());
     return place;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "tests/support/fake_names.h"
 #include "tests/support/place_text.h"
 #include "transport/places.h"
 
@@ -15,7 +16,7 @@ Test(places, resolve_reads_numbers_of_both_families)
     struct kolo_place places[4];
     size_t count = 0;
 
-    cr_assert(kolo_places_resolve("10.0.0.5:4711,[::1]:80,10.0.0.5:4711", places, 4, &count) ==
+    cr_assert(kolo_places_resolve("10.0.0.5:4711,[::1]:80,10.0.0.5:4711", 0, places, 4, &count) ==
                   KOLO_OK,
               "%s", kolo_error_detail());
     cr_assert(count == 2, "the same one twice counts once: %zu", count);
@@ -28,7 +29,7 @@ Test(places, resolve_knows_localhost, .timeout = 120)
     struct kolo_place places[8];
     size_t count = 0;
 
-    cr_assert(kolo_places_resolve("localhost:1", places, 8, &count) == KOLO_OK);
+    cr_assert(kolo_places_resolve("localhost:1", KOLO_NEVER, places, 8, &count) == KOLO_OK);
     cr_assert(count >= 1);
 }
 
@@ -37,7 +38,8 @@ Test(places, resolve_never_writes_more_than_there_is_room)
     struct kolo_place places[2] = {{.bytes = 0}, {.bytes = 7}};
     size_t count = 0;
 
-    cr_assert(kolo_places_resolve("1.1.1.1:1,2.2.2.2:2,3.3.3.3:3", places, 1, &count) == KOLO_OK);
+    cr_assert(kolo_places_resolve("1.1.1.1:1,2.2.2.2:2,3.3.3.3:3", 0, places, 1, &count) ==
+              KOLO_OK);
     cr_assert(count == 1 && places[1].bytes == 7);
 }
 
@@ -51,7 +53,7 @@ Test(places, resolve_refuses_what_is_no_place)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct kolo_place place;
         size_t count = 77;
-        cr_assert(kolo_places_resolve(bad[i], &place, 1, &count) != KOLO_OK, "\"%s\"", bad[i]);
+        cr_assert(kolo_places_resolve(bad[i], 0, &place, 1, &count) != KOLO_OK, "\"%s\"", bad[i]);
         cr_assert(count == 77);
         cr_assert(strlen(kolo_error_detail()) > 0);
     }
@@ -62,12 +64,31 @@ Test(places, resolve_names_the_host_it_cannot_find, .timeout = 60)
     struct kolo_place place;
     size_t count;
 
-    cr_assert(kolo_places_resolve("no-such-host.invalid:80", &place, 1, &count) ==
+    cr_assert(kolo_places_resolve("no-such-host.invalid:80", KOLO_NEVER, &place, 1, &count) ==
               KOLO_ERR_CONNECT);
     cr_assert(strstr(kolo_error_detail(), "no-such-host.invalid"), "%s", kolo_error_detail());
-    cr_assert(kolo_places_resolve("no-such-host.invalid:80,127.0.0.1:9", &place, 1, &count) ==
-                  KOLO_OK,
+    cr_assert(kolo_places_resolve("no-such-host.invalid:80,127.0.0.1:9", KOLO_NEVER, &place, 1,
+                                  &count) == KOLO_OK,
               "the other one will do");
+}
+
+Test(places, resolve_gives_each_name_a_share_of_the_time, .timeout = 60)
+{
+    struct kolo_place places[2];
+    size_t count;
+
+    cr_assert(kolo_places_resolve("silent.example:1,quick.example:2,10.0.0.7:3",
+                                  kolo_deadline_in_ms(2000), places, 2, &count) == KOLO_OK,
+              "%s", kolo_error_detail());
+    cr_assert(count == 2);
+    cr_assert_str_eq(place_text(&places[0]), "10.0.0.9:2");
+    cr_assert_str_eq(place_text(&places[1]), "10.0.0.7:3");
+    cr_assert(kolo_places_resolve("silent.example:1", kolo_deadline_in_ms(20), places, 2, &count) ==
+              KOLO_ERR_CONNECT);
+    cr_assert(kolo_places_resolve("quick.example:1,10.0.0.7:3", 0, places, 2, &count) == KOLO_OK,
+              "addresses need no time");
+    cr_assert(count == 1);
+    fake_names_answer();
 }
 
 Test(places, format_shows_unix_names)

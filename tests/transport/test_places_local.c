@@ -20,7 +20,7 @@ Test(places_local, one_address_is_allowed_as_all_of_them_are)
     struct kolo_place place;
     size_t count = 0;
 
-    cr_assert(kolo_places_resolve("10.0.0.5:1", &place, 1, &count) == KOLO_OK);
+    cr_assert(kolo_places_resolve("10.0.0.5:1", 0, &place, 1, &count) == KOLO_OK);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         cr_assert(kolo_places_entry(cases[i].net, "eth7", &place) == cases[i].entry, "%s: %d",
                   cases[i].net, kolo_places_entry(cases[i].net, "eth7", &place));

@@ -755,7 +755,7 @@ static void raw_dial(struct world *w, struct raw *raw, int rank, int to)
     cr_assert(address->data[1] == 4);
     snprintf(text, sizeof text, "%d.%d.%d.%d:%d", address->data[4], address->data[5],
              address->data[6], address->data[7], address->data[2] | address->data[3] << 8);
-    cr_assert(kolo_places_resolve(text, &place, 1, &count) == KOLO_OK);
+    cr_assert(kolo_places_resolve(text, 0, &place, 1, &count) == KOLO_OK);
     *raw = (struct raw){.fd = -1, .status = KOLO_AGAIN};
     cr_assert(kolo_poller_create(&raw->poller) == KOLO_OK);
     cr_assert(kolo_conn_dial(raw->poller,

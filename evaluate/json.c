@@ -130,6 +130,11 @@ static int refuse_value(struct eval_json *json, const char *kind)
     if (in_row(json))
         return stop(json, "%s in the %s of this %s; it has %s", kind, names[json->field].text,
                     json->list->what, ids_of(json) ? "ids" : "names");
+    if (in_record(json) && json->field == EVAL_NAME) {
+        /* it is only printed: what is no string is no name */
+        json->record.has &= ~(1u << EVAL_NAME);
+        json->field = EVAL_FIELDS;
+    }
     if (in_record(json) && json->field != EVAL_FIELDS)
         return stop(json, "the %s of this %s is %s; it must be %s", names[json->field].text,
                     json->list->what, kind, names[json->field].must_be);
@@ -298,6 +303,17 @@ static int take_frequency(struct eval_json *json, const char *text, size_t lengt
     return 1;
 }
 
+/** Of a name that is too long its beginning is kept, up to the end of a letter. */
+static size_t length_of_name(const unsigned char *text, size_t length)
+{
+    if (length < EVAL_NAME_MAX)
+        return length;
+    length = EVAL_NAME_MAX - 1;
+    while (length > 0 && (text[length] & 0xc0) == 0x80)
+        length--;
+    return length;
+}
+
 static int on_string(void *context, const unsigned char *text, size_t length)
 {
     struct eval_json *json = context;
@@ -311,8 +327,7 @@ static int on_string(void *context, const unsigned char *text, size_t length)
         return take_frequency(json, (const char *)text, length);
     if (!in_record(json) || json->field != EVAL_NAME)
         return refuse_value(json, "a string");
-    if (length >= EVAL_NAME_MAX)
-        return stop(json, "a name of %zu bytes; at most %d", length, EVAL_NAME_MAX - 1);
+    length = length_of_name(text, length);
     memcpy(json->record.name, text, length);
     json->record.name[length] = '\0';
     letters_repair(json->record.name, length); /* yajl accepts some invalid UTF-8 */
@@ -448,7 +463,10 @@ static int on_array(void *context)
     bool begins_row = in_record(json) && is_row(json);
     if (begins_row)
         begin_row(json);
-    json->numbers = is_box ? 0 : json->numbers;
+    if (is_box) {
+        json->numbers = 0;
+        json->record.has &= ~(1u << EVAL_BOX);
+    }
     if (!is_list && !is_box && !begins_row && !refuse_value(json, "an array"))
         return 0;
     return go_in(json);

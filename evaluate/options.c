@@ -255,7 +255,8 @@ static int take_areas(struct eval_options *options, const char *value)
     if (options->rules == KOLO_DETECTION_VOC)
         return refuse("--areas %s: --rules voc has no ranges of area", value);
     if (read_numbers(value, border, EVAL_AREA_BORDERS) != EVAL_AREA_BORDERS || border[1] >= all)
-        return refuse("--areas %s: give two ascending numbers above 0, as 1024,9216", value);
+        return refuse("--areas %s: give two ascending numbers above 0 and below 1e10, as 1024,9216",
+                      value);
     options->areas[count++] = (struct kolo_area_range){0, all};
     if (!is_points)
         options->areas[count++] = (struct kolo_area_range){0, border[0]};

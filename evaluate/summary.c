@@ -110,11 +110,13 @@ double eval_summary_threshold(const struct eval_evaluation *evaluation, size_t t
     return is_last && t > 0 ? 0.95 : 0.5 + 0.05 * (double)t; /* for printing and looking up */
 }
 
-/* The index of a threshold; -1 for all; -2: there is none. */
+/* The index of a threshold; -1 for all; -2: there is none. Those that the user gave are compared
+ * as the library compares them, exactly; 0.5 + 0.05 * t may differ from what is looked up. */
 static int64_t find_threshold(const struct eval_evaluation *evaluation, double threshold)
 {
+    const double slack = evaluation->options->threshold_count > 0 ? 0 : 1e-12;
     for (size_t t = 0; threshold > 0 && t < evaluation->result.thresholds; t++)
-        if (fabs(eval_summary_threshold(evaluation, t) - threshold) < 1e-12)
+        if (fabs(eval_summary_threshold(evaluation, t) - threshold) <= slack)
             return (int64_t)t;
     return threshold > 0 ? -2 : -1;
 }

@@ -105,12 +105,8 @@ struct fields {
 static struct fields fields_of(const struct eval_terms *terms)
 {
     bool is_lvis = terms->rules == KOLO_DETECTION_LVIS, is_voc = terms->rules == KOLO_DETECTION_VOC;
-    struct fields fields = {IMAGE_FIELDS,
-                            IMAGE_FIELDS,
-                            CATEGORY_FIELDS | 1u << EVAL_NAME,
-                            CATEGORY_FIELDS,
-                            TRUTH_FIELDS | 1u << EVAL_IGNORE,
-                            TRUTH_FIELDS};
+    struct fields fields = {IMAGE_FIELDS,    IMAGE_FIELDS, CATEGORY_FIELDS | 1u << EVAL_NAME,
+                            CATEGORY_FIELDS, TRUTH_FIELDS, TRUTH_FIELDS};
     if (terms->kind == KOLO_DETECTION_MASKS) {
         fields.image |= SIZE_FIELDS;
         fields.truth |= 1u << EVAL_SEGMENTATION;
@@ -127,6 +123,8 @@ static struct fields fields_of(const struct eval_terms *terms)
         fields.category |= 1u << EVAL_FREQUENCY;
         fields.category_needed |= terms->is_lenient ? 0u : 1u << EVAL_FREQUENCY;
     }
+    if (is_lvis || is_voc || terms->is_lenient) /* pycocotools overwrites it */
+        fields.truth |= 1u << EVAL_IGNORE;
     if (is_lvis || is_voc) /* these have no crowds */
         fields.truth &= ~(1u << EVAL_CROWD);
     if (is_voc)

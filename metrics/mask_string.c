@@ -124,7 +124,9 @@ kolo_status kolo_mask_to_string(const struct kolo_mask *mask, char *text, size_t
         status = kolo_fail(KOLO_ERR_INVALID, "kolo_mask_to_string: text and length_out are NULL");
     if (status != KOLO_OK)
         return status;
-    size_t length = 0;
+    /* an empty mask may have no run, but the string of no image is empty */
+    size_t length =
+        mask->count > 0 ? 0 : write_number(kolo_mask_pixels(mask), text, 0, text ? room : 0);
     for (size_t r = 0; r < mask->count; r++) {
         int64_t number = mask->runs[r];
         if (r >= DIFFERENCES_FROM)

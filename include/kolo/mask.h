@@ -55,7 +55,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_mask_from_string(const char *text, size
                                                           uint32_t height, uint32_t width,
                                                           struct kolo_mask *mask_out);
 
-/** Writes COCO's compressed `counts` with a terminating zero.
+/** Writes COCO's compressed `counts` with a terminating zero; of a mask without runs, one run of
+ *  zeros.
  *  @param text  NULL: only asks for the length
  *  @param room  the size of @p text in bytes
  *  @param length_out  the length without the terminating zero; may be NULL if @p text is not

@@ -50,6 +50,42 @@ done
 alone gt.json dt.json --per-class >out 2>err || wrong "classes: $(tail -2 err)"
 grep -qE '^ +1  1\.000 .*  per"son\?\[1m$' out || wrong "classes: $(tail -3 out | cat -v)"
 
+# Names are only printed, whatever they are; ignore is read only where it counts.
+sed 's/"name": "dog"/"name": 5, "supercategory": null/; s/"iscrowd": 0/"iscrowd": 0, "ignore": "0"/; s/"iscrowd": false/"iscrowd": false, "ignore": null/' gt.json >odd.json
+alone odd.json dt.json >out 2>err && cmp -s out expected || wrong "a name that is a number, ignore as text: $(cat out err)"
+alone odd.json dt.json --mode fixed >out 2>err && wrong "ignore as text where it counts: success"
+grep -q 'the ignore of this annotation is a string' err || wrong "ignore as text where it counts: $(cat err)"
+for name in null true '["a", {"b": "c"}]' '{"id": 9}'; do
+    sed "s/\"name\": \"dog\"/\"name\": \"dog\", \"name\": $name/" gt.json >odd.json
+    alone odd.json dt.json --per-class >out 2>err || wrong "a name that is $name: $(cat err)"
+    grep -qE '^ +3 .*dog' out && wrong "a name that is $name: is the earlier one: $(cat out)"
+done
+long=$(printf 'x%.0s' {1..254})
+sed "s/dog/$long\xc3\xa9\xc3\xa9/" gt.json >odd.json
+alone odd.json dt.json --per-class >out 2>err || wrong "a long name: $(cat err)"
+grep -qE "^ +3 .*  $long\$" out || wrong "a long name: $(cat out)"
+# Thresholds that are almost 0.5 or 0.75 are other ones, in every output.
+for almost in 0.5,0.7500000000000001 0.4999999999999,0.75; do
+    alone gt.json dt.json --iou-thresholds $almost --json r.json >out 2>err || wrong "$almost: $(cat err)"
+    python3 - $almost <<'PY' || wrong "$almost: $(cat r.json)"
+import json, sys
+found = json.load(open("r.json"))
+missing = "AP75" if sys.argv[1].endswith("01") else "AP50"
+assert found["stats"][missing] == -1 and all(entry[missing] == -1 for entry in found["per_class"])
+PY
+done
+# Of a key that occurs twice the last value counts, also if it has no numbers.
+cat >masks.json <<'END'
+{"images": [{"id": 1, "height": 100, "width": 100}], "categories": [{"id": 1}], "annotations": [
+  {"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 9, 9], "area": 81, "iscrowd": 0, "segmentation": [[0, 0, 9, 0, 9, 9, 0, 9]]},
+  {"id": 2, "image_id": 1, "category_id": 1, "bbox": [50, 50, 40, 40], "area": 1600, "iscrowd": 0, "segmentation": [[50, 50, 90, 50, 90, 90, 50, 90]]}]}
+END
+for box in '"bbox": []' '"bbox": [0, 0, 50, 50], "bbox": []'; do
+    echo '[{"image_id": 1, "category_id": 1, "score": 0.9, '"$box"', "segmentation": {"size": [100, 100], "counts": [9000, 9, 991]}}]' >twice.json
+    alone masks.json twice.json --iou-type segm >"out-${#box}" 2>err || wrong "$box: $(cat err)"
+done
+cmp -s out-10 out-34 || wrong "bbox twice: $(cat out-10 out-34)"
+
 # Results that are read in many pieces: the same on 1 and 3 ranks, compressed or not, and with
 # errors in them.
 many() {
@@ -377,6 +413,7 @@ usage '--rules lvis is for bbox and segm' gt.json dt.json --rules lvis --iou-typ
 usage '--max-dets 1,10,100: give one number from 1 to 65535, as 300' gt.json dt.json --max-dets 1,10,100 --rules lvis
 usage '--areas 1024: give two ascending numbers' gt.json dt.json --areas 1024
 usage '--areas 9216,1024: give two ascending numbers' gt.json dt.json --areas 9216,1024
+usage '--areas 1,1e11: give two ascending numbers above 0 and below 1e10' gt.json dt.json --areas 1,1e11
 usage '--areas 1,2,3: give two ascending numbers' gt.json dt.json --areas 1,2,3
 usage '--areas 1,2: --rules voc has no ranges' gt.json dt.json --areas 1,2 --rules voc
 usage '--iou-thresholds 0.5,1.5: give 1 to 10' gt.json dt.json --iou-thresholds 0.5,1.5

@@ -57,6 +57,19 @@ Test(mask_string, says_what_is_wrong_and_where)
     cr_assert_eq(kolo_mask_from_string("358", 3, 4, 4, NULL), KOLO_ERR_INVALID);
 }
 
+Test(mask_string, a_mask_without_runs_has_a_string_of_one_run)
+{
+    struct kolo_mask mask = {.height = 4, .width = 4};
+    char text[8];
+    size_t length = 9;
+    cr_assert_eq(kolo_mask_to_string(&mask, text, sizeof text, &length), KOLO_OK);
+    cr_assert(length == 2 && strcmp(text, "`0") == 0, "%s", text);
+    cr_assert_eq(kolo_mask_from_string(text, length, 4, 4, &mask), KOLO_OK, "%s",
+                 kolo_error_detail());
+    cr_assert(mask.count == 1 && mask.runs[0] == 16);
+    kolo_mask_free(&mask);
+}
+
 /* ---- the corpus ---- */
 
 /* Reads the string; one that is accepted has the same meaning when it is written and read again. */

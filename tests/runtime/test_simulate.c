@@ -162,7 +162,7 @@ static void prove_size(int size)
 
 /* A long broadcast along a binary tree has pieces of one to four segments, depending on the height
  * of the tree. */
-Test(simulate, long_pieces_of_a_binary_broadcast, .timeout = 60)
+Test(simulate, long_pieces_of_a_binary_broadcast, .timeout = 200)
 {
     static const size_t counts[] = {31, 32, 33, 49, 64, 100, 130, 201, 333};
     const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_BROADCAST, "binary");
@@ -197,7 +197,7 @@ static size_t in_flight(enum kolo_collective collective, int size, size_t count,
 
 /* Of blocks of at least a quarter of a segment, not all are in flight, except across several
  * hosts. */
-Test(simulate, direct_exchanges_of_long_blocks, .timeout = 60)
+Test(simulate, direct_exchanges_of_long_blocks, .timeout = 200)
 {
     static const enum kolo_collective both[] = {KOLO_COLLECTIVE_ALLGATHER,
                                                 KOLO_COLLECTIVE_ALLTOALL};
@@ -217,7 +217,7 @@ Test(simulate, direct_exchanges_of_long_blocks, .timeout = 60)
 
 /* What fits into four segments of scratch is one piece. Otherwise all pieces have the same length,
  * so that no piece has only a few elements, and two of them fit into five segments. */
-Test(simulate, direct_folds_in_even_pieces, .timeout = 60)
+Test(simulate, direct_folds_in_even_pieces, .timeout = 200)
 {
     const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_REDUCE_SCATTER, "direct");
     enum { SEGMENT = 240 };

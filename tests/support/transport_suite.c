@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/length.h"
 #include "transport/core.h"
 
 static const size_t sizes[] = {0, 1, 7, 64, 4095, 4096, 65537, 1 << 20, 9 << 20};
@@ -413,6 +414,8 @@ static void reduce_all(struct suite_rank *rank)
             for (unsigned i = 0; kolo_reduce_function((kolo_dtype)type, (kolo_redop)op) && i < 10 &&
                                  rank->error[0] == '\0';
                  i++) {
+                if (test_is_short() && i != (type + op) % 8 && i != 9)
+                    continue;
                 bool flip = (type + op + i) % 2 == 0, other = (op + i / 2) % 2 == 0;
                 struct reduction reduction = {(kolo_dtype)type,    (kolo_redop)op, counts[i / 2],
                                               i % 2 * (1 + i / 2), flip,           other};

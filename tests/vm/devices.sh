@@ -3,6 +3,8 @@
 # ranks on rxe0 and odd ranks on rxe1; clean checks that a job has left nothing on the devices.
 SLOW=4 # the processor is emulated
 unset KOLO_RDMA_DEVICE
+now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
+step() { echo "$(now_ms): $*"; } # so that the output shows what takes long
 # The devices' objects, without the number of the device, which differs if it was created again.
 resources() { rdma resource show | sed 's/^[0-9]*: //' | sort; }
 fresh=$(resources)

@@ -13,8 +13,6 @@ if [[ ${1-} != inside ]]; then
     exit
 fi
 . "${BASH_SOURCE%/*}/devices.sh"
-now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
-step() { echo "$(now_ms): $*"; }
 
 # Ranks that may choose a transport: they use RDMA if it works. Otherwise they use TCP, warn with
 # the reason, and show TCP as their path.

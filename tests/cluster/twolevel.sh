@@ -16,6 +16,15 @@ check() {
     awk '/ float32 / {rows++; wrong += $10 != "0"} END {exit !(rows > 0 && wrong == 0)}' "$work/out" ||
         { fail "$1 on $2: wrong elements"; cat "$work/out"; }
 }
+# some ITEM...: puts all of them into the array `chosen` if TEST_SOAK=1, else every second one.
+some() {
+    chosen=()
+    while (($#)); do
+        chosen+=("$1")
+        [[ ${TEST_SOAK-0} == 1 || $# == 1 ]] || shift
+        shift
+    done
+}
 forced=(allreduce reduce broadcast barrier allgather reduce_scatter --plan twolevel --root rotate)
 # Alltoall in bundles: with ranks numbered host by host and in turn. It is chosen only for short
 # blocks, and never if hosts have different numbers of ranks.
@@ -44,15 +53,17 @@ dies() {
     says err "^kolorun: rank [$3] \\($2, pid [0-9]+\\) .*; the job was ended\$"
 }
 dies twolevel host3 45 host1:2,host2:2,host3:2 alltoall --plan twolevel -s 64,1M -n 2000
-for hosts in host1:2,host2:2 host1:3,host2:1 host1:2,host2:3 host1:1,host2:2,host3:3 \
-    "host1:2,host2:2 $in_turn" "host1:2,host2:1,host3:3 $in_turn"; do
+some host1:3,host2:1 host1:2,host2:2 host1:1,host2:2,host3:3 host1:2,host2:3 \
+    "host1:2,host2:1,host3:3 $in_turn" "host1:2,host2:2 $in_turn"
+for hosts in "${chosen[@]}"; do
     check forced "$hosts" "${forced[@]}" -b 4 -e 1M -f 64
     rows=$(grep -cE ' float32 .*/twolevel$' "$work/out")
     [[ $rows -ge 18 ]] || { fail "$hosts: $rows rows by plan twolevel"; cat "$work/out"; }
     check chosen "$hosts" all -b 64 -e 256K -f 64
     check leaders "$hosts" allreduce --plan leaders -b 4 -e 1M -f 64
 done
-for hosts in host1:2,host2:2 host1:3,host2:1 host1:2,host2:3 host1:1,host2:2,host3:3; do
+some host1:2,host2:3 host1:2,host2:2 host1:1,host2:2,host3:3 host1:3,host2:1
+for hosts in "${chosen[@]}"; do
     check leaders "$hosts" allreduce allgather reduce_scatter gather scatter --plan leaders --root rotate -b 4 -e 256K -f 64
     rows=$(grep -cE ' float32 .*/leaders$' "$work/out")
     [[ $rows -ge 11 ]] || { fail "$hosts: $rows rows by plan leaders"; cat "$work/out"; }
@@ -72,7 +83,8 @@ on_nodes() {
         { fail "nodes $1 on $2: wrong elements"; cat "$work/out"; }
 }
 for nodes in 'LOCAL_RANK % 2' 'LOCAL_RANK / 3' '(LOCAL_RANK + 1) / 4'; do
-    for hosts in host1:4,host2:4 host1:4,host2:5,host3:5 "host1:4,host2:5 $in_turn"; do
+    some host1:4,host2:5,host3:5 host1:4,host2:4 "host1:4,host2:5 $in_turn"
+    for hosts in "${chosen[@]}"; do
         on_nodes "$nodes" "$hosts" allreduce broadcast reduce --plan numa -b 4 -e 1M -f 64
         [[ $(grep -cE ' float32 .*/numa$' "$work/out") == 12 ]] || { fail "$hosts, $nodes: not by node"; cat "$work/out"; }
     done

@@ -112,7 +112,7 @@ static int judge(struct eval_json *json, const char *words)
 }
 
 /* Refuses a value in a list that may contain only objects, or of a kind that its field does not
- * allow. */
+ * allow. A name is only printed: what is no string is no name. */
 static int refuse_value(struct eval_json *json, const char *kind)
 {
     if (json->list && json->depth == json->outside)
@@ -131,7 +131,6 @@ static int refuse_value(struct eval_json *json, const char *kind)
         return stop(json, "%s in the %s of this %s; it has %s", kind, names[json->field].text,
                     json->list->what, ids_of(json) ? "ids" : "names");
     if (in_record(json) && json->field == EVAL_NAME) {
-        /* it is only printed: what is no string is no name */
         json->record.has &= ~(1u << EVAL_NAME);
         json->field = EVAL_FIELDS;
     }

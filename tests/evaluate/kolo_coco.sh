@@ -64,6 +64,9 @@ long=$(printf 'x%.0s' {1..254})
 sed "s/dog/$long\xc3\xa9\xc3\xa9/" gt.json >odd.json
 alone odd.json dt.json --per-class >out 2>err || wrong "a long name: $(cat err)"
 grep -qE "^ +3 .*  $long\$" out || wrong "a long name: $(cat out)"
+sed "s/\"score\": 0.9/\"score\": 0.9$(printf '0%.0s' {1..1100})/" dt.json >odd.json
+alone gt.json odd.json >out 2>err && wrong "a number of 1103 characters: success"
+grep -q 'a number of 1103 characters' err || wrong "a long number: $(cat err)"
 # Thresholds that are almost 0.5 or 0.75 are other ones, in every output.
 for almost in 0.5,0.7500000000000001 0.4999999999999,0.75; do
     alone gt.json dt.json --iou-thresholds $almost --json r.json >out 2>err || wrong "$almost: $(cat err)"

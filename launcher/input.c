@@ -6,8 +6,8 @@
 // all of those that never read. No signal says that it has come to the foreground without having
 // been stopped, so the thread looks.
 //
-// Threads: the thread's lock guards window and ready. data is the thread's while it works, and the
-// loop's while ready is not negative.
+// Threads: the thread's lock guards window and ready. data and error are the thread's while it
+// works, and the loop's while ready is not negative.
 #include <errno.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -30,6 +30,7 @@ struct kolo_input {
     bool at_end;
     size_t room; /* of the read in progress */
     ssize_t got; /* what it returned */
+    int error;   /* the errno of a failure that is to be told */
     uint8_t data[READ_BYTES];
 };
 
@@ -56,12 +57,21 @@ static bool is_in_background(int fd)
 static bool may_try_again(int fd, int error, bool *doubted)
 {
     enum { LOOK_MS = 200 };
+    if (error == EAGAIN) { /* somebody who shares the descriptor has changed its mode */
+        (void)poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, -1);
+        return true;
+    }
     if (error != EIO || (*doubted && !is_in_background(fd)))
         return error == EINTR;
     *doubted = !is_in_background(fd);
     while (is_in_background(fd))
         (void)poll(NULL, 0, LOOK_MS);
     return true;
+}
+
+static bool is_absent(int fd, int error)
+{
+    return error == EBADF || (error == EIO && isatty(fd));
 }
 
 static void read_some(void *owner)
@@ -71,8 +81,11 @@ static void read_some(void *owner)
     do
         input->got = read(input->fd, input->data, input->room);
     while (input->got < 0 && may_try_again(input->fd, errno, &doubted));
-    if (input->got < 0)
-        input->got = 0;
+    if (input->got >= 0)
+        return;
+    const int error = errno;
+    input->got = 0;
+    input->error = is_absent(input->fd, error) ? 0 : error; /* isatty changes errno */
 }
 
 static void give_bytes(void *owner)
@@ -123,6 +136,11 @@ kolo_status kolo_input_create(uv_loop_t *loop, int fd,
     uv_unref((uv_handle_t *)&input->side.wake); /* a job does not wait for the end of its input */
     *input_out = input;
     return KOLO_OK;
+}
+
+int kolo_input_error(const struct kolo_input *input)
+{
+    return input->error;
 }
 
 void kolo_input_taken(struct kolo_input *input, size_t bytes)

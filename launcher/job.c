@@ -303,6 +303,8 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
                 kolo_error_detail());
         job.exit_status = exit_status_of(status);
     }
+    if (job.exit_status == 0 && job.is_input_cut)
+        job.exit_status = EXIT_STATUS_FAILED;
     kolo_job_settle_files(&job);
     hush_if_unread(&job);
     close_job(&job);

@@ -55,10 +55,8 @@ static void start_all(struct kolo_job *job)
             job->size == 1 ? "" : "s");
     for (size_t i = 0; i < job->hosts->count; i++)
         kolo_remote_start(&job->remotes[i]);
-    if (!job->options->no_input &&
-        kolo_input_create(&job->loop, STDIN_FILENO, kolo_job_input, job, &job->input) != KOLO_OK)
-        kolo_output_print(job->streams[JOB_ERR], "kolorun: %s: rank 0 gets none",
-                          kolo_error_detail());
+    if (!job->options->no_input)
+        kolo_job_open_input(job);
     kolo_pause_allow(&job->pause);
 }
 

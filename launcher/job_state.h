@@ -60,11 +60,13 @@ struct kolo_job {
     char stuck[160];   /* that a write did not end, and within which time; "": none was given up */
     uint64_t unfiled;  /* bytes that are not in the files; known as `lost` is */
     struct kolo_input *input;
+    uint64_t input_bytes;       /* of standard input that were sent to rank 0 */
     struct kolo_gather *gather; /* NULL: no timeline */
     char verdict_line[2 * KOLO_DETAIL_MAX];
     int64_t began_ns;
     uint64_t lost; /* bytes of output that are nowhere; known once the streams are closed */
     int exit_status;
+    bool is_input_cut; /* rank 0 did not get all of it: the job fails */
     bool has_started, is_joined, is_quiet, said_verdict, said_stray;
     bool files_are_broken; /* nothing can be written to them any more */
     bool warned_stuck, has_stuck_late;
@@ -133,8 +135,8 @@ kolo_status kolo_job_open_streams(struct kolo_job *job) KOLO_NODISCARD;
 /** Passes on what a rank has written. */
 void kolo_job_output(struct kolo_job *job, const struct kolo_remote *remote,
                      const struct kolo_message *message);
-/** Passes standard input on to rank 0; @p context is the job. */
-void kolo_job_input(void *context, const void *data, size_t bytes);
+/** Begins to pass standard input on to rank 0. If that cannot be, rank 0 gets its end. */
+void kolo_job_open_input(struct kolo_job *job);
 /** Whether all output is written. */
 bool kolo_job_is_drained(const struct kolo_job *job);
 /** As kolo_output_close and kolo_output_destroy. */

@@ -93,13 +93,41 @@ static void on_stderr_broken(void *context, int error)
     (void)error;
 }
 
-void kolo_job_input(void *context, const void *data, size_t bytes)
+/* Sends rank 0 a part of standard input, or its end (0 bytes). */
+static void send_input(struct kolo_job *job, const void *data, size_t bytes)
+{
+    if (job->remotes[0].state == KOLO_REMOTE_RUNNING) {
+        kolo_channel_send(&job->remotes[0].channel, KOLO_FRAME_INPUT, data, bytes);
+        job->input_bytes += bytes;
+    } else if (bytes > 0) {
+        kolo_input_taken(job->input, bytes);
+    }
+}
+
+static void on_input(void *context, const void *data, size_t bytes)
 {
     struct kolo_job *job = context;
-    if (job->remotes[0].state == KOLO_REMOTE_RUNNING)
-        kolo_channel_send(&job->remotes[0].channel, KOLO_FRAME_INPUT, data, bytes);
-    else if (bytes > 0)
-        kolo_input_taken(job->input, bytes);
+    char words[96];
+    const int error = bytes == 0 ? kolo_input_error(job->input) : 0;
+    if (error != 0) {
+        job->is_input_cut = true;
+        kolo_output_print(job->streams[JOB_ERR],
+                          "kolorun: standard input cannot be read: %s; rank 0 got %ju bytes of it "
+                          "(--no-stdin leaves it unread)",
+                          strerror_r(error, words, sizeof words), (uintmax_t)job->input_bytes);
+    }
+    send_input(job, data, bytes);
+}
+
+void kolo_job_open_input(struct kolo_job *job)
+{
+    if (kolo_input_create(&job->loop, STDIN_FILENO, on_input, job, &job->input) == KOLO_OK)
+        return;
+    job->is_input_cut = true;
+    kolo_output_print(job->streams[JOB_ERR],
+                      "kolorun: %s; rank 0 gets no input (--no-stdin needs no thread)",
+                      kolo_error_detail());
+    send_input(job, NULL, 0);
 }
 
 kolo_status kolo_job_open_streams(struct kolo_job *job)

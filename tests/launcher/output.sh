@@ -221,6 +221,38 @@ says out '^\[0\] 1$'
 printf 'x\ny' | "$KOLORUN" -np 2 --no-stdin cat >"$work/out" || fail "--no-stdin"
 lines out 0
 
+# A read that fails is not the end of the input, and nor is a mode that somebody else has changed.
+with_input() { local input=$1; shift; run "$1" sh -c "exec \"\$@\" $input" sh "${@:2}"; } # REDIRECTION STATUS COMMAND...
+with_input '</' 1 "$KOLORUN" -np 2 cat
+says err '^kolorun: standard input cannot be read: Is a directory; rank 0 got 0 bytes of it \(--no-stdin leaves it unread\)$'
+with_input '</' 0 "$KOLORUN" -np 2 --no-stdin cat
+with_input '</' 3 "$KOLORUN" -np 2 sh -c 'cat; exit 3'
+# Closed, or open for writing only, as nohup leaves it: there is none.
+for input in '<&-' "0>$work/unread"; do
+    with_input "$input" 0 "$KOLORUN" -np 2 cat
+    [[ ! -s $work/err ]] || fail "input by $input: $(cat "$work/err")"
+done
+python3 - "$KOLORUN" >"$work/out" <<'PY' || fail "a pipe whose reads do not wait"
+import os, subprocess, sys, time
+ours, theirs = os.pipe()
+os.set_blocking(ours, False)
+job = subprocess.Popen([sys.argv[1], "-np", "1", "sh", "-c", "echo up >&2; cat"], stdin=ours, stderr=subprocess.PIPE)
+job.stderr.readline()
+os.close(ours)
+os.write(theirs, b"late\n")
+os.close(theirs)
+sys.exit(job.wait())
+PY
+lines out 1
+# Without a thread to read it rank 0 gets its end, and the job fails. At which of these limits a
+# thread cannot be made depends on the build: all must end.
+for limit in 15000 20000 25000 28000 30000 33000 36000 40000; do
+    got=0
+    (ulimit -v $limit; exec timeout 60 "$KOLORUN" -np 2 cat </etc/hostname >"$work/out" 2>"$work/err") || got=$?
+    ((got != 124)) || fail "with $limit KiB of memory it does not end: $(cat "$work/err")"
+    ((got == 1)) || ! grep -q 'rank 0 gets no input' "$work/err" || fail "with $limit KiB of memory: status $got: $(cat "$work/err")"
+done
+
 # A line of 3 MiB is passed on in pieces, and none is lost; standard error stays separate.
 run 0 "$KOLORUN" -np 1 --no-prefix sh -c 'head -c 3145728 /dev/zero | tr "\0" x; echo; echo oops >&2'
 says err '^oops$'

@@ -4,10 +4,16 @@
 #include "base/status.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/text.h"
+
+enum { STACK_UNLIMITED = 2 << 20 }; /* glibc's stack of a thread, if stacks have no limit */
 
 static _Thread_local char thread_detail[KOLO_DETAIL_MAX];
 
@@ -104,14 +110,34 @@ kolo_status kolo_fail_errno(kolo_status status, int error, const char *format, .
     return status;
 }
 
+/* Whether a thread's stack of the usual size would not fit into what the limit leaves of the
+ * address space: pthread_create says EAGAIN then, too. */
+static bool has_no_room_for_stack(void)
+{
+    struct rlimit space, stack;
+    char pages[32] = "";
+    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY ||
+        getrlimit(RLIMIT_STACK, &stack) != 0)
+        return false;
+    const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    const bool is_known = fd >= 0 && read(fd, pages, sizeof pages - 1) > 0;
+    if (fd >= 0)
+        close(fd);
+    const rlim_t used = strtoul(pages, NULL, 10) * (rlim_t)sysconf(_SC_PAGESIZE);
+    const rlim_t wanted = stack.rlim_cur == RLIM_INFINITY ? STACK_UNLIMITED : stack.rlim_cur;
+    return is_known && (used >= space.rlim_cur || space.rlim_cur - used < wanted);
+}
+
 kolo_status kolo_fail_start(int error, const char *format, ...)
 {
     char buffer[128], words[200];
     va_list args;
-    snprintf(words, sizeof words, "%s%s", strerror_r(error, buffer, sizeof buffer),
-             error == EAGAIN
-                 ? ": too many processes and threads; raise `ulimit -u`, or pids.max of the cgroup"
-                 : advice(error));
+    snprintf(
+        words, sizeof words, "%s%s", strerror_r(error, buffer, sizeof buffer),
+        error != EAGAIN ? advice(error)
+        : has_no_room_for_stack()
+            ? ": no room for its stack in the address space; raise `ulimit -v`"
+            : ": too many processes and threads; raise `ulimit -u`, or pids.max of the cgroup");
     va_start(args, format);
     format_detail(words, format, args);
     va_end(args);

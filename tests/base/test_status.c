@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static const struct {
     kolo_status status;
@@ -72,6 +73,16 @@ Test(status, fail_returns_the_status_and_writes_the_detail)
     cr_assert(strcmp(kolo_error_detail(),
                      "thread 3: Resource temporarily unavailable: too many processes and threads; "
                      "raise `ulimit -u`, or pids.max of the cgroup") == 0,
+              "%s", kolo_error_detail());
+    struct rlimit before, small;
+    cr_assert(getrlimit(RLIMIT_AS, &before) == 0, "limit");
+    small = before;
+    small.rlim_cur = 4096;
+    cr_assert(setrlimit(RLIMIT_AS, &small) == 0, "limit");
+    kolo_fail_start(EAGAIN, "thread");
+    cr_assert(setrlimit(RLIMIT_AS, &before) == 0, "limit");
+    cr_assert(strcmp(kolo_error_detail(), "thread: Resource temporarily unavailable: no room for "
+                                          "its stack in the address space; raise `ulimit -v`") == 0,
               "%s", kolo_error_detail());
     kolo_fail_start(EMFILE, "fork");
     cr_assert(strcmp(kolo_error_detail(), "fork: Too many open files: raise `ulimit -n`") == 0,

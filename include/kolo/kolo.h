@@ -29,7 +29,9 @@
  *  handler (kolo_abort() warns and does nothing). The parent is not affected.
  *
  *  Signals: the library installs no handlers, and its own threads take no signals, so the handlers
- *  of a program run on the program's threads.
+ *  of a program run on the program's threads. A handler must not call any function of the library,
+ *  kolo_abort() included: the call that it has interrupted may hold what it would wait for. Let it
+ *  set a flag, and act on that outside.
  *
  *  Common to all collectives below:
  *

@@ -606,7 +606,8 @@ int profile_main(char *const *argv)
     if (exit_status != BENCH_GO_ON)
         return exit_status;
     if (!command.out && !kolo_profile_place(command.place, sizeof command.place))
-        return bench_refuse("--output", "(none)", "a file, where HOME names no place for it", NULL);
+        return bench_refuse("profile", "has no place for its figures",
+                            "--output FILE, or HOME as an absolute path", NULL);
     if (!command.out) {
         command.out = command.place;
         make_folders(command.out);

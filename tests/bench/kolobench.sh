@@ -70,6 +70,7 @@ refuse '--factor 1' allreduce -f 1
 refuse "^kolobench: unknown option '--frobnicate'; try --help$" allreduce --frobnicate
 refuse "^kolobench: unknown option '--iteratoins', did you mean --iterations\?; try --help$" allreduce --iteratoins
 refuse "^kolobench: unknown option '--force'; try --help$" profile --force
+(unset HOME; refuse '^kolobench: profile has no place for its figures: expected --output FILE, or HOME as an absolute path; try --help$' profile)
 refuse '--save-profile f: expected kolobench profile -o FILE' --limits --save-profile f
 refuse 'KOLO_TRANSPORT.*pigeon|pigeon.*KOLO_TRANSPORT' allreduce --threads 2 --transport pigeon
 refuse 'ring-o-roses' allreduce --threads 2 --plan ring-o-roses

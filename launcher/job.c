@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/text.h"
 #include "launcher/beside.h"
 #include "launcher/job_state.h"
 #include "runtime/timeline.h"
@@ -227,6 +228,14 @@ static void close_job(struct kolo_job *job)
     kolo_verdict_destroy(job->verdict);
 }
 
+static void say_unchanged(const char *path)
+{
+    char text[KOLO_DETAIL_MAX];
+    snprintf(text, sizeof text, "timeline: nothing was started; %s is unchanged", path);
+    kolo_text_clean(text);
+    fprintf(stderr, "kolorun: %s\n", text);
+}
+
 /* The exit status after writing the trace, if there is to be one. A job that was refused has no
  * trace, and an existing file stays. */
 static int end_timeline(struct kolo_job *job)
@@ -234,8 +243,7 @@ static int end_timeline(struct kolo_job *job)
     int exit_status = job->exit_status;
     if (job->gather && !job->has_started) {
         if (!job->is_quiet)
-            fprintf(stderr, "kolorun: timeline: nothing was started; %s is unchanged\n",
-                    job->options->timeline);
+            say_unchanged(job->options->timeline);
     } else if (job->gather &&
                kolo_gather_finish(job->gather, job->verdict_line, job->is_quiet) != KOLO_OK) {
         fprintf(stderr, "kolorun: no timeline: %s\n", kolo_error_detail());
@@ -291,7 +299,7 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
     if (kolo_loop_open(&job.loop) != KOLO_OK) {
         fprintf(stderr, "kolorun: %s\n", kolo_error_detail());
         kolo_gather_destroy(job.gather);
-        return kolo_job_end_files(&job, 1);
+        return kolo_job_end_files(&job, KOLO_EXIT_SHORTAGE);
     }
     init_handles(&job);
     kolo_status status = open_job(&job);
@@ -301,7 +309,7 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
     } else {
         fprintf(stderr, "kolorun: cannot start: %s: %s\n", kolo_status_text(status),
                 kolo_error_detail());
-        job.exit_status = exit_status_of(status);
+        job.exit_status = status == KOLO_ERR_CONFIG ? EXIT_STATUS_REFUSED : KOLO_EXIT_SHORTAGE;
     }
     if (job.exit_status == 0 && job.is_input_cut)
         job.exit_status = EXIT_STATUS_FAILED;

@@ -12,6 +12,12 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
 /** --dry-run: prints which ranks would start where. */
 void kolo_job_print(const struct kolo_options *options, const struct kolo_hosts *hosts, int size);
 
-enum { KOLO_EXIT_USAGE = 2, KOLO_EXIT_TIMEOUT = 124, KOLO_EXIT_HOST = 255, KOLO_EXIT_SIGNAL = 128 };
+enum {
+    KOLO_EXIT_USAGE = 2,
+    KOLO_EXIT_TIMEOUT = 124,
+    KOLO_EXIT_SHORTAGE = 126, /* a machine has no room for another process */
+    KOLO_EXIT_SIGNAL = 128,
+    KOLO_EXIT_HOST = 255
+};
 
 #endif

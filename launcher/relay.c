@@ -89,6 +89,7 @@ static kolo_status spawn(struct kolo_relay *relay, const struct kolo_spec *spec,
     kolo_status status = KOLO_OK;
     KOLO_TRY(kolo_spec_environment(spec, &env));
     struct kolo_spawn spawn = {.path = "/proc/self/exe",
+                               .what = "kolorun's examination",
                                .argv = argv,
                                .env = env.at,
                                .fds = {in, out, STDERR_FILENO},

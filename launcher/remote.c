@@ -320,6 +320,7 @@ static kolo_status spawn_call(struct kolo_remote *remote, const int fds[3])
     int error = 0;
     kolo_status status = KOLO_OK;
     struct kolo_spawn spawn = {.path = "/proc/self/exe",
+                               .what = "kolorun's agent",
                                .env = kolo_environment_entries(),
                                .fds = {fds[0], fds[1], fds[2]},
                                .has_own_session = true};
@@ -339,6 +340,7 @@ static kolo_status spawn_call(struct kolo_remote *remote, const int fds[3])
             goto out;
         }
         spawn.path = path;
+        spawn.what = NULL;
         spawn.death_signal = SIGTERM;
     }
     spawn.argv = argv.at;

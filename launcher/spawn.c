@@ -30,7 +30,7 @@ struct report {
 kolo_status kolo_pipe(int ends_out[2])
 {
     if (pipe2(ends_out, O_CLOEXEC) != 0)
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "pipe");
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "cannot make a pipe to a process");
     return KOLO_OK;
 }
 
@@ -153,7 +153,7 @@ kolo_status kolo_spawn_begin(const struct kolo_spawn *spawn, pid_t *pid_out, int
     if (pid < 0) {
         close(ends[0]);
         *error_out = error;
-        return kolo_fail_start(error, "cannot start %s", spawn->path);
+        return kolo_fail_start(error, "cannot start %s", spawn->what ? spawn->what : spawn->path);
     }
     if (!spawn->has_own_session) /* as the child does: a signal may be sent to its group before */
         (void)setpgid(pid, pid);

@@ -12,6 +12,7 @@
 
 struct kolo_spawn {
     const char *path; /* executed as it is, without a search */
+    const char *what; /* it, in messages; NULL: its path */
     char *const *argv;
     char *const *env;
     const char *cwd;       /* NULL: the parent's */

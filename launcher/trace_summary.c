@@ -2,6 +2,7 @@
 // Says in a few lines what a trace shows: how many calls there are, which part of the ranks' time
 // was spent in them and in waiting for others, and who was waited for: a rank, several, or a whole
 // host. Only blocking calls and waits for requests count as time of a rank.
+#include "base/text.h"
 #include "launcher/trace.h"
 
 #include <inttypes.h>
@@ -240,6 +241,7 @@ void kolo_trace_summary(const struct kolo_trace *trace, const char *path,
     snprintf(line, sizeof(line), "timeline: %zu call%s of %zu rank%s in %s%s", trace->call_count,
              trace->call_count == 1 ? "" : "s", trace->track_count,
              trace->track_count == 1 ? "" : "s", path, left_out);
+    kolo_text_clean(line); /* the path is the user's */
     say(context, line);
     if (torn > 0) {
         snprintf(line, sizeof(line), "timeline: %" PRIu64 " records could not be read", torn);

@@ -38,6 +38,12 @@ timeline=(--timeline "$work/job.json")
 run 0 "$KOLORUN" "${timeline[@]}" -np 3 "$CALLS" 50
 says err "^kolorun: timeline: [0-9]+ calls of 3 ranks in $work/job.json$"
 check "$work/job.json" 3 50
+# A line stays a line, whatever the file is called.
+run 0 "$KOLORUN" --timeline "$work/new"$'\n'"line.json" -np 3 "$CALLS" 50
+says err "^kolorun: timeline: [0-9]+ calls of 3 ranks in $work/new.line.json$"
+check "$work/new"$'\n'"line.json" 3 50
+run 127 "$KOLORUN" --timeline "$work/new"$'\n'"line.json" -np 3 "$work/none"
+says err "^kolorun: timeline: nothing was started; $work/new.line.json is unchanged$"
 run 0 "$KOLORUN" "${timeline[@]}" --set TIMELINE_CALLS=32 -np 3 "$CALLS" 50
 check "$work/job.json" 3 50 kept=32
 run 0 "$KOLORUN" "${timeline[@]}" -np 3 "$CALLS" 60 late 2

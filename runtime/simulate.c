@@ -49,7 +49,8 @@ static kolo_status run_copy(const struct kolo_sim_world *world, struct kolo_sim_
 {
     struct kolo_sim_extent from = kolo_sim_locate(world, actor, &step->copy_from);
     struct kolo_sim_extent to = kolo_sim_locate(world, actor, &step->copy_to);
-    for (size_t i = 0; i < to.count; i++) {
+    for (size_t i = kolo_sim_next(world, to, 0); i < to.count;
+         i = kolo_sim_next(world, to, i + 1)) {
         struct kolo_sim_symbol *at = kolo_sim_cell(world, actor, to.memory, to.offset + i);
         struct kolo_sim_symbol value = kolo_sim_load(world, actor, from.memory, from.offset + i);
         if (value.sum == 0)
@@ -76,7 +77,8 @@ static kolo_status run_fold(const struct kolo_sim_world *world, struct kolo_sim_
     struct kolo_sim_extent to = kolo_sim_locate(world, actor, &fold->out);
     if (fold->ways == 0)
         return KOLO_OK;
-    for (size_t i = 0; i < to.count; i++) {
+    for (size_t i = kolo_sim_next(world, to, 0); i < to.count;
+         i = kolo_sim_next(world, to, i + 1)) {
         struct kolo_sim_symbol sum = {0, 0}, *at;
         for (int way = 0; way < fold->ways; way++) {
             struct kolo_slice slice = operand(fold, way);
@@ -118,16 +120,18 @@ static kolo_status deliver(struct kolo_sim_world *world, struct kolo_sim_actor *
                            struct kolo_sim_flight *got)
 {
     const struct kolo_step *step = &got->step;
+    const struct kolo_sim_extent in = got->in;
     if (from->call != to->call || from->is_closing != to->is_closing)
         return KOLO_SIM_OBJECT(to, "in call %d meets a message of call %d of rank %d", to->call,
                                from->call, from->args.rank);
     if (sent->step.out.count != step->in.count)
         return KOLO_SIM_OBJECT(to, "expects %zu elements from rank %d, which sends %zu",
                                step->in.count, from->args.rank, sent->step.out.count);
-    for (size_t i = 0; i < step->in.count; i++) {
+    for (size_t i = kolo_sim_next(world, in, 0); i < in.count;
+         i = kolo_sim_next(world, in, i + 1)) {
         struct kolo_sim_symbol value =
             kolo_sim_load(world, from, sent->out.memory, sent->out.offset + i);
-        struct kolo_sim_symbol *at = kolo_sim_cell(world, to, got->in.memory, got->in.offset + i);
+        struct kolo_sim_symbol *at = kolo_sim_cell(world, to, in.memory, in.offset + i);
         if (value.sum == 0)
             return unwritten(from, &sent->step.out, i);
         if (step->reduces) {

@@ -7,41 +7,6 @@
 // in flight.
 #include "runtime/simulate_world.h"
 
-static const struct kolo_sim_symbol not_followed = {UINT64_MAX, UINT64_MAX};
-
-/* ---- symbols ---- */
-
-uint64_t kolo_sim_mix(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= 0xbf58476d1ce4e5b9u;
-    x ^= x >> 27;
-    x *= 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-struct kolo_sim_symbol kolo_sim_contribution(int rank, size_t offset)
-{
-    uint64_t random = kolo_sim_mix(kolo_sim_mix((uint64_t)rank + 0x9e3779b97f4a7c15u) + offset) | 1;
-    return (struct kolo_sim_symbol){random, kolo_sim_mix(random)};
-}
-
-struct kolo_sim_symbol kolo_sim_combine(struct kolo_sim_symbol a, struct kolo_sim_symbol b)
-{
-    if (a.sum == not_followed.sum || b.sum == not_followed.sum)
-        return not_followed;
-    return (struct kolo_sim_symbol){a.sum + b.sum,
-                                    kolo_sim_mix(a.order * 3 + kolo_sim_mix(b.order * 5 + 1))};
-}
-
-struct kolo_sim_symbol kolo_sim_finished(struct kolo_sim_symbol a)
-{
-    if (a.sum == not_followed.sum)
-        return not_followed;
-    return (struct kolo_sim_symbol){kolo_sim_mix(a.sum ^ 0x5851f42d4c957f2du),
-                                    kolo_sim_mix(a.order + 7)};
-}
-
 /* ---- buffers ---- */
 
 bool kolo_sim_has_send(enum kolo_collective collective, const struct kolo_plan_args *args)
@@ -154,31 +119,14 @@ struct kolo_sim_extent kolo_sim_locate(const struct kolo_sim_world *world,
     return extent;
 }
 
-struct kolo_sim_symbol *kolo_sim_cell(const struct kolo_sim_world *world,
-                                      const struct kolo_sim_actor *actor,
-                                      enum kolo_sim_buffer memory, size_t offset)
+struct kolo_sim_symbol *kolo_sim_cell_of_send(const struct kolo_sim_world *world,
+                                              const struct kolo_sim_actor *actor, size_t offset)
 {
-    if (memory == KOLO_SIM_SCRATCH)
-        return &actor->scratch[offset];
-    if (memory == KOLO_SIM_SEND) {
-        size_t first = overlay(actor, world->what->plan->collective);
-        bool is_recv = actor->args.in_place && !send_lies_in_recv(world->what->plan->collective);
-        if (!is_recv || offset < first || offset - first >= actor->recv_count)
-            return NULL;
-        offset -= first;
-    }
-    uint32_t sample = world->sample_of[offset];
-    return sample == UINT32_MAX ? NULL : &actor->recv[sample];
-}
-
-struct kolo_sim_symbol kolo_sim_load(const struct kolo_sim_world *world,
-                                     const struct kolo_sim_actor *actor,
-                                     enum kolo_sim_buffer memory, size_t offset)
-{
-    struct kolo_sim_symbol *at = kolo_sim_cell(world, actor, memory, offset);
-    if (at != NULL)
-        return *at;
-    return memory == KOLO_SIM_SEND ? kolo_sim_contribution(actor->args.rank, offset) : not_followed;
+    size_t first = overlay(actor, world->what->plan->collective);
+    bool is_recv = actor->args.in_place && !send_lies_in_recv(world->what->plan->collective);
+    if (!is_recv || offset < first || offset - first >= actor->recv_count)
+        return NULL;
+    return kolo_sim_cell(world, actor, KOLO_SIM_RECV, offset - first);
 }
 
 /* ---- what a step may touch ---- */

@@ -17,7 +17,10 @@ static struct kolo_sim_symbol gathered(const struct kolo_sim_world *world,
                                        const struct kolo_sim_actor *actor, size_t offset,
                                        bool is_mine)
 {
-    for (int rank = 0; rank < world->what->size; rank++) {
+    /* Blocks of one length: the owner follows from the offset. */
+    const bool is_even = actor->args.counts == NULL && actor->args.count > 0;
+    for (int rank = is_even ? (int)(offset / actor->args.count) : 0; rank < world->what->size;
+         rank++) {
         const struct kolo_plan_args *theirs = &world->actors[rank].args;
         size_t first = kolo_plan_block_offset(&actor->args, rank), base = 0;
         if (offset < first || offset - first >= kolo_plan_block(&actor->args, rank))

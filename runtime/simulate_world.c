@@ -32,6 +32,17 @@ enum kolo_closing kolo_sim_closing(const struct kolo_simulation *what, int call)
     return is_closed ? KOLO_CLOSING_NOW : what->closing;
 }
 
+static kolo_status list_followed(struct kolo_sim_world *world)
+{
+    uint32_t next = (uint32_t)world->recv_count;
+    world->next_followed = kolo_calloc(world->recv_count, sizeof(*world->next_followed));
+    if (world->next_followed == NULL)
+        return KOLO_ERR_NO_MEMORY;
+    for (size_t i = world->recv_count; i-- > 0;)
+        world->next_followed[i] = next = world->sample_of[i] != UINT32_MAX ? (uint32_t)i : next;
+    return KOLO_OK;
+}
+
 static kolo_status choose_samples(struct kolo_sim_world *world)
 {
     size_t stride = 1, samples = world->what->samples;
@@ -45,7 +56,7 @@ static kolo_status choose_samples(struct kolo_sim_world *world)
         bool is_followed = stride == 1 || is_edge || kolo_sim_mix(i) % stride == 0;
         world->sample_of[i] = is_followed ? (uint32_t)world->nsamples++ : UINT32_MAX;
     }
-    return KOLO_OK;
+    return world->nsamples < world->recv_count ? list_followed(world) : KOLO_OK;
 }
 
 static void set_args(struct kolo_sim_world *world, int rank)
@@ -133,6 +144,7 @@ void kolo_sim_close(struct kolo_sim_world *world)
     kolo_free_memory(world->actors);
     kolo_free_memory(world->list);
     kolo_free_memory(world->sample_of);
+    kolo_free_memory(world->next_followed);
 }
 
 kolo_status kolo_sim_open(const struct kolo_simulation *simulation, struct kolo_sim_world *world)

@@ -56,6 +56,8 @@ struct kolo_sim_world {
     size_t recv_count;   /* elements of the longest RECV */
     uint32_t *sample_of; /* element of RECV -> index into actor.recv, or UINT32_MAX */
     size_t nsamples;
+    /* element of RECV -> the first one from it on that is followed; NULL: all are */
+    uint32_t *next_followed;
     int *list; /* ranks that may move */
     int listed;
     uint64_t drawn; /* the last random number */
@@ -65,6 +67,42 @@ struct kolo_sim_world {
     kolo_fail(KOLO_ERR_INTERNAL, "plan %s for %s, rank %d of %d, step %zu: " format,               \
               (actor)->plan->name, kolo_collective_text((actor)->plan->collective),                \
               (actor)->args.rank, (actor)->args.size, (actor)->next, __VA_ARGS__)
+
+/* ---- symbols (here, because nearly all time is spent with them) ---- */
+
+static const struct kolo_sim_symbol KOLO_SIM_NOT_FOLLOWED = {UINT64_MAX, UINT64_MAX};
+
+static inline uint64_t kolo_sim_mix(uint64_t x)
+{
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9u;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+/** The symbol that rank @p rank contributes as element @p offset of its SEND. */
+static inline struct kolo_sim_symbol kolo_sim_contribution(int rank, size_t offset)
+{
+    uint64_t random = kolo_sim_mix(kolo_sim_mix((uint64_t)rank + 0x9e3779b97f4a7c15u) + offset) | 1;
+    return (struct kolo_sim_symbol){random, kolo_sim_mix(random)};
+}
+static inline struct kolo_sim_symbol kolo_sim_combine(struct kolo_sim_symbol a,
+                                                      struct kolo_sim_symbol b)
+{
+    if (a.sum == KOLO_SIM_NOT_FOLLOWED.sum || b.sum == KOLO_SIM_NOT_FOLLOWED.sum)
+        return KOLO_SIM_NOT_FOLLOWED;
+    return (struct kolo_sim_symbol){a.sum + b.sum,
+                                    kolo_sim_mix(a.order * 3 + kolo_sim_mix(b.order * 5 + 1))};
+}
+/** The symbol divided once. Dividing twice, or combining afterwards, never gives the expected
+ * value. */
+static inline struct kolo_sim_symbol kolo_sim_finished(struct kolo_sim_symbol a)
+{
+    if (a.sum == KOLO_SIM_NOT_FOLLOWED.sum)
+        return KOLO_SIM_NOT_FOLLOWED;
+    return (struct kolo_sim_symbol){kolo_sim_mix(a.sum ^ 0x5851f42d4c957f2du),
+                                    kolo_sim_mix(a.order + 7)};
+}
 
 /* ---- simulate_world.c ---- */
 
@@ -83,14 +121,6 @@ enum kolo_closing kolo_sim_closing(const struct kolo_simulation *what, int call)
 
 /* ---- simulate_memory.c ---- */
 
-/** The symbol that rank @p rank contributes as element @p offset of its SEND. */
-struct kolo_sim_symbol kolo_sim_contribution(int rank, size_t offset);
-struct kolo_sim_symbol kolo_sim_combine(struct kolo_sim_symbol a, struct kolo_sim_symbol b);
-/** The symbol divided once. Dividing twice, or combining afterwards, never gives the expected
- * value. */
-struct kolo_sim_symbol kolo_sim_finished(struct kolo_sim_symbol a);
-uint64_t kolo_sim_mix(uint64_t x);
-
 bool kolo_sim_has_send(enum kolo_collective collective, const struct kolo_plan_args *args);
 bool kolo_sim_has_recv(enum kolo_collective collective, const struct kolo_plan_args *args);
 /** Computes the lengths of SEND and RECV of @p actor. */
@@ -101,13 +131,41 @@ void kolo_sim_lay_in_place(const struct kolo_sim_world *world, struct kolo_sim_a
 struct kolo_sim_extent kolo_sim_locate(const struct kolo_sim_world *world,
                                        const struct kolo_sim_actor *actor,
                                        const struct kolo_slice *slice);
+/** kolo_sim_cell() of an element of SEND, which is in RECV in some calls in place. */
+struct kolo_sim_symbol *kolo_sim_cell_of_send(const struct kolo_sim_world *world,
+                                              const struct kolo_sim_actor *actor, size_t offset);
 /** The cell that holds element @p offset of a buffer; NULL: SEND, or an element not followed. */
-struct kolo_sim_symbol *kolo_sim_cell(const struct kolo_sim_world *world,
-                                      const struct kolo_sim_actor *actor,
-                                      enum kolo_sim_buffer memory, size_t offset);
-struct kolo_sim_symbol kolo_sim_load(const struct kolo_sim_world *world,
-                                     const struct kolo_sim_actor *actor,
-                                     enum kolo_sim_buffer memory, size_t offset);
+static inline struct kolo_sim_symbol *kolo_sim_cell(const struct kolo_sim_world *world,
+                                                    const struct kolo_sim_actor *actor,
+                                                    enum kolo_sim_buffer memory, size_t offset)
+{
+    if (memory == KOLO_SIM_SCRATCH)
+        return &actor->scratch[offset];
+    if (memory == KOLO_SIM_SEND)
+        return kolo_sim_cell_of_send(world, actor, offset);
+    uint32_t sample = world->sample_of[offset];
+    return sample == UINT32_MAX ? NULL : &actor->recv[sample];
+}
+static inline struct kolo_sim_symbol kolo_sim_load(const struct kolo_sim_world *world,
+                                                   const struct kolo_sim_actor *actor,
+                                                   enum kolo_sim_buffer memory, size_t offset)
+{
+    struct kolo_sim_symbol *at = kolo_sim_cell(world, actor, memory, offset);
+    if (at != NULL)
+        return *at;
+    return memory == KOLO_SIM_SEND ? kolo_sim_contribution(actor->args.rank, offset)
+                                   : KOLO_SIM_NOT_FOLLOWED;
+}
+/** The first element of @p to, from its element @p i on, that has a cell: those of RECV that are
+ * not followed have none. Its count, if there is none. */
+static inline size_t kolo_sim_next(const struct kolo_sim_world *world, struct kolo_sim_extent to,
+                                   size_t i)
+{
+    if (world->next_followed == NULL || to.memory != KOLO_SIM_RECV || i >= to.count)
+        return i;
+    size_t next = world->next_followed[to.offset + i] - to.offset;
+    return next < to.count ? next : to.count;
+}
 /** Checks that @p step of @p actor, which is about to begin, stays in its buffers and touches
  * nothing that is in flight. */
 kolo_status kolo_sim_check_step(const struct kolo_sim_world *world,

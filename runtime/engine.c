@@ -36,8 +36,9 @@ enum {
     LOOKS_PER_CLOCK = 16, /* polls for each reading of the clock while spinning */
     /* the same while things move, which may go on for ever, and not for this caller */
     MOVES_PER_CLOCK = 64,
-    YIELDS_PER_TURN = 8, /* if ranks share processors and only a board is waited for */
-    ASKS_PER_YIELD = 8,  /* by a program that asks repeatedly, in vain */
+    YIELDS_PER_TURN = 8,  /* if ranks share processors and only a board is waited for */
+    ASKS_PER_YIELD = 8,   /* by a program that asks repeatedly, in vain */
+    AWAITED_NS = 1000000, /* as long as the progressor leaves the lock to others that want it */
     DOZE_LEAST_US = 100,
     DOZE_MOST_US = 1600,
     DOZES = 12
@@ -93,22 +94,42 @@ static bool turn(struct kolo_engine *engine)
     return moved;
 }
 
-/** Releases the lock briefly if other threads want it. */
+/** The progressor takes the lock again. A lock goes to any thread that asks for it, so threads that
+ * call again and again could keep it for ever: after AWAITED_NS they give way (kolo_engine_enter).
+ */
+static void take_back(struct kolo_engine *engine)
+{
+    if (pthread_mutex_trylock(&engine->lock) == 0)
+        return;
+    const kolo_deadline end = kolo_now_ns() + AWAITED_NS;
+    const struct timespec until = {.tv_sec = (time_t)(end / 1000000000),
+                                   .tv_nsec = (long)(end % 1000000000)};
+    if (pthread_mutex_clocklock(&engine->lock, CLOCK_MONOTONIC, &until) == 0)
+        return;
+    atomic_store_explicit(&engine->is_awaited, true, memory_order_relaxed);
+    pthread_mutex_lock(&engine->lock);
+    atomic_store_explicit(&engine->is_awaited, false, memory_order_relaxed);
+}
+
+/** Releases the lock briefly if other threads want it. With many that call again and again there
+ * is always one. */
 static void let_in(struct kolo_engine *engine)
 {
     if (atomic_load_explicit(&engine->wanting, memory_order_relaxed) == 0)
         return;
+    const kolo_deadline end = kolo_now_ns() + AWAITED_NS;
     pthread_mutex_unlock(&engine->lock);
-    while (atomic_load_explicit(&engine->wanting, memory_order_relaxed) > 0)
+    while (atomic_load_explicit(&engine->wanting, memory_order_relaxed) > 0 &&
+           !kolo_deadline_passed(end))
         sched_yield();
-    pthread_mutex_lock(&engine->lock);
+    take_back(engine);
 }
 
 static void yield(struct kolo_engine *engine)
 {
     pthread_mutex_unlock(&engine->lock);
     sched_yield();
-    pthread_mutex_lock(&engine->lock);
+    take_back(engine);
 }
 
 /** Whether the wait is over. @p comm NULL: its failure would not end the wait. */
@@ -138,7 +159,7 @@ static void sleep_until(struct kolo_engine *engine, const struct kolo_comm *comm
         engine->is_sleeping = true;
         pthread_mutex_unlock(&engine->lock);
         kolo_endpoint_sleep(engine->endpoint, deadline);
-        pthread_mutex_lock(&engine->lock);
+        take_back(engine);
         engine->is_sleeping = false;
     }
     set_lanes_asleep(engine, false, &deadline);

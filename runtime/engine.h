@@ -58,6 +58,7 @@ struct kolo_engine {
     sem_t thread_wake;           /* wakes the progress thread */
     atomic_bool is_thread_woken; /* posted, and not yet taken by the thread */
     atomic_int wanting;          /* threads that wait for the lock */
+    atomic_bool is_awaited;      /* the progressor waits for the lock: others leave it to it */
     /* this and all other atomic fields are also read without the lock */
     atomic_bool has_progressor;
     bool is_sleeping;

@@ -2,6 +2,7 @@
 // The life of an engine: its creation and destruction, its lock, and the names of ranks in
 // messages. Must never free something on which another part still depends: kolo_engine_destroy has
 // the order.
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +15,8 @@
 #include "runtime/peers.h"
 #include "runtime/staging.h"
 #include "runtime/timeline.h"
+
+enum { GIVE_WAY_NS = 1000000 };
 
 static kolo_status init_conds(struct kolo_engine *engine)
 {
@@ -110,8 +113,20 @@ void kolo_engine_give_up(struct kolo_engine *engine)
     kolo_detail_set(detail);
 }
 
+/** While the progressor has waited too long for the lock. Bounded: it may itself not run. */
+static void give_way(const struct kolo_engine *engine)
+{
+    if (!atomic_load_explicit(&engine->is_awaited, memory_order_relaxed))
+        return;
+    const kolo_deadline end = kolo_now_ns() + GIVE_WAY_NS;
+    while (atomic_load_explicit(&engine->is_awaited, memory_order_relaxed) &&
+           !kolo_deadline_passed(end))
+        sched_yield();
+}
+
 void kolo_engine_enter(struct kolo_engine *engine)
 {
+    give_way(engine);
     if (pthread_mutex_trylock(&engine->lock) == 0)
         return;
     atomic_fetch_add(&engine->wanting, 1); /* makes a spinning progressor release the lock */

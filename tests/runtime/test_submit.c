@@ -361,6 +361,65 @@ ParameterizedTest(struct world_param *param, submit, two_threads_per_rank, .time
     run(param->name, 3, messages_beside_collectives, NULL);
 }
 
+/** Receives a message from rank 1, and asks for it again and again. */
+static void *ask_again(void *argument)
+{
+    struct side_job *job = argument;
+    struct kolo_request *request = NULL;
+    int got = -1;
+    job->status = kolo_recv(job->comm, &got, 1, KOLO_INT32, 1, NULL, &request);
+    if (job->status == KOLO_OK)
+        do
+            job->status = kolo_test(&request);
+        while (job->status == KOLO_AGAIN);
+    return NULL;
+}
+
+enum { ASKERS = 24 };
+
+/** The wait must end although there are always threads that want the lock. */
+static kolo_status wait_among_askers(struct kolo_comm *comm, void *argument)
+{
+    struct side_job jobs[ASKERS];
+    pthread_t threads[ASKERS];
+    struct kolo_request *request = NULL;
+    int one = 1, waits = 0;
+    kolo_status status;
+    (void)argument;
+    if (kolo_rank(comm) == 1) {
+        status = kolo_recv(comm, &one, 1, KOLO_INT32, 0, NULL, NULL);
+        for (int i = 0; i <= ASKERS && status == KOLO_OK; i++)
+            status = kolo_send(comm, &one, 1, KOLO_INT32, 0, NULL, NULL);
+        return status;
+    }
+    status = kolo_recv(comm, &one, 1, KOLO_INT32, 1, NULL, &request);
+    for (int i = 0; i < ASKERS; i++) {
+        jobs[i] = (struct side_job){comm, KOLO_OK};
+        cr_assert(pthread_create(&threads[i], NULL, ask_again, &jobs[i]) == 0);
+    }
+    while (status == KOLO_OK && waits++ < 5) {
+        status = kolo_wait(&request, 20);
+        WORLD_EXPECT(status == KOLO_AGAIN, "a wait for nothing ended: %s",
+                     kolo_status_name(status));
+        status = KOLO_OK;
+    }
+    status = kolo_send(comm, &one, 1, KOLO_INT32, 1, NULL, NULL);
+    for (int i = 0; i < ASKERS; i++) {
+        pthread_join(threads[i], NULL);
+        status = status == KOLO_OK ? jobs[i].status : status;
+    }
+    return status == KOLO_OK ? kolo_wait(&request, -1) : status;
+}
+
+ParameterizedTestParameters(submit, threads_that_ask)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, submit, threads_that_ask, .timeout = 60)
+{
+    run(param->name, 2, wait_among_askers, NULL);
+}
+
 /* ---- the same bits on every rank and in every run ---- */
 
 enum { NOISE = 10007 };

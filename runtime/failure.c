@@ -279,6 +279,7 @@ kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *
 {
     struct kolo_failure *failure = &comm->failure;
     char during[sizeof(failure->during)] = "";
+    failure->is_told = true;
     if (!wants_during(failure->status))
         return kolo_fail(failure->status, "%s", failure->text);
     if (request != NULL && failure->during[0] == '\0') /* it came between two calls */
@@ -288,6 +289,13 @@ kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *
     const char *call = during[0] != '\0' ? during : failure->during;
     return kolo_fail(failure->status, "%s%s", failure->text,
                      names_call(failure->text, call) ? "" : call);
+}
+
+kolo_status kolo_comm_last_word(struct kolo_comm *comm)
+{
+    const struct kolo_failure *failure = &comm->failure;
+    const bool is_news = failure->status == KOLO_ERR_MISMATCH && !failure->is_told;
+    return is_news && comm->is_open ? kolo_comm_failed(comm, NULL) : KOLO_OK;
 }
 
 /* ---- events ---- */

@@ -22,6 +22,7 @@ struct kolo_failure {
     kolo_status status;
     char text[KOLO_DETAIL_MAX];
     char during[KOLO_WORDS_MAX + 32]; /* the call that was running; "" if none */
+    bool is_told;                     /* a call has returned it to the program */
 };
 
 /** A cause that gives way to a better one until its deadline. */
@@ -50,5 +51,9 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
 /** The failure as the result of a call: sets this thread's detail and returns the status. @p
  * request NULL: the call is not a request. */
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request);
+/** What the end of @p comm has to say of a broadcast that was its last call: that it was called
+ * differently by some rank, with the detail, if no call has said so. Whichever thread made progress
+ * may have noticed it. KOLO_OK: nothing. */
+kolo_status kolo_comm_last_word(struct kolo_comm *comm);
 
 #endif

@@ -448,23 +448,24 @@ static kolo_status hear_of_last(struct kolo_comm *comm, kolo_deadline deadline)
     return status;
 }
 
-/** Finalizes a communicator other than the world: the rank goes on, and so do the links.
- * *status_out: a mismatch reported since the last call. */
-static void finalize_part(struct kolo_comm *comm, kolo_status *status_out)
+/** Finalizes a communicator other than the world: the rank goes on, and so do the links. */
+static kolo_status finalize_part(struct kolo_comm *comm)
 {
     struct kolo_engine *engine = comm->engine;
-    bool is_news = comm->is_open && comm->failure.status == KOLO_OK;
+    char detail[KOLO_DETAIL_MAX];
     kolo_engine_enter(engine);
-    if (is_news) {
+    if (comm->is_open && comm->failure.status == KOLO_OK) {
         kolo_engine_poll(engine);
         kolo_comm_settle(comm);
     }
-    if (is_news && comm->failure.status == KOLO_ERR_MISMATCH)
-        *status_out = kolo_comm_failed(comm, NULL);
+    const kolo_status status = kolo_comm_last_word(comm);
+    kolo_detail_keep(detail);
     kolo_comm_tell_store(comm->engine, comm->number, comm->ranks, comm->size);
     kolo_comm_close(comm);
     kolo_comm_free(comm);
     kolo_engine_leave(engine);
+    kolo_detail_set(detail);
+    return status;
 }
 
 /** Ends the remaining requests. Returns whether all collectives were over. */
@@ -502,6 +503,14 @@ static kolo_deadline handover_deadline(const struct kolo_engine *engine, kolo_de
     return was_open && call > deadline ? call : deadline;
 }
 
+static kolo_status last_word(struct kolo_comm *comm)
+{
+    kolo_engine_enter(comm->engine);
+    const kolo_status status = kolo_comm_last_word(comm);
+    kolo_engine_leave(comm->engine);
+    return status;
+}
+
 static kolo_status finalize_world(struct kolo_comm *comm)
 {
     struct kolo_engine *engine = comm->engine;
@@ -521,6 +530,8 @@ static kolo_status finalize_world(struct kolo_comm *comm)
     kolo_engine_leave(engine);
     if (is_asked) /* the other half is for delivering what was sent */
         heard = hear_of_last(comm, kolo_deadline_in_ms(engine->settings.exit_timeout_ms / 2));
+    if (heard != KOLO_ERR_MISMATCH)
+        heard = last_word(comm);
     kolo_detail_keep(detail);
     /* If members have left before a late rank came, that is not a failure. */
     bool has_failed =
@@ -546,7 +557,7 @@ kolo_status kolo_finalize(struct kolo_comm *comm)
     KOLO_TRY(kolo_comm_check(comm, "kolo_finalize"));
     if (comm == comm->engine->world)
         return finalize_world(comm);
-    finalize_part(comm, &status);
+    status = finalize_part(comm);
 out:
     return status;
 }

@@ -504,6 +504,71 @@ ParameterizedTest(struct world_param *param, mismatch, leaving_without_the_last_
     }
 }
 
+/** Whether the communicator has failed, as whoever makes progress on this rank may notice while the
+ * program is in no call of it. */
+static bool has_failed_meanwhile(struct kolo_comm *comm)
+{
+    kolo_comm_enter(comm);
+    kolo_engine_poll(comm->engine);
+    kolo_comm_settle(comm);
+    const bool has_failed = comm->failure.status != KOLO_OK;
+    kolo_comm_leave(comm);
+    return has_failed;
+}
+
+struct unnoticed {
+    atomic_bool is_over; /* on rank 1 */
+    bool is_part;        /* a communicator other than the world */
+};
+
+/** The quarrel is over before rank 1 finalizes, and no call of rank 1 has said so. */
+static kolo_status finalize_after_a_quarrel(struct kolo_comm *world, void *argument)
+{
+    struct unnoticed *unnoticed = argument;
+    struct kolo_comm *comm = world;
+    const int rank = kolo_rank(world);
+    char data[8] = {0};
+    kolo_status status = unnoticed->is_part ? kolo_dup(world, NULL, &comm) : KOLO_OK;
+    if (status == KOLO_OK) /* opens the links */
+        status = kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL);
+    if (status != KOLO_OK)
+        return status;
+    WORLD_EXPECT(rank != 2 || AWAIT(atomic_load(&unnoticed->is_over)), "rank 1 is not over");
+    status = rank == 2 ? kolo_barrier(comm, NULL, NULL)
+                       : kolo_broadcast(comm, data, 8, KOLO_UINT8, 0, NULL, NULL);
+    if (rank == 1) {
+        WORLD_EXPECT(status == KOLO_OK, "rank 1: %s", kolo_error_detail());
+        atomic_store(&unnoticed->is_over, true);
+        WORLD_EXPECT(AWAIT(has_failed_meanwhile(comm)), "nothing failed");
+    }
+    if (!unnoticed->is_part)
+        return KOLO_OK;
+    const kolo_status end = kolo_finalize(comm);
+    if (rank != 1)
+        return kolo_barrier(world, NULL, NULL);
+    WORLD_EXPECT(end == KOLO_ERR_MISMATCH && strstr(kolo_error_detail(), "barrier()") != NULL,
+                 "%s: %s", kolo_status_name(end), kolo_error_detail());
+    return kolo_barrier(world, NULL, NULL);
+}
+
+ParameterizedTestParameters(mismatch, noticed_by_another_thread)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, mismatch, noticed_by_another_thread, .timeout = 60)
+{
+    for (int is_part = 0; is_part < 2; is_part++) {
+        struct unnoticed unnoticed = {.is_part = is_part};
+        struct world world = {
+            .size = 3, .transport = param->name, .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=tree"}};
+        const kolo_status status = world_run(&world, finalize_after_a_quarrel, &unnoticed);
+        const char *text = kolo_error_detail();
+        cr_assert(status == (is_part ? KOLO_OK : KOLO_ERR_MISMATCH) &&
+                      (is_part || strstr(text, "barrier()") != NULL),
+                  "%s, part %d: %s: %s", param->name, is_part, kolo_status_name(status), text);
+    }
+}
+
 /* ---- broadcasts as later calls describe them ---- */
 
 /** No message of the broadcast reveals the difference, only what this rank later says about it. */

@@ -27,12 +27,6 @@ struct kolo_channel *kolo_channel_of(struct kolo_link *link, uint32_t id)
     return channel;
 }
 
-void kolo_channel_destroy(struct kolo_channel *channel)
-{
-    kolo_channel_drop_stash(channel);
-    kolo_free_memory(channel);
-}
-
 static void disown(struct kolo_channel *channel)
 {
     struct kolo_link *link = channel->link;
@@ -50,6 +44,13 @@ static void disown(struct kolo_channel *channel)
     channel->is_owing = false;
 }
 
+void kolo_channel_destroy(struct kolo_channel *channel)
+{
+    kolo_channel_drop_stash(channel);
+    disown(channel); /* what was dropped may be owed, which no peer will hear of */
+    kolo_free_memory(channel);
+}
+
 void kolo_channel_forget(struct kolo_link *link, uint32_t id)
 {
     struct kolo_channel *channel = kolo_map_get(&link->channels, id);
@@ -58,7 +59,6 @@ void kolo_channel_forget(struct kolo_link *link, uint32_t id)
     kolo_channel_drop_stash(channel); /* the rest of a frame that is arriving is dropped too */
     if (link->rx_channel == channel)
         link->rx_channel = NULL;
-    disown(channel);
     kolo_map_remove(&link->channels, id);
     kolo_channel_destroy(channel);
 }

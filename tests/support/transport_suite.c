@@ -321,6 +321,46 @@ void suite_bounds_what_comes_early_by_the_credit(const char *transport)
     once(transport, 2, "CREDIT_BYTES", "64KiB", beyond_credit);
 }
 
+enum { LEFT_CHANNELS = 5, LEFT_MESSAGES = 40, LEFT_BYTES = 1000 };
+
+/** Whether every channel keeps more than half of its credit. */
+static bool keeps_all(struct suite_rank *rank, void *context)
+{
+    const struct kolo_link *link = context;
+    for (uint32_t id = 1; id <= LEFT_CHANNELS; id++) {
+        const struct kolo_channel *channel = kolo_map_get(&link->channels, id);
+        if (channel == NULL || channel->charged <= rank->world->settings.credit_bytes / 2)
+            return false;
+    }
+    return true;
+}
+
+/* The peer of all these frames ends: nothing of one channel may be used for another. */
+static void leave_unreceived(struct suite_rank *rank)
+{
+    static const uint8_t data[LEFT_BYTES];
+    struct kolo_link *link = suite_link(rank, 1 - rank->rank);
+    struct kolo_work works[LEFT_CHANNELS][LEFT_MESSAGES];
+    const struct kolo_desc desc = desc_of(6);
+    SUITE_CHECK(rank, link != NULL, "no link");
+    if (rank->rank == 1) {
+        SUITE_CHECK(rank, suite_until(rank, keeps_all, link), "%s", heard_text(rank));
+        SUITE_CHECK(rank, suite_meet(rank, 0), "rank 1");
+        return;
+    }
+    for (uint32_t id = 1; id <= LEFT_CHANNELS; id++)
+        for (int i = 0; i < LEFT_MESSAGES; i++)
+            kolo_link_send(link, id, &desc, data, LEFT_BYTES, &works[id - 1][i]);
+    for (uint32_t id = 1; id <= LEFT_CHANNELS; id++)
+        SUITE_CHECK(rank, suite_settle(rank, works[id - 1], LEFT_MESSAGES), "channel %u", id);
+    SUITE_CHECK(rank, suite_meet(rank, 0), "rank 0");
+}
+
+void suite_closes_with_what_nobody_received(const char *transport)
+{
+    once(transport, 2, "CREDIT_BYTES", "64KiB", leave_unreceived);
+}
+
 /* ---- reduce ---- */
 
 /* Small integers, which every type represents exactly. */

@@ -24,6 +24,7 @@
     X(suite, channels_do_not_wait_for_each_other)                                                  \
     X(suite, keeps_what_comes_early)                                                               \
     X(suite, bounds_what_comes_early_by_the_credit)                                                \
+    X(suite, closes_with_what_nobody_received)                                                     \
     X(suite, reduces_every_type_on_receive)                                                        \
     X(suite, reports_a_mismatch_on_the_side_that_receives)                                         \
     X(suite, reports_a_wrong_length_as_broken_protocol)                                            \

@@ -34,6 +34,7 @@ struct inproc_link {
     struct kolo_inproc_pair *pair;
     int side;
     struct kolo_inproc_loan *loan_first, *loan_last;
+    struct kolo_inproc_node *received; /* being received, by callbacks that may end the link */
 };
 
 /* ---- ports ---- */
@@ -317,12 +318,14 @@ static kolo_status receive(struct kolo_link *link, const struct kolo_inproc_node
 
 /* The next node, which still belongs to the queue until the one after it is taken; NULL: the queue
  * is empty. */
-static struct kolo_inproc_node *take(struct kolo_inproc_queue *queue)
+static struct kolo_inproc_node *take(struct inproc_link *link)
 {
+    struct kolo_inproc_queue *queue = &link->pair->queues[link->side];
     struct kolo_inproc_node *node = atomic_load(&queue->head->next);
     if (node == NULL)
         return NULL;
-    kolo_free_memory(queue->head);
+    if (queue->head != link->received)
+        kolo_free_memory(queue->head);
     queue->head = node;
     return node;
 }
@@ -351,11 +354,15 @@ static bool inproc_pull(struct kolo_link *base)
     struct kolo_inproc_node *node;
     bool is_closed = atomic_load(&link->pair->is_closed[1 - link->side]);
     bool moved = collect_loans(link);
-    while (base->state == KOLO_LINK_UP && (node = take(&link->pair->queues[link->side])) != NULL) {
+    while (base->state == KOLO_LINK_UP && (node = take(link)) != NULL) {
         /* first what the peer read before it sent this, since a goodbye would fail those sends */
         moved |= collect_loans(link);
+        link->received = node;
         kolo_status status = receive(base, node);
         node->loan = NULL; /* done, or in the stash */
+        link->received = NULL;
+        if (link->pair->queues[link->side].head != node) /* inproc_down() has taken all others */
+            kolo_free_memory(node);
         moved = true;
         if (status != KOLO_OK)
             kolo_link_set_down(base, status);
@@ -396,7 +403,7 @@ static void inproc_down(struct kolo_link *base)
     struct inproc_link *link = (struct inproc_link *)base;
     struct kolo_inproc_node *node;
     atomic_store(&link->pair->is_closed[link->side], true);
-    while ((node = take(&link->pair->queues[link->side])) != NULL) {
+    while ((node = take(link)) != NULL) {
         if (node->loan != NULL)
             inproc_release(base, (uint64_t)(uintptr_t)node->loan);
         node->loan = NULL;

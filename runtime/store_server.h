@@ -38,6 +38,7 @@ struct kolo_store_connection {
     int rank;              /* -1 until JOIN */
     bool is_rejected;      /* it was told the reason; its messages are ignored */
     kolo_deadline join_by; /* KOLO_NEVER once joined */
+    bool has_more;         /* messages have come that wait until it has read its answers */
     uint32_t events;       /* the events that the poller watches */
     struct kolo_store_connection *prev, *next;
 };

@@ -392,6 +392,7 @@ static kolo_status handle(struct kolo_store_connection *connection, uint8_t type
  * the rest waits. */
 kolo_status kolo_server_handle_all(struct kolo_store_connection *connection)
 {
+    connection->has_more = false;
     while (connection->stream.out_bytes < OUT_BYTES_MAX) {
         uint8_t type;
         struct kolo_reader body;
@@ -403,5 +404,6 @@ kolo_status kolo_server_handle_all(struct kolo_store_connection *connection)
         if (status != KOLO_OK)
             return status;
     }
+    connection->has_more = true;
     return KOLO_OK;
 }

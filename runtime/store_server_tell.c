@@ -51,7 +51,8 @@ void kolo_server_set_state(struct kolo_store_server *server, int rank, enum kolo
 void kolo_server_watch(struct kolo_store_connection *connection)
 {
     uint32_t events = connection->stream.out_bytes < OUT_BYTES_MAX ? EPOLLIN : 0;
-    if (connection->stream.out_count > 0)
+    /* No byte may come any more that would lead to the messages that wait. */
+    if (connection->stream.out_count > 0 || connection->has_more)
         events |= EPOLLOUT;
     if (events == connection->events)
         return;

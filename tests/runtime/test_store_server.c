@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "runtime/store_server.h"
 #include "tests/support/store_raw.h"
 
 TestSuite(store_server, .timeout = 60);
@@ -1000,6 +1001,18 @@ Test(store_server, stranger_to_the_protocol_before_join)
     close_all(&raw, ranks, 2);
 }
 
+/** Sets @p value for the key "big", and reads the answer. */
+static void set_big(struct raw_server *raw, struct raw_rank *rank, const void *value, size_t bytes)
+{
+    raw_set(rank, 0, "big", value, bytes);
+    while (rank->stream.out_count > 0) {
+        raw_server_pump(raw);
+        cr_assert(kolo_stream_flush(&rank->stream) == KOLO_OK);
+    }
+    raw_server_pump(raw);
+    expect_answer(rank, 0, KOLO_OK);
+}
+
 Test(store_server, rank_that_does_not_read_is_not_served_without_bound)
 {
     enum { QUESTIONS = 200 };
@@ -1007,13 +1020,7 @@ Test(store_server, rank_that_does_not_read_is_not_served_without_bound)
     struct raw_server raw;
     struct raw_rank rank;
     open_all(&raw, &rank, 1, 1);
-    raw_set(&rank, 0, "big", value, sizeof value);
-    while (rank.stream.out_count > 0) {
-        raw_server_pump(&raw);
-        cr_assert(kolo_stream_flush(&rank.stream) == KOLO_OK);
-    }
-    raw_server_pump(&raw);
-    expect_answer(&rank, 0, KOLO_OK);
+    set_big(&raw, &rank, value, sizeof value);
     struct rusage before, after;
     getrusage(RUSAGE_SELF, &before);
     for (uint32_t i = 1; i <= QUESTIONS; i++)
@@ -1031,6 +1038,34 @@ Test(store_server, rank_that_does_not_read_is_not_served_without_bound)
         cr_assert(rank.type == KOLO_STORE_ANSWER && rank.id == i && rank.bytes == sizeof value);
     }
     close_all(&raw, &rank, 1);
+}
+
+/* The answers that a rank has not read leave in one go, with news that the server has for it. Then
+ * no event of its connection would lead to the questions behind them. */
+Test(store_server, questions_behind_unread_answers_are_answered)
+{
+    enum { QUESTIONS = 20 };
+    static uint8_t value[KOLO_STORE_VALUE_MAX];
+    const int room = QUESTIONS * KOLO_STORE_VALUE_MAX;
+    struct raw_server raw;
+    struct raw_rank ranks[2];
+    open_all(&raw, ranks, 2, 2);
+    set_big(&raw, &ranks[0], value, sizeof value);
+    for (uint32_t i = 1; i <= QUESTIONS; i++)
+        raw_get(&ranks[0], i, false, "big");
+    raw_server_pump(&raw);
+    const int fd = raw.server->members[0].connection->stream.fd;
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room) != 0)
+        cr_skip_test("a socket with room for %d bytes needs CAP_NET_ADMIN", room);
+    kolo_store_server_died(raw.server, 1, "exited with status 3");
+    for (int answers = 0; answers < QUESTIONS;) {
+        const int before = answers;
+        raw_server_pump(&raw);
+        while (raw_rank_next(&ranks[0]))
+            answers += ranks[0].type == KOLO_STORE_ANSWER;
+        cr_assert(answers > before, "%d of %d answers", answers, QUESTIONS);
+    }
+    close_all(&raw, ranks, 2);
 }
 
 /* ---- noise: seeded random bytes and mutated messages ---- */

@@ -2,7 +2,13 @@
 // Decodes the bodies of frames. The description of a job is decoded by spec.c.
 #include "launcher/messages.h"
 
+#include <signal.h>
+
 #include "base/text.h"
+
+enum { EXIT_STATUS_MOST = 255 };
+/* As old as a rank can be: what is older would overflow where it is counted in nanoseconds. */
+static const uint64_t AGE_MOST_MS = INT64_MAX / 1000000;
 
 static struct kolo_piece rest(struct kolo_reader *body)
 {
@@ -37,6 +43,24 @@ static void read_output(struct kolo_reader *body, struct kolo_message *message)
         body->failed = true;
 }
 
+/* The status becomes kolorun's own, of which a shell sees 8 bits: 256 would be success. */
+static void read_refused(struct kolo_reader *body, struct kolo_message *message)
+{
+    message->refused.exit_status = kolo_read_u32(body);
+    read_clean(body, message->refused.why, sizeof message->refused.why);
+    if (message->refused.exit_status < 1 || message->refused.exit_status > EXIT_STATUS_MOST)
+        body->failed = true;
+}
+
+static void read_exited(struct kolo_reader *body, struct kolo_message *message)
+{
+    kolo_outcome_read(body, &message->exited);
+    message->rank = message->exited.rank;
+    if (message->exited.status > EXIT_STATUS_MOST || message->exited.signal >= NSIG ||
+        message->exited.age_ms > AGE_MOST_MS)
+        body->failed = true;
+}
+
 static void read_body(struct kolo_reader *body, struct kolo_message *message)
 {
     switch ((int)message->type) {
@@ -44,8 +68,7 @@ static void read_body(struct kolo_reader *body, struct kolo_message *message)
         read_ready(body, message);
         break;
     case KOLO_FRAME_REFUSED:
-        message->refused.exit_status = kolo_read_u32(body);
-        read_clean(body, message->refused.why, sizeof message->refused.why);
+        read_refused(body, message);
         break;
     case KOLO_FRAME_STARTED:
         message->rank = kolo_read_u32(body);
@@ -59,8 +82,7 @@ static void read_body(struct kolo_reader *body, struct kolo_message *message)
         message->piece = rest(body);
         break;
     case KOLO_FRAME_EXITED:
-        kolo_outcome_read(body, &message->exited);
-        message->rank = message->exited.rank;
+        read_exited(body, message);
         break;
     case KOLO_FRAME_STRAY:
         if (kolo_stray_read(body, &message->stray) == KOLO_OK)

@@ -204,8 +204,13 @@ void kolo_remote_dismiss(struct kolo_remote *remote)
 
 static kolo_status take_ready(struct kolo_remote *remote, const struct kolo_message *message)
 {
-    if (message->ready.protocol != KOLO_AGENT_PROTOCOL ||
-        strcmp(message->ready.version, KOLO_VERSION) != 0)
+    const bool is_same = strcmp(message->ready.version, KOLO_VERSION) == 0;
+    if (is_same && message->ready.protocol != KOLO_AGENT_PROTOCOL)
+        return kolo_fail(KOLO_ERR_PROTOCOL,
+                         "runs another build of kolorun %s (protocol %u, this one has %d); install "
+                         "the same",
+                         KOLO_VERSION, message->ready.protocol, KOLO_AGENT_PROTOCOL);
+    if (!is_same)
         return kolo_fail(KOLO_ERR_PROTOCOL, "runs kolorun %s, this one is %s; install the same",
                          message->ready.version, KOLO_VERSION);
     if (!move(remote, KOLO_REMOTE_JOINED))

@@ -114,6 +114,47 @@ Test(messages, of_a_wrong_length_are_refused)
     }
 }
 
+static kolo_status read_refusal(uint32_t exit_status)
+{
+    uint8_t body[ROOM];
+    struct kolo_message message;
+    struct kolo_writer writer = kolo_writer_over(body, ROOM);
+    size_t bytes = 0;
+    kolo_write_u32(&writer, exit_status);
+    kolo_write_text(&writer, "no");
+    cr_assert_eq(kolo_writer_finish(&writer, body, &bytes), KOLO_OK);
+    return read_part(KOLO_FRAME_REFUSED, body, bytes, &message);
+}
+
+static kolo_status read_end(struct kolo_outcome outcome)
+{
+    uint8_t body[ROOM];
+    struct kolo_message message;
+    struct kolo_writer writer = kolo_writer_over(body, ROOM);
+    size_t bytes = 0;
+    kolo_outcome_write(&writer, &outcome);
+    cr_assert_eq(kolo_writer_finish(&writer, body, &bytes), KOLO_OK);
+    return read_part(KOLO_FRAME_EXITED, body, bytes, &message);
+}
+
+/* Of kolorun's own status a shell sees the lowest 8 bits: a job that failed must not become a
+ * success. */
+Test(messages, with_no_status_of_a_process_are_refused)
+{
+    const uint32_t wrong[] = {0, 256, 512, 0xffffff00, UINT32_MAX};
+    cr_assert_eq(read_refusal(1), KOLO_OK);
+    cr_assert_eq(read_refusal(255), KOLO_OK);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        cr_assert_eq(read_refusal(wrong[i]), KOLO_ERR_PROTOCOL, "%u", wrong[i]);
+        cr_assert_eq(read_end((struct kolo_outcome){.status = wrong[i]}),
+                     wrong[i] == 0 ? KOLO_OK : KOLO_ERR_PROTOCOL, "%u", wrong[i]);
+    }
+    cr_assert_eq(read_end((struct kolo_outcome){.status = 255}), KOLO_OK);
+    cr_assert_eq(read_end((struct kolo_outcome){.signal = 64}), KOLO_OK);
+    cr_assert_eq(read_end((struct kolo_outcome){.signal = 128}), KOLO_ERR_PROTOCOL);
+    cr_assert_eq(read_end((struct kolo_outcome){.age_ms = UINT64_MAX}), KOLO_ERR_PROTOCOL);
+}
+
 static struct kolo_message read_whole(enum kolo_frame_type type, uint8_t *body)
 {
     struct kolo_message message;

@@ -174,13 +174,19 @@ static void warn_stall(void *context, const struct kolo_stall *stall)
     server->config.events.notice(server->config.events.context, text);
 }
 
-/** A missing rank may have come with another secret. */
+/** A missing rank may have come with another secret, or have been kept out by many strangers. */
 static void say_dropped(const struct kolo_store_server *server, struct words *words)
 {
     char text[256];
-    for (size_t i = 0; i < server->listener_count; i++)
+    uint64_t strangers = 0;
+    for (size_t i = 0; i < server->listener_count; i++) {
+        strangers += kolo_listener_strangers(server->listeners[i]);
         if (kolo_listener_explain(server->listeners[i], text, sizeof text))
             say(words, "; %s", text);
+    }
+    if (strangers >= KOLO_LISTENER_PENDING_MAX)
+        say(words, "; %llu connections that did not prove themselves were dropped meanwhile",
+            (unsigned long long)strangers);
 }
 
 static void expire_start(struct kolo_store_server *server)

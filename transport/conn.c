@@ -30,8 +30,10 @@ enum {
      * themselves. */
     PROVE_MS = 1000,
     /* A connection that is silent for this long is replaced by a new one: the peer may have dropped
-     * it without our noticing. */
+     * it without our noticing. The time doubles with each of the first, since a new one queues
+     * behind all others at the peer, which a flood of strangers makes long. */
     RENEW_MS = 5000,
+    RENEW_DOUBLINGS = 3,
     /* After this many rejections in a row the peer has another secret and is not only busy. */
     REJECTIONS_MAX = 8,
     PLACES_MAX = 64,
@@ -57,6 +59,7 @@ struct attempt {
     kolo_deadline at; /* WAITING: when to begin; RUNNING: when to look at it again */
     int64_t pause_ms;
     unsigned begun, rejected;
+    unsigned renewed;          /* because it was silent; at most RENEW_DOUBLINGS are counted */
     bool is_taken;             /* a kernel or a program has taken a connection here */
     enum kolo_verdict verdict; /* how the last try ended */
     int error;
@@ -430,7 +433,7 @@ static void begin(struct attempt *attempt)
     attempt->begun++;
     attempt->state = ATTEMPT_RUNNING;
     attempt->begun_at = kolo_now_ns();
-    attempt->at = after_ms(attempt->begun_at, RENEW_MS);
+    attempt->at = after_ms(attempt->begun_at, (int64_t)RENEW_MS << attempt->renewed);
     error = kolo_handshake_dial(&attempt->handshake);
     if (error != 0)
         note_end(attempt, KOLO_VERDICT_ERROR, error);
@@ -510,6 +513,7 @@ static void review(struct attempt *attempt, kolo_deadline now)
         attempt->at = after_ms(now, PROVE_MS);
         return;
     }
+    attempt->renewed += attempt->renewed < RENEW_DOUBLINGS;
     kolo_handshake_drop(&attempt->handshake);
     note_end(attempt, KOLO_VERDICT_SILENT, 0);
 }

@@ -11,6 +11,7 @@
 #include "transport/conn_private.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -64,14 +65,23 @@ static void finish(struct kolo_handshake *handshake, enum kolo_verdict verdict, 
 }
 
 /** Handles the end of the stream, and an error of a read or a write. */
+/** Whether the peer's system has all that was sent to it. A peer that makes room for others closes
+ *  while a claim may be on its way, or unread, which resets the connection; one that has read a
+ *  claim and does not accept it just closes. */
+static bool has_arrived(int fd)
+{
+    int unsent = 0;
+    return ioctl(fd, SIOCOUTQ, &unsent) == 0 && unsent == 0;
+}
+
 static void lose(struct kolo_handshake *handshake, int error)
 {
     bool has_claimed = handshake->state == KOLO_HANDSHAKE_AWAITS_ANSWER;
     bool is_closed = error == 0 || error == ECONNRESET || error == EPIPE;
 
-    if (is_closed && has_claimed)
+    if (has_claimed && error == 0 && has_arrived(handshake->watch.fd))
         finish(handshake, KOLO_VERDICT_REJECTED, 0);
-    else if (error == 0)
+    else if (error == 0 || (has_claimed && is_closed))
         finish(handshake, KOLO_VERDICT_CLOSED, 0);
     else
         finish(handshake, KOLO_VERDICT_ERROR, error);

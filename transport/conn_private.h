@@ -28,8 +28,8 @@ void kolo_conn_timer_remove(struct kolo_conn_timer *timer);
 enum kolo_verdict {
     KOLO_VERDICT_PROVED,
     KOLO_VERDICT_ERROR,       /* a system call failed: errno value in `error` */
-    KOLO_VERDICT_CLOSED,      /* the peer closed before we sent anything */
-    KOLO_VERDICT_REJECTED,    /* the peer closed after our proof */
+    KOLO_VERDICT_CLOSED,      /* the peer closed, and had not read a proof of ours */
+    KOLO_VERDICT_REJECTED,    /* the peer closed after it had our proof */
     KOLO_VERDICT_WRONG_PROOF, /* the peer does not know the secret */
     KOLO_VERDICT_SILENT,      /* given up by its owner */
     KOLO_VERDICT_OTHER_VERSION /* proved, but not the expected peer: see `theirs` */,

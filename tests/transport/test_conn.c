@@ -547,6 +547,40 @@ Test(conn, another_secret_is_an_authentication_error, .timeout = 60)
     close_world(&w);
 }
 
+/** Resets the connections whose proof has come, without reading it. */
+static void reset_claimed(struct stranger *stranger)
+{
+    uint8_t byte;
+    for (int i = 0; i < stranger->count; i++) {
+        if (stranger->fds[i] < 0 || recv(stranger->fds[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK) != 1)
+            continue;
+        close(stranger->fds[i]);
+        stranger->fds[i] = -1;
+    }
+}
+
+/* A peer that has no room for more drops connections, also behind a proof that it has not read:
+ * however often, that does not mean another secret. */
+Test(conn, who_is_dropped_for_room_tries_again, .timeout = 120)
+{
+    enum { TIMES = 10 }; /* more than the rejections that count as final */
+    struct world w;
+    struct stranger stranger;
+    struct end end = {0};
+
+    open_world(&w, 5000);
+    struct kolo_place place = open_stranger(&w, &stranger, http, 32);
+    struct kolo_conn *conn = dial(&w, &place, 1, &w.secret, 100000, &end);
+    while (stranger.count < TIMES && end.calls == 0) {
+        turn(w.poller, kolo_deadline_in_ms(20));
+        reset_claimed(&stranger);
+    }
+    cr_assert(end.calls == 0, "after %d: %s", stranger.count, end.detail);
+    kolo_conn_cancel(conn);
+    close_stranger(&w, &stranger);
+    close_world(&w);
+}
+
 static void expect_wrong_door(const struct kolo_greeting *greeting, kolo_status status,
                               const char *words)
 {

@@ -189,7 +189,7 @@ says out 'KOLO_PORTS=21410-21410: every port is taken'
 "$cluster" exec host1 python3 -c 'import socket; s = socket.create_server(("0.0.0.0", 21420)); print("up", flush=True); s.accept()' \
     >"$work/taken" 2>&1 </dev/null &
 await grep -q up "$work/taken"
-KOLO_PORTS=21420 job taken 1 -H "$hosts" "$RANK_PROGRAM" loop 0
+KOLO_PORTS=21420 job taken 126 -H "$hosts" "$RANK_PROGRAM" loop 0
 says err 'KOLO_PORTS=21420-21420: every port is taken at 0\.0\.0\.0; widen the range'
 kill $! # this kills nsenter; its child ends with the cluster
 KOLO_PORTS=9-3 job range 2 -H "$hosts" "$RANK_PROGRAM" loop 0

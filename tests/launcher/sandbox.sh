@@ -36,9 +36,9 @@ needed() { # STATUS CALL PATTERN
     run "$1" "$REFUSING" 38 "$2" "${job[@]}"
     says err "$3"
 }
-needed 255 signalfd4 'agent: cannot start: signalfd: Function not implemented: .*sandbox.*allowed'
-needed 1 eventfd2 'event loop .*eventfd.*Function not implemented: .*sandbox.*allowed'
-needed 1 getrandom 'random bytes from the system: Function not implemented: .*sandbox.*allowed'
+needed 126 signalfd4 'agent: cannot start: signalfd: Function not implemented: .*sandbox.*allowed'
+needed 126 eventfd2 'event loop .*eventfd.*Function not implemented: .*sandbox.*allowed'
+needed 126 getrandom 'random bytes from the system: Function not implemented: .*sandbox.*allowed'
 needed 1 timerfd_create 'timerfd: Function not implemented: .*have it allowed'
 KOLO_TRANSPORT=tcp run 1 "$REFUSING" 97 socket:0=16 "${job[@]}" # EAFNOSUPPORT; AF_NETLINK
 says err 'tcp cannot be used here: addresses of this machine, for which a sandbox must allow sockets of AF_NETLINK: Address'

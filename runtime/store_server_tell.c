@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -124,7 +125,7 @@ void kolo_server_answer(struct kolo_store_connection *connection, uint32_t id, k
     const char *why = status == KOLO_OK || status == KOLO_ERR_NOT_FOUND ? "" : kolo_error_detail();
     struct kolo_writer body;
     struct kolo_message *message =
-        kolo_message_create(KOLO_STORE_ANSWER, ANSWER_FIXED + KOLO_DETAIL_MAX + bytes, &body);
+        kolo_message_create(KOLO_STORE_ANSWER, ANSWER_FIXED + strlen(why) + bytes, &body);
     if (!message) {
         break_off(connection);
         return;

@@ -355,6 +355,8 @@ static kolo_status sum_up(const struct kolo_conn *conn)
 
     for (size_t i = 0; i < conn->count; i++) {
         enum kolo_verdict verdict = conn->attempts[i].verdict;
+        if (is_unanswered(&conn->attempts[i])) /* however its last try ended */
+            continue;
         has_auth |= verdict == KOLO_VERDICT_WRONG_PROOF || verdict == KOLO_VERDICT_REJECTED;
         has_protocol |= verdict == KOLO_VERDICT_OTHER_VERSION;
         is_silent &= verdict == KOLO_VERDICT_SILENT || verdict == KOLO_VERDICT_PROVED ||

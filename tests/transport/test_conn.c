@@ -581,6 +581,29 @@ Test(conn, who_is_dropped_for_room_tries_again, .timeout = 120)
     close_world(&w);
 }
 
+/* What the status says of a place is what the text says: how it is now, not how an earlier try
+ * ended. */
+Test(conn, who_was_dropped_once_and_is_silent_now_is_late, .timeout = 120)
+{
+    struct world w;
+    struct stranger stranger;
+    struct end end = {0};
+
+    open_world(&w, 5000);
+    struct kolo_place place = open_stranger(&w, &stranger, http, 32);
+    dial(&w, &place, 1, &w.secret, 2000, &end);
+    while (end.calls == 0) {
+        turn(w.poller, kolo_deadline_in_ms(20));
+        if (stranger.count == 1)
+            reset_claimed(&stranger);
+    }
+    cr_assert(stranger.count > 1 && end.status == KOLO_ERR_TIMEOUT &&
+                  strstr(end.detail, "rank 3 is late") != NULL,
+              "%d: %s: %s", stranger.count, kolo_status_name(end.status), end.detail);
+    close_stranger(&w, &stranger);
+    close_world(&w);
+}
+
 static void expect_wrong_door(const struct kolo_greeting *greeting, kolo_status status,
                               const char *words)
 {

@@ -15,7 +15,7 @@ void kolo_job_print(const struct kolo_options *options, const struct kolo_hosts 
 enum {
     KOLO_EXIT_USAGE = 2,
     KOLO_EXIT_TIMEOUT = 124,
-    KOLO_EXIT_SHORTAGE = 126, /* a machine has no room for another process */
+    KOLO_EXIT_SHORTAGE = 126, /* something is missing that a start needs */
     KOLO_EXIT_SIGNAL = 128,
     KOLO_EXIT_HOST = 255
 };

@@ -110,16 +110,16 @@ static kolo_status on_rank(struct kolo_job *job, struct kolo_remote *remote,
                          message->rank);
     if (message->type == KOLO_FRAME_TIMELINE)
         return on_timeline(job, message->rank, &message->piece);
+    if (message->type == KOLO_FRAME_OUTPUT)
+        return kolo_job_output(job, remote, message);
     if (message->type == KOLO_FRAME_SEEN)
         kolo_survey_seen(&job->survey, message->seen.round, &message->seen.sight);
     else if (message->type == KOLO_FRAME_STARTED)
         on_started(job, remote, message->rank, message->value);
     else if (message->type == KOLO_FRAME_EXITED)
         on_exited(job, &message->exited);
-    else if (message->type == KOLO_FRAME_STRAY)
-        on_stray(job, remote, &message->stray);
     else
-        kolo_job_output(job, remote, message);
+        on_stray(job, remote, &message->stray);
     return KOLO_OK;
 }
 

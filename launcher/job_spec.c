@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "launcher/job_spec.h"
 
-enum { CREDIT_BYTES = 1 << 20, PORT_FIRST = 20000, PORT_COUNT = 12000 };
+enum { PORT_FIRST = 20000, PORT_COUNT = 12000 };
 
 static const char *const inherited[] = {"PATH", "LD_LIBRARY_PATH", "LANG"};
 
@@ -111,7 +111,7 @@ kolo_status kolo_job_spec_pack(const struct kolo_job_facts *facts, uint8_t **dat
                              .bind = options->bind,
                              .gpus = (uint32_t)options->gpus,
                              .peer_timeout_ms = (uint32_t)options->settings.peer_timeout_ms,
-                             .credit_bytes = CREDIT_BYTES,
+                             .credit_bytes = KOLO_JOB_CREDIT_BYTES,
                              .timeline_calls = kolo_options_timeline_calls(options, facts->size)};
     kolo_status status = KOLO_OK;
     KOLO_TRY(copy_ranks(&facts->host->ranks, &spec.ranks));

@@ -7,6 +7,9 @@
 #include "launcher/meeting.h"
 #include "launcher/options.h"
 
+/** Output that a host may send before any of it is written; the last frame may exceed it. */
+enum { KOLO_JOB_CREDIT_BYTES = 1 << 20 };
+
 struct kolo_job_facts {
     const struct kolo_options *options;
     const struct kolo_host *host, *first_host;

@@ -132,9 +132,9 @@ void kolo_job_tell_stall(struct kolo_job *job);
 
 /* job_streams.c */
 kolo_status kolo_job_open_streams(struct kolo_job *job) KOLO_NODISCARD;
-/** Passes on what a rank has written. */
-void kolo_job_output(struct kolo_job *job, const struct kolo_remote *remote,
-                     const struct kolo_message *message);
+/** Passes on what a rank has written. ERR_PROTOCOL: the host had no credit for it. */
+kolo_status kolo_job_output(struct kolo_job *job, struct kolo_remote *remote,
+                            const struct kolo_message *message) KOLO_NODISCARD;
 /** Begins to pass standard input on to rank 0. If that cannot be, rank 0 gets its end. */
 void kolo_job_open_input(struct kolo_job *job);
 /** Whether all output is written. */

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "launcher/job_spec.h"
+
 enum { TO_SELF, TO_FILES }; /* where bytes were written: index of kolo_remote.written */
 
 static bool copies(const struct kolo_job *job)
@@ -146,19 +148,23 @@ kolo_status kolo_job_open_streams(struct kolo_job *job)
     return status == KOLO_OK ? kolo_job_watch_files(job, events) : status;
 }
 
-void kolo_job_output(struct kolo_job *job, const struct kolo_remote *remote,
-                     const struct kolo_message *message)
+kolo_status kolo_job_output(struct kolo_job *job, struct kolo_remote *remote,
+                            const struct kolo_message *message)
 {
     const struct kolo_piece *text = &message->output.text;
     const int rank = (int)message->rank;
     const bool is_error = message->output.is_error;
     const bool is_lost = job->files_are_broken && !copies(job);
+    if (remote->taken - remote->paid >= KOLO_JOB_CREDIT_BYTES)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "more output than it had credit for");
+    remote->taken += text->bytes;
     if (job->filer && !is_lost)
         kolo_output_bytes(job->streams[JOB_FILES], kolo_filer_file(rank, is_error), remote->index,
                           text->at, text->bytes);
     if (copies(job) || is_lost)
         kolo_output_lines(job->streams[is_error ? JOB_ERR : JOB_OUT], remote->index,
                           job->options->no_prefix ? -1 : rank, text->at, text->bytes);
+    return KOLO_OK;
 }
 
 bool kolo_job_is_drained(const struct kolo_job *job)

@@ -76,7 +76,8 @@ struct kolo_remote {
     char agent_host[KOLO_HOST_MAX];
     char broken[256];    /* why the channel ended */
     uint64_t written[2]; /* bytes of output written: to kolorun's own streams, to files */
-    uint64_t paid;       /* bytes of output for which credit was returned */
+    uint64_t taken;      /* bytes of output that came */
+    uint64_t paid;       /* and those of them for which credit was returned */
 };
 
 /** Fills in how a job's settings say that hosts are reached. @p agent NULL: by this program's own

@@ -26,6 +26,25 @@ from_agent() { # NAME...: for each, with $how
 how=cut from_agent READY REFUSED STARTED OUTPUT EXITED WANTED STRAY SEEN TIMELINE PAUSED LOOKED
 how=long from_agent READY PREPARED REFUSED STARTED EXITED WANTED STRAY SEEN DONE PAUSED LOOKED BEAT
 
+# More output than kolorun gave credit for, while nobody reads what it prints (its standard output is a
+# pipe that is read only once the agent has ended).
+mkfifo "$work/pipe"
+exec 8<>"$work/pipe"
+export WHAT=output PIDFILE=$work/pid
+has_ended() { [[ -s $PIDFILE ]] && ! kill -0 "$(<"$PIDFILE")"; }
+"$KOLORUN" --ssh "$work/ssh" -H odd:1 sleep 600 >&8 2>"$work/err" </dev/null 8>&- &
+launcher=$!
+await has_ended
+cat <&8 >"$work/out" &
+reader=$!
+status=0
+wait "$launcher" || status=$?
+kill "$reader"
+exec 8>&-
+((status == 255)) || fail "status $status after output without credit, expected 255"
+says err 'host odd.*more output than it had credit for'
+(($(wc -c <"$work/out") < 2 << 20)) || fail "kolorun held more than 2 MiB of output: $(wc -c <"$work/out")"
+
 # What kolorun may send.
 to_agent() {
     local name

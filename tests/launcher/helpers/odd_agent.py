@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # A mock agent for tests/launcher/doctor.sh and malformed.sh that greets correctly and then misbehaves
 # as WHAT says: odd_agent.py VERSION PROTOCOL WHAT. WHAT cut-NAME or long-NAME: sends frame NAME with a
-# byte too few or too many.
+# byte too few or too many. WHAT output: sends 8 MiB of output without credit, its process number in file
+# PIDFILE.
+import os
 import struct
 import sys
 import time
@@ -69,6 +71,16 @@ if odd:
     send(odd, misfit(good[odd]))
     while take() != b"END":
         pass
+    sys.exit(0)
+if what == "output":
+    while take() != b"START":
+        pass
+    with open(os.environ["PIDFILE"], "w") as file:
+        file.write(str(os.getpid()))
+    for _ in range(128):
+        send(b"OUTPUT", struct.pack("<IB", 0, 1) + b"x" * 65535 + b"\n")
+    send(b"EXITED", good[b"EXITED"])
+    send(DONE)
     sys.exit(0)
 while take() != EXAMINE:
     pass

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "memory/cuda_memory.h"
 
@@ -17,8 +18,11 @@ enum {
     FINISH_MS = 60000,
     BUSY_MS = 2,          /* polled with yields for this time, */
     LOOK_NS = 20000,      /* then at this interval: the stream may need this processor */
-    BUSY_BYTES = 8 << 20, /* copied within the device this many times: 0.1 ms or more even */
-    BUSY_COPIES = 32,     /* at 5 TB/s, as in a cache; a call is made in 20 us */
+    BUSY_BYTES = 8 << 20, /* copied within the device as often as takes BUSY_NS, a call */
+    BUSY_NS = 200000,     /* being made in 20 us; but at most BUSY_COPIES times, which takes */
+    BUSY_COPIES = 32,     /* 0.1 ms at 5 TB/s, as in a cache */
+    TIMED_COPIES = 4,     /* of which the shortest of TIMED_ROUNDS tells how long one takes: */
+    TIMED_ROUNDS = 3,     /* other processes take turns on the device */
     LOCKED_MAX = 2
 };
 
@@ -26,6 +30,7 @@ struct bench_stream {
     struct kolo_cuda_visit visit;
     struct kolo_pointer near, busy; /* memory that it is for; memory that it is kept busy with */
     void *stream;
+    int copies; /* that keep it busy */
     struct {
         struct kolo_pin pin;
         void *memory;
@@ -48,6 +53,34 @@ static kolo_status begin(struct bench_stream *stream)
                  driver->stream_create(&stream->stream, KOLO_CUDA_STREAM_NON_BLOCKING, 0));
 }
 
+static kolo_status put_copies(struct bench_stream *stream, int copies)
+{
+    uint8_t *halves = (uint8_t *)(uintptr_t)stream->busy.memory;
+    kolo_status status = KOLO_OK;
+    for (int i = 0; i < copies && status == KOLO_OK; i++)
+        status = bench_stream_copy(stream, halves + BUSY_BYTES, halves, BUSY_BYTES);
+    return status;
+}
+
+/* Finds out how many copies keep the stream busy for long enough. */
+static kolo_status count_copies(struct bench_stream *stream)
+{
+    int64_t shortest = INT64_MAX;
+    for (int i = 0; i < TIMED_ROUNDS; i++) {
+        const int64_t begun = kolo_now_ns();
+        kolo_status status = put_copies(stream, TIMED_COPIES);
+        if (status == KOLO_OK)
+            status = bench_stream_finish(stream);
+        if (status != KOLO_OK)
+            return status;
+        const int64_t took = kolo_now_ns() - begun;
+        shortest = took < shortest ? took : shortest;
+    }
+    const int64_t enough = (int64_t)BUSY_NS * TIMED_COPIES / (shortest + 1) + 1;
+    stream->copies = enough < BUSY_COPIES ? (int)enough : BUSY_COPIES;
+    return KOLO_OK;
+}
+
 kolo_status bench_stream_open(const void *memory, struct bench_stream **stream_out)
 {
     struct bench_stream *stream = kolo_calloc(1, sizeof *stream);
@@ -61,6 +94,8 @@ kolo_status bench_stream_open(const void *memory, struct bench_stream **stream_o
     KOLO_TRY(kolo_cuda_enter(&stream->visit));
     status = begin(stream);
     kolo_cuda_leave(&stream->visit);
+    if (status == KOLO_OK)
+        status = count_copies(stream);
 out:
     if (status != KOLO_OK) {
         bench_stream_close(stream);
@@ -118,11 +153,7 @@ kolo_status bench_stream_copy(struct bench_stream *stream, void *to, const void 
 
 kolo_status bench_stream_occupy(struct bench_stream *stream)
 {
-    uint8_t *halves = (uint8_t *)(uintptr_t)stream->busy.memory;
-    kolo_status status = KOLO_OK;
-    for (int i = 0; i < BUSY_COPIES && status == KOLO_OK; i++)
-        status = bench_stream_copy(stream, halves + BUSY_BYTES, halves, BUSY_BYTES);
-    return status;
+    return put_copies(stream, stream->copies);
 }
 
 kolo_status bench_stream_finish(struct bench_stream *stream)

@@ -69,18 +69,30 @@ static int write_zeros(int fd, size_t at, size_t bytes)
     return 0;
 }
 
-int kolo_shared_file_reserve(int fd, size_t at, size_t bytes)
+/** Moves *at and *bytes past what is allocated. */
+static int allocate(int fd, size_t *at, size_t *bytes)
 {
-    while (bytes > 0) {
-        const size_t step = bytes < STEP ? bytes : STEP;
-        if (fallocate(fd, 0, (off_t)at, (off_t)step) == 0) {
-            at += step;
-            bytes -= step;
-        } else if (errno == ENOSYS || errno == EPERM || errno == EOPNOTSUPP) {
-            return write_zeros(fd, at, bytes);
+    while (*bytes > 0) {
+        const size_t step = *bytes < STEP ? *bytes : STEP;
+        if (fallocate(fd, 0, (off_t)*at, (off_t)step) == 0) {
+            *at += step;
+            *bytes -= step;
         } else if (errno != EINTR) {
             return errno;
         }
     }
     return 0;
+}
+
+int kolo_shared_file_allocate(int fd, size_t at, size_t bytes)
+{
+    return allocate(fd, &at, &bytes);
+}
+
+int kolo_shared_file_reserve(int fd, size_t at, size_t bytes)
+{
+    const int error = allocate(fd, &at, &bytes);
+    if (error == ENOSYS || error == EPERM || error == EOPNOTSUPP)
+        return write_zeros(fd, at, bytes);
+    return error;
 }

@@ -19,5 +19,8 @@ int kolo_nameless_file_create(void);
  * they all read 0. Otherwise a lack of memory would be a SIGBUS later. @return 0, or an errno
  * value. */
 int kolo_shared_file_reserve(int fd, size_t at, size_t bytes);
+/** The same, but never writes: what is in the file stays. Where fallocate is not supported, it
+ * fails. */
+int kolo_shared_file_allocate(int fd, size_t at, size_t bytes);
 
 #endif

@@ -12,8 +12,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "runtime/board_hub.h"
 #include "runtime/comm.h"
 #include "tests/support/await.h"
@@ -772,4 +774,105 @@ ParameterizedTest(struct transport_param *param, route_board, what_is_found_at_t
     kolo_status status = world_run(&world, differ_after_all, NULL);
     cr_assert(status == KOLO_ERR_MISMATCH, "%s: %s", kolo_status_name(status), kolo_error_detail());
     run(param->name, "KOLO_PLAN=oneshot", 2, tell_who_has_left, NULL);
+}
+
+/* ---- a link that falls while its peer writes ---- */
+
+enum { HELD_COUNT = 1 << 20, HELD_MS = 700, BEYOND_MS = 300, HELD_TRIALS = 20, MARK = 7 };
+
+/** What both ranks of the world know, which are threads of this process. */
+static struct {
+    atomic_bool is_ready, is_armed, has_held;
+    int64_t returned_ns; /* when rank 0's call had returned */
+    int64_t left_ns;     /* when rank 1 had left its chunk */
+} held;
+
+static void pause_ms(int ms)
+{
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    nanosleep(&pause, NULL);
+}
+
+/** A sum; rank 1, which has a context, stays in its first chunk for a while, and then writes. */
+static void add_slowly(void *into, const void *from, size_t count, kolo_dtype dtype, void *context)
+{
+    (void)dtype;
+    const bool holds =
+        context != NULL && atomic_load(&held.is_armed) && !atomic_exchange(&held.has_held, true);
+    if (holds)
+        pause_ms(HELD_MS);
+    for (size_t i = 0; i < count; i++)
+        ((float *)into)[i] += ((const float *)from)[i];
+    if (holds)
+        held.left_ns = kolo_now_ns();
+}
+
+/** Rank 1 lends new memory, of which rank 0 cannot take the descriptor: its link falls. */
+static kolo_status break_link_of_other(struct kolo_comm *comm, void *lent)
+{
+    struct kolo_request *request;
+    struct rlimit files;
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = 3;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+    WORLD_TRY(kolo_send(comm, lent, HELD_COUNT, KOLO_FLOAT32, 0, NULL, &request));
+    atomic_store(&held.is_armed, true);
+    atomic_store(&held.is_ready, true);
+    return KOLO_OK;
+}
+
+static kolo_status write_late(struct kolo_comm *comm, void *argument)
+{
+    const int self = kolo_rank(comm);
+    const struct kolo_op sum = {.size = sizeof sum,
+                                .name = "held",
+                                .fold = add_slowly,
+                                .context = self == 1 ? &held : NULL};
+    kolo_redop op;
+    void *send, *recv, *lent;
+    (void)argument;
+    WORLD_TRY(kolo_op_create(comm, &sum, &op));
+    WORLD_TRY(kolo_alloc(comm, HELD_COUNT * sizeof(float), &send));
+    WORLD_TRY(kolo_alloc(comm, HELD_COUNT * sizeof(float), &recv));
+    WORLD_TRY(kolo_alloc(comm, HELD_COUNT * sizeof(float), &lent));
+    for (size_t i = 0; i < HELD_COUNT; i++)
+        ((float *)send)[i] = 1;
+    WORLD_TRY(kolo_allreduce(comm, send, recv, HELD_COUNT, KOLO_FLOAT32, op, NULL, NULL));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (self == 1)
+        WORLD_TRY(break_link_of_other(comm, lent));
+    while (!atomic_load(&held.is_ready))
+        pause_ms(1);
+    const kolo_status status =
+        kolo_allreduce(comm, send, recv, HELD_COUNT, KOLO_FLOAT32, op, NULL, NULL);
+    WORLD_EXPECT(status != KOLO_OK, "rank %d: the allreduce succeeded", self);
+    if (self == 1)
+        return KOLO_OK;
+    held.returned_ns = kolo_now_ns();
+    for (size_t i = 0; i < HELD_COUNT; i++)
+        ((volatile float *)recv)[i] = MARK;
+    pause_ms(HELD_MS + BEYOND_MS);
+    size_t written = 0;
+    for (size_t i = 0; i < HELD_COUNT; i++)
+        written += ((volatile float *)recv)[i] != MARK;
+    WORLD_EXPECT(written == 0, "%zu elements were written after the call", written);
+    return KOLO_OK;
+}
+
+/** Its link has fallen for a reason of its own: the peer may still be in a chunk. If rank 0 noticed
+ * before rank 1 was in one, that was no trial. */
+Test(route_board, a_call_whose_link_fell_waits_for_writers_that_live, .timeout = 120)
+{
+    struct rlimit files;
+    cr_assert(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    for (int trial = 0; trial < HELD_TRIALS && !atomic_load(&held.has_held); trial++) {
+        struct world world = {
+            .size = 2, .transport = "shm", .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=twoshot"}};
+        atomic_store(&held.is_armed, false);
+        atomic_store(&held.is_ready, false);
+        WORLD_MUST_RUN(&world, write_late, NULL);
+        cr_assert(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    }
+    cr_assert(atomic_load(&held.has_held), "rank 1 was never in a chunk");
+    cr_assert(held.returned_ns > held.left_ns, "the call returned before rank 1 had left");
 }

@@ -21,8 +21,9 @@ enum kolo_shm_state {
     KOLO_SHM_CLOSED,       /* new, or ended */
     KOLO_SHM_DIALING,      /* dialler: no connection yet */
     KOLO_SHM_AWAIT_OFFER,  /* dialler: connected and proved */
+    KOLO_SHM_ANSWERING,    /* dialler: the memory is mapped, our answer is not sent yet */
     KOLO_SHM_AWAIT_ADOPT,  /* dialler: the peer's own dial stands and will arrive */
-    KOLO_SHM_AWAIT_ANSWER, /* acceptor: our offer is sent */
+    KOLO_SHM_AWAIT_ANSWER, /* acceptor: our offer is made, and sent if `first` is empty */
     KOLO_SHM_OPEN,
     KOLO_SHM_STATES
 };
@@ -42,8 +43,8 @@ struct kolo_shm_segment {
     void *base;
     size_t bytes;
 };
-/** A link's messages and segments of boards. Messages wait until the link is up, or until its
- *  socket has room; their descriptors belong to the boards. */
+/** A link's messages and segments of boards. Messages wait until the link is up, or until
+ *  they can be sent; their descriptors belong to the boards. */
 struct kolo_shm_boards {
     struct kolo_shm_message *waiting;
     size_t waiting_count, waiting_capacity;
@@ -57,7 +58,8 @@ struct kolo_shm_link {
     kolo_deadline deadline;  /* for coming up */
     struct kolo_conn *conn;  /* if DIALING */
     struct kolo_watch watch; /* on the Unix socket; fd -1: none */
-    struct kolo_watch timer; /* the deadline of the AWAIT states; fd -1: none */
+    struct kolo_watch timer; /* the deadline while it comes up; fd -1: none */
+    struct kolo_watch retry; /* a timer, while messages could not be sent; fd -1: none */
     struct kolo_shm_inbox inbox;
     void *memory; /* both rings and both slot tables; NULL: none yet */
     size_t memory_bytes;
@@ -67,6 +69,8 @@ struct kolo_shm_link {
     struct kolo_shm_lender lender;
     struct kolo_shm_borrower borrower;
     struct kolo_shm_boards boards;
+    struct kolo_shm_message first; /* OFFER or ANSWER that could not be sent yet; kind 0: none */
+    int first_fd;                  /* the memory of an OFFER in `first`; -1: none */
 };
 
 static inline struct kolo_shm_link *kolo_shm_link_of(struct kolo_link *link)
@@ -83,12 +87,14 @@ void kolo_shm_free(struct kolo_link *base);
 void kolo_shm_describe(const struct kolo_link *base, char *text, size_t capacity);
 /** Handles all messages that have arrived on the Unix socket. */
 kolo_status kolo_shm_read_socket(struct kolo_shm_link *link) KOLO_NODISCARD;
+/** Sends what waits: OFFER or ANSWER, then the messages of boards. If something cannot be sent now,
+ *  this is called again soon. */
+kolo_status kolo_shm_send_waiting(struct kolo_shm_link *link) KOLO_NODISCARD;
 /** Ends the link; the detail becomes "rank R, shm HOST pid N: detail". */
 void kolo_shm_end(struct kolo_shm_link *link, kolo_status why);
 
 /* shm_board.c */
-/** Sends waiting messages until the socket is full; the poller then tells when it has room
- *  again. */
+/** Sends waiting messages. KOLO_AGAIN: not all of them can be sent now. */
 kolo_status kolo_shm_boards_flush(struct kolo_shm_link *link) KOLO_NODISCARD;
 /** Handle the messages SEGMENT and CLOSED_BOARD. */
 kolo_status kolo_shm_boards_segment(struct kolo_shm_link *link,

@@ -19,7 +19,6 @@
 // which says where in its process a certain random word is. Who that process is, the kernel says,
 // by the link's socket: with the number that is right in the namespace of the rank that asks.
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -64,13 +63,6 @@ static struct shm_board *shm_board_of(struct kolo_board *base)
 
 /* ---- messages ---- */
 
-/** Sets whether the poller tells when the socket has room. */
-static void watch_room(struct kolo_shm_link *link, bool wanted)
-{
-    kolo_poller_modify(kolo_endpoint_poller(link->base.endpoint), &link->watch,
-                       wanted ? EPOLLIN | EPOLLOUT : EPOLLIN);
-}
-
 kolo_status kolo_shm_boards_flush(struct kolo_shm_link *link)
 {
     struct kolo_shm_boards *boards = &link->boards;
@@ -85,9 +77,7 @@ kolo_status kolo_shm_boards_flush(struct kolo_shm_link *link)
     boards->waiting_count -= sent;
     memmove(boards->waiting, boards->waiting + sent,
             boards->waiting_count * sizeof *boards->waiting);
-    watch_room(link, status == KOLO_AGAIN);
-    // That a peer is gone is found by reading, which first delivers what it had sent.
-    return status == KOLO_AGAIN || status == KOLO_ERR_LINK ? KOLO_OK : status;
+    return status;
 }
 
 /** Sends @p message now, or as soon as possible. */
@@ -101,7 +91,7 @@ static kolo_status post(struct kolo_shm_link *link, const struct kolo_shm_messag
         return status;
     boards->waiting = waiting;
     boards->waiting[boards->waiting_count++] = *message;
-    return link->state == KOLO_SHM_OPEN ? kolo_shm_boards_flush(link) : KOLO_OK;
+    return link->state == KOLO_SHM_OPEN ? kolo_shm_send_waiting(link) : KOLO_OK;
 }
 
 /** Removes the SEGMENT of board @p id, if it is still waiting to be sent. */

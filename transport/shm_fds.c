@@ -78,7 +78,9 @@ kolo_status kolo_shm_message_send(int socket, const struct kolo_shm_message *mes
         return KOLO_OK;
     if (sent >= 0) // a Unix socket takes 32 bytes completely or not at all
         return kolo_fail(KOLO_ERR_INTERNAL, "shm: %zd of %zu bytes sent", sent, sizeof data);
-    if (error == EAGAIN || error == EINTR || error == ENOBUFS)
+    // ETOOMANYREFS: of all descriptors that processes of this user have passed, too many have not
+    // been taken yet, for the sender's limit of open files
+    if (error == EAGAIN || error == EINTR || error == ENOBUFS || error == ETOOMANYREFS)
         return KOLO_AGAIN;
     if (error == EPIPE || error == ECONNRESET)
         return kolo_fail_errno(KOLO_ERR_LINK, error, "shm: send to the peer");
@@ -190,18 +192,6 @@ kolo_status kolo_shm_inbox_read(struct kolo_shm_inbox *inbox, int socket,
 
 /* ---- memory ---- */
 
-/** Allocates the file's pages now, since a lack of them later would cause SIGBUS. Returns 0 or an
- *  errno value. kolo_shared_file_reserve is not used, because without fallocate it writes: here
- *  that would overwrite what is in use, and the seal forbids it. Without fallocate shm is not
- *  available. */
-static int reserve(int fd, size_t bytes)
-{
-    while (bytes > 0 && fallocate(fd, 0, 0, (off_t)bytes) != 0)
-        if (errno != EINTR)
-            return errno;
-    return 0;
-}
-
 /** From now on only existing mappings may write to it. False: an old kernel, which cannot enforce
  *  that. */
 static bool seal_for_readers(int fd)
@@ -209,7 +199,9 @@ static bool seal_for_readers(int fd)
     return fcntl(fd, F_ADD_SEALS, size_seals | SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0;
 }
 
-/** Makes a memfd of @p bytes bytes, of which the first @p now_bytes have pages. */
+/** Makes a memfd of @p bytes bytes, of which the first @p now_bytes have pages. They are allocated
+ *  now, since a lack of them later would cause SIGBUS; by kolo_shared_file_allocate, since zeros
+ *  must not be written into what is in use, and the seal forbids it. */
 static kolo_status create(const char *name, size_t bytes, size_t now_bytes, bool is_for_readers,
                           int *fd_out, void **base_out)
 {
@@ -220,7 +212,8 @@ static kolo_status create(const char *name, size_t bytes, size_t now_bytes, bool
     int fd = kolo_memfd_create(name);
     if (fd < 0)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "memfd_create %s", name);
-    int error = ftruncate(fd, (off_t)bytes) == 0 ? reserve(fd, now_bytes) : errno;
+    int error =
+        ftruncate(fd, (off_t)bytes) == 0 ? kolo_shared_file_allocate(fd, 0, now_bytes) : errno;
     if (error != 0) {
         status = kolo_fail_errno(KOLO_ERR_NO_MEMORY, error, "%zu bytes for %s", bytes, name);
         goto out;
@@ -257,7 +250,7 @@ kolo_status kolo_shm_segment_create(const char *name, size_t bytes, size_t now_b
 
 kolo_status kolo_shm_segment_reserve(int fd, size_t bytes)
 {
-    int error = reserve(fd, bytes);
+    int error = kolo_shared_file_allocate(fd, 0, bytes);
     if (error == 0)
         return KOLO_OK;
     return kolo_fail_errno(KOLO_ERR_NO_MEMORY, error, "%zu bytes of shared memory", bytes);

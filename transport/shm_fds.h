@@ -35,8 +35,9 @@ struct kolo_shm_inbox {
     size_t fd_count;
 };
 
-/** KOLO_AGAIN: the socket is full, nothing was sent. ERR_LINK: the peer is gone. ERR_SYSTEM:
- *  descriptors cannot be passed on this system. */
+/** KOLO_AGAIN: the socket is full, or the processes of this user have passed too many descriptors
+ *  that were not taken yet; nothing was sent, and only time tells when it may be. ERR_LINK: the
+ *  peer is gone. ERR_SYSTEM: descriptors cannot be passed on this system. */
 kolo_status kolo_shm_message_send(int socket,
                                   const struct kolo_shm_message *message) KOLO_NODISCARD;
 /** KOLO_AGAIN: not complete yet. ERR_LINK: the peer has closed. ERR_PROTOCOL, ERR_SYSTEM: the

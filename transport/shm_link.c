@@ -14,6 +14,11 @@
 // process has ended; what the peer had put into the ring before is then delivered first. If both
 // sides dial at once, the acceptor with the lower rank closes the other's dial, whose dialler then
 // waits to be adopted. A timerfd bounds each wait while the link comes up.
+//
+// Messages that cannot be sent are tried again every RETRY_NS. Whether the socket has room would be
+// known, but not when the kernel lets more descriptors be passed: it counts those of all processes
+// of the user that were not taken yet, and refuses them above the sender's limit of open files (but
+// not to root). Many ranks that start at once come to that limit.
 #include "transport/shm.h"
 
 #include <errno.h>
@@ -31,6 +36,8 @@
     ((struct kolo_shm_link *)(void *)((char *)(watch_pointer)-offsetof(struct kolo_shm_link,       \
                                                                        member)))
 
+enum { RETRY_NS = 1000000 };
+
 static const size_t slots_bytes = KOLO_SHM_SLOTS * sizeof(uint32_t);
 
 static struct kolo_poller *poller_of(const struct kolo_shm_link *link)
@@ -42,6 +49,7 @@ static const char *const state_names[KOLO_SHM_STATES] = {
     [KOLO_SHM_CLOSED] = "closed",
     [KOLO_SHM_DIALING] = "dials",
     [KOLO_SHM_AWAIT_OFFER] = "awaits the peer's memory",
+    [KOLO_SHM_ANSWERING] = "answers the peer",
     [KOLO_SHM_AWAIT_ADOPT] = "awaits the peer's own dial",
     [KOLO_SHM_AWAIT_ANSWER] = "awaits that the peer maps the memory",
     [KOLO_SHM_OPEN] = "open",
@@ -92,12 +100,23 @@ static void unwatch(struct kolo_shm_link *link, struct kolo_watch *watch)
     watch->fd = -1;
 }
 
+/** Forgets the OFFER or ANSWER that was to be sent. */
+static void forget_first(struct kolo_shm_link *link)
+{
+    link->first.kind = 0;
+    if (link->first_fd >= 0)
+        close(link->first_fd);
+    link->first_fd = -1;
+}
+
 /** Ends the dial and closes the socket. What arrived over the socket is kept. */
 static void disconnect(struct kolo_shm_link *link)
 {
     kolo_conn_cancel(link->conn);
     link->conn = NULL;
     unwatch(link, &link->watch);
+    unwatch(link, &link->retry);
+    forget_first(link);
     kolo_shm_inbox_fini(&link->inbox);
     link->inbox = (struct kolo_shm_inbox){0};
 }
@@ -149,14 +168,58 @@ static void lay_out(struct kolo_shm_link *link, void *memory, uint64_t capacity,
 
 /* ---- messages ---- */
 
-/** Sends one of the two messages of bringing up a link, while the socket is still empty. */
-static kolo_status send_first(struct kolo_shm_link *link, const struct kolo_shm_message *message)
+static kolo_status set_up(struct kolo_shm_link *link)
 {
-    kolo_status status = kolo_shm_message_send(link->watch.fd, message);
-    if (status == KOLO_AGAIN)
-        return kolo_fail(KOLO_ERR_SYSTEM, "no room for %zu bytes in a new socket",
-                         (size_t)KOLO_SHM_MESSAGE_BYTES);
+    enter(link, KOLO_SHM_OPEN);
+    unwatch(link, &link->timer);
+    kolo_link_set_up(&link->base);
+    return kolo_shm_send_waiting(link);
+}
+
+/** Sends OFFER or ANSWER, if it is not sent yet. After ANSWER the link is up. */
+static kolo_status send_first(struct kolo_shm_link *link)
+{
+    if (link->first.kind == 0)
+        return KOLO_OK;
+    kolo_status status = kolo_shm_message_send(link->watch.fd, &link->first);
+    if (status != KOLO_OK)
+        return status;
+    forget_first(link);
+    return link->state == KOLO_SHM_ANSWERING ? set_up(link) : KOLO_OK;
+}
+
+/** Makes @p watch, a timer on the monotonic clock, for @p when. */
+static kolo_status set_timer(struct kolo_shm_link *link, struct kolo_watch *watch, int flags,
+                             const struct itimerspec *when)
+{
+    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (fd < 0 || timerfd_settime(fd, flags, when, NULL) != 0) {
+        kolo_status status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "timerfd");
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
+    watch->fd = fd;
+    kolo_status status = kolo_poller_add(poller_of(link), watch, EPOLLIN);
+    if (status != KOLO_OK) {
+        close(fd);
+        watch->fd = -1;
+    }
     return status;
+}
+
+kolo_status kolo_shm_send_waiting(struct kolo_shm_link *link)
+{
+    static const struct itimerspec every = {.it_value = {.tv_nsec = RETRY_NS},
+                                            .it_interval = {.tv_nsec = RETRY_NS}};
+    kolo_status status = send_first(link);
+    if (status == KOLO_OK && link->state == KOLO_SHM_OPEN)
+        status = kolo_shm_boards_flush(link);
+    if (status == KOLO_AGAIN)
+        return link->retry.fd >= 0 ? KOLO_OK : set_timer(link, &link->retry, 0, &every);
+    unwatch(link, &link->retry);
+    // That a peer is gone is found by reading, which first delivers what it had sent.
+    return status == KOLO_ERR_LINK ? KOLO_OK : status;
 }
 
 /** Acceptor: makes the memory and passes it to the dialler. */
@@ -176,9 +239,9 @@ static kolo_status offer(struct kolo_shm_link *link)
     message.fds[0] = memory_fd;
     message.fds[1] = port->page_fd;
     message.fds[2] = kolo_poller_event_fd(poller_of(link));
-    status = send_first(link, &message);
-    close(memory_fd);
-    return status;
+    link->first = message;
+    link->first_fd = memory_fd;
+    return kolo_shm_send_waiting(link);
 }
 
 /** Opens the peer's bell from two descriptors of a message. The message keeps those that are not
@@ -196,14 +259,6 @@ static kolo_status open_bell(struct kolo_shm_link *link, struct kolo_shm_message
     return status;
 }
 
-static kolo_status set_up(struct kolo_shm_link *link)
-{
-    enter(link, KOLO_SHM_OPEN);
-    unwatch(link, &link->timer);
-    kolo_link_set_up(&link->base);
-    return kolo_shm_boards_flush(link);
-}
-
 /** Dialler: handles the offer of the acceptor's memory. */
 static kolo_status take_offer(struct kolo_shm_link *link, struct kolo_shm_message *message)
 {
@@ -219,12 +274,12 @@ static kolo_status take_offer(struct kolo_shm_link *link, struct kolo_shm_messag
     if (status != KOLO_OK)
         return status;
     lay_out(link, memory, capacity, false);
-    const struct kolo_shm_message answer = {
-        .kind = KOLO_SHM_ANSWER,
-        .fds = {port->page_fd, kolo_poller_event_fd(poller_of(link))},
-        .fd_count = 2};
-    status = send_first(link, &answer);
-    return status == KOLO_OK ? set_up(link) : status;
+    link->first =
+        (struct kolo_shm_message){.kind = KOLO_SHM_ANSWER,
+                                  .fds = {port->page_fd, kolo_poller_event_fd(poller_of(link))},
+                                  .fd_count = 2};
+    enter(link, KOLO_SHM_ANSWERING);
+    return kolo_shm_send_waiting(link);
 }
 
 /** Acceptor: the dialler has mapped the memory. */
@@ -298,14 +353,23 @@ static void hang_up(struct kolo_shm_link *link)
 static void socket_ready(struct kolo_watch *watch, uint32_t events)
 {
     struct kolo_shm_link *link = OWNER(watch, watch);
-    kolo_status status = KOLO_OK;
-    if ((events & EPOLLOUT) != 0 && link->state == KOLO_SHM_OPEN)
-        status = kolo_shm_boards_flush(link);
-    if (status == KOLO_OK)
-        status = kolo_shm_read_socket(link);
+    (void)events;
+    const kolo_status status = kolo_shm_read_socket(link);
     if (status == KOLO_ERR_LINK)
         hang_up(link);
     else if (status != KOLO_OK)
+        kolo_shm_end(link, status);
+}
+
+static void retry_ready(struct kolo_watch *watch, uint32_t events)
+{
+    struct kolo_shm_link *link = OWNER(watch, retry);
+    uint64_t periods;
+    (void)events;
+    ssize_t got = read(watch->fd, &periods, sizeof periods);
+    (void)got; // EAGAIN: it was stopped and set again
+    const kolo_status status = kolo_shm_send_waiting(link);
+    if (status != KOLO_OK)
         kolo_shm_end(link, status);
 }
 
@@ -313,7 +377,13 @@ static void timer_ready(struct kolo_watch *watch, uint32_t events)
 {
     struct kolo_shm_link *link = OWNER(watch, timer);
     (void)events;
-    kolo_fail(KOLO_ERR_TIMEOUT, "connected, but the link did not come up before the deadline");
+    if (link->first.kind != 0)
+        kolo_fail(KOLO_ERR_TIMEOUT,
+                  "the system lets no more descriptors be passed, because processes of this user "
+                  "have not taken those that they were passed: raise the limit of open files "
+                  "(ulimit -n)");
+    else
+        kolo_fail(KOLO_ERR_TIMEOUT, "connected, but the link did not come up before the deadline");
     kolo_shm_end(link, KOLO_ERR_TIMEOUT);
 }
 
@@ -325,20 +395,7 @@ static kolo_status start_timer(struct kolo_shm_link *link)
     int64_t at = link->deadline > 0 ? link->deadline : 1; // 0 would disarm the timer
     const struct itimerspec when = {
         .it_value = {.tv_sec = (time_t)(at / 1000000000), .tv_nsec = (long)(at % 1000000000)}};
-    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (fd < 0 || timerfd_settime(fd, TFD_TIMER_ABSTIME, &when, NULL) != 0) {
-        kolo_status status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "timerfd");
-        if (fd >= 0)
-            close(fd);
-        return status;
-    }
-    link->timer.fd = fd;
-    kolo_status status = kolo_poller_add(poller_of(link), &link->timer, EPOLLIN);
-    if (status != KOLO_OK) {
-        close(fd);
-        link->timer.fd = -1;
-    }
-    return status;
+    return set_timer(link, &link->timer, TFD_TIMER_ABSTIME, &when);
 }
 
 /** Takes over @p fd, which is connected and proved, and continues in @p state. */
@@ -422,6 +479,8 @@ kolo_status kolo_shm_connect(struct kolo_port *port, int peer, int fd, kolo_dead
     link->deadline = deadline;
     link->watch = (struct kolo_watch){.fd = -1, .ready = socket_ready};
     link->timer = (struct kolo_watch){.fd = -1, .ready = timer_ready};
+    link->retry = (struct kolo_watch){.fd = -1, .ready = retry_ready};
+    link->first_fd = -1;
     link->bell.event_fd = -1;
     kolo_link_init(&link->base, port, peer);
     const kolo_status status = fd >= 0 ? accept_on(link, fd) : dial(link);

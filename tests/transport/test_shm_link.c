@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -153,6 +154,134 @@ Test(shm_link, what_a_killed_peer_had_published_still_arrives, .timeout = 60)
     shm_recv(&side, 3, data, sizeof data, &work);
     cr_assert(shm_drive(&side, 1, &work.status) && work.status == KOLO_ERR_LINK);
     shm_side_close(&side);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+/* ---- too many descriptors that nobody has taken yet ---- */
+
+enum { OPEN_FILES = 100, JAM_MAX = 150 };
+
+static void limit_files(rlim_t count)
+{
+    struct rlimit files;
+    cr_assert(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    files.rlim_cur = count;
+    cr_assert(setrlimit(RLIMIT_NOFILE, &files) == 0);
+}
+
+/** Becomes a user whom the kernel counts them for; root may pass any number. */
+static void become_ordinary(void)
+{
+    if (geteuid() == 0)
+        cr_assert(setresgid(65534, 65534, 65534) == 0 && setresuid(65534, 65534, 65534) == 0);
+    limit_files(OPEN_FILES);
+}
+
+/** Passes descriptors to @p pair until no more may be passed. */
+static void jam(const int pair[2])
+{
+    const int fd = eventfd(0, EFD_CLOEXEC);
+    const struct kolo_shm_message message = {.kind = 1, .fds = {fd, fd, fd}, .fd_count = 3};
+    kolo_status status;
+    int sent = 0;
+    cr_assert(fd >= 0);
+    while ((status = kolo_shm_message_send(pair[0], &message)) == KOLO_OK && sent < JAM_MAX)
+        sent++;
+    cr_assert(status == KOLO_AGAIN, "%d after %d messages: %s", (int)status, sent,
+              kolo_error_detail());
+    close(fd);
+}
+
+/** Takes them all. */
+static void clear(const int pair[2])
+{
+    struct kolo_shm_inbox inbox = {0};
+    struct kolo_shm_message message;
+    while (kolo_shm_inbox_read(&inbox, pair[1], &message) == KOLO_OK)
+        kolo_shm_message_drop(&message);
+}
+
+/** Drives both sides until the link of side @p which is in @p state, with or without a message that
+ * waits. */
+static void await_state(struct shm_side sides[2], int which, enum kolo_shm_state state, bool waits)
+{
+    const kolo_deadline deadline = kolo_deadline_in_ms(50000);
+    const struct kolo_shm_link *link = kolo_shm_link_of(sides[which].link);
+    while (link->state != state || (link->first.kind != 0) != waits) {
+        cr_assert(!kolo_deadline_passed(deadline), "side %d stays in state %d, message %u", which,
+                  (int)link->state, link->first.kind);
+        shm_drive_rounds(sides, 2, 1);
+    }
+}
+
+/** Side 0 has dialled, and side 1's offer could not be sent. */
+static void open_jammed(struct shm_side sides[2], const int pair[2], kolo_deadline deadline)
+{
+    for (int rank = 0; rank < 2; rank++) {
+        shm_side_init(&sides[rank], rank);
+        cr_assert(shm_side_open(&sides[rank]), "%s", kolo_error_detail());
+    }
+    for (int rank = 0; rank < 2; rank++)
+        cr_assert(shm_side_meet(&sides[rank], &sides[1 - rank].peers[1 - rank]));
+    cr_assert(kolo_endpoint_link(sides[0].endpoint, 1, deadline, &sides[0].link) == KOLO_OK);
+    jam(pair);
+    await_state(sides, 0, KOLO_SHM_AWAIT_OFFER, false);
+    shm_drive_rounds(sides, 2, 50);
+    cr_assert(kolo_endpoint_link(sides[1].endpoint, 0, KOLO_NEVER, &sides[1].link) == KOLO_OK);
+    await_state(sides, 1, KOLO_SHM_AWAIT_ANSWER, true);
+}
+
+/** Lets side 1 send its offer, but not side 0 its answer. */
+static void let_offer_pass(struct shm_side sides[2], const int pair[2])
+{
+    clear(pair);
+    const kolo_deadline deadline = kolo_deadline_in_ms(50000);
+    while (kolo_shm_link_of(sides[1].link)->first.kind != 0) {
+        cr_assert(!kolo_deadline_passed(deadline));
+        shm_drive_rounds(&sides[1], 1, 1);
+    }
+    jam(pair);
+    limit_files(OPEN_FILES - 10); /* side 0 takes the descriptors of the offer before it answers */
+    await_state(sides, 0, KOLO_SHM_ANSWERING, true);
+}
+
+Test(shm_link, descriptors_that_may_not_be_passed_yet_are_passed_later, .timeout = 120)
+{
+    static struct shm_side sides[2];
+    static uint8_t src[1000], dst[1000];
+    int pair[2];
+    become_ordinary();
+    cr_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    open_jammed(sides, pair, KOLO_NEVER);
+    let_offer_pass(sides, pair);
+    clear(pair);
+    cr_assert(shm_drive_up(sides, 2));
+    cr_assert(sides[0].downs == 0 && sides[1].downs == 0, "%s%s", sides[0].down_text,
+              sides[1].down_text);
+    shm_transfer(sides, 0, src, dst, sizeof src);
+    shm_transfer(sides, 1, src, dst, sizeof src);
+    shm_pair_close(sides);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+Test(shm_link, descriptors_that_may_not_be_passed_in_time_are_the_reason, .timeout = 120)
+{
+    static struct shm_side sides[2];
+    int pair[2];
+    become_ordinary();
+    cr_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    open_jammed(sides, pair, kolo_deadline_in_ms(3000));
+    let_offer_pass(sides, pair);
+    const kolo_deadline deadline = kolo_deadline_in_ms(50000);
+    while (sides[0].downs == 0 && !kolo_deadline_passed(deadline))
+        shm_drive_rounds(sides, 2, 1);
+    cr_assert(sides[0].down_why == KOLO_ERR_TIMEOUT &&
+                  strstr(sides[0].down_text, "raise the limit of open files (ulimit -n)") != NULL,
+              "%d %s", (int)sides[0].down_why, sides[0].down_text);
+    clear(pair);
+    shm_pair_close(sides);
     close(pair[0]);
     close(pair[1]);
 }

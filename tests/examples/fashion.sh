@@ -9,15 +9,24 @@ bin=$1 data=/usr/share/datasets/fashion-mnist failures=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# With TEST_SHORT=1 on the first pictures only.
+if [[ ${TEST_SHORT-0} != 0 ]]; then
+    . "${BASH_SOURCE%/*}/first.sh"
+    mkdir "$work/data"
+    first_pictures "$data" "$work/data" train 6001
+    first_pictures "$data" "$work/data" t10k 1003
+    data=$work/data
+fi
+
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
-train() { timeout 600 "$bin/kolorun" -np "$1" "$bin/examples/fashion-train" "${@:2}"; }
-eval_on() { timeout 120 "$bin/kolorun" -np "$1" "$bin/examples/fashion-eval" "${@:2}" | sed 's/^\[0\] //'; }
+train() { timeout 600 "$bin/kolorun" -np "$1" "$bin/examples/fashion-train" --data "$data" "${@:2}"; }
+eval_on() { timeout 120 "$bin/kolorun" -np "$1" "$bin/examples/fashion-eval" --data "$data" "${@:2}" | sed 's/^\[0\] //'; }
 
 epochs=4 nps='1 2 3 4 7' top1=0.85
 [[ ${TEST_SHORT-0} == 0 ]] || epochs=1 nps=3 top1=0.5
 train 4 --epochs $epochs --checkpoint "$work/a.ckpt" >"$work/train.log" 2>&1 || { cat "$work/train.log"; wrong "training failed"; }
 
-timeout 120 "$bin/examples/fashion-eval" --checkpoint "$work/a.ckpt" >"$work/alone" || wrong "evaluation alone failed"
+timeout 120 "$bin/examples/fashion-eval" --data "$data" --checkpoint "$work/a.ckpt" >"$work/alone" || wrong "evaluation alone failed"
 cat "$work/alone"
 [[ $(wc -l <"$work/alone") == 3 ]] || wrong "expected three lines"
 grep -qE '^loss [0-9.]+ \(0x1\.[0-9a-f]+p[-+][0-9]+\)$' "$work/alone" || wrong "no loss line"
@@ -57,9 +66,10 @@ refuse() {
     [[ $(wc -l <<<"$out") == 1 && $out =~ $2 ]] || wrong "$1: expected one line like '$2', got: $out"
 }
 mkdir "$work/cut"
-cp $data/*.gz "$work/cut"
-truncate -s 1000000 "$work/cut/t10k-images-idx3-ubyte.gz"
-truncate -s 1000000 "$work/cut/train-images-idx3-ubyte.gz"
+cp "$data"/*.gz "$work/cut"
+for name in t10k train; do
+    truncate -s $(($(stat -c %s "$work/cut/$name-images-idx3-ubyte.gz") / 4)) "$work/cut/$name-images-idx3-ubyte.gz"
+done
 head -c 1000 "$work/a.ckpt" >"$work/short.ckpt"
 { cat "$work/a.ckpt"; echo; } >"$work/long.ckpt"
 cp "$work/a.ckpt" "$work/flipped.ckpt"

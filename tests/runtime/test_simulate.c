@@ -120,6 +120,20 @@ static bool has_root(const struct kolo_plan *plan)
            plan->collective == KOLO_COLLECTIVE_SCATTER;
 }
 
+/** Large worlds take minutes with a sanitizer: TEST_LARGE_WORLDS=0 leaves them to other builds. */
+static bool are_large_wanted(void)
+{
+    const char *value = getenv("TEST_LARGE_WORLDS");
+    return value == NULL || strcmp(value, "0") != 0;
+}
+
+/** Of the worlds of more than 12 ranks that are left to other builds, each multiple of 16 and the
+ * size after it are proved, so that the sanitizer sees the same code. */
+static bool is_size_wanted(int size)
+{
+    return size <= 12 || are_large_wanted() || size % 16 <= 1;
+}
+
 /** Proves both in and out of place, and segmented plans with segments of one, some, and all
  * elements. In large worlds it proves one of these, another one for each count. In worlds of more
  * than 32 ranks, except in the long run, it proves one way of placing, and the other one for the
@@ -203,7 +217,8 @@ Test(simulate, direct_exchanges_of_long_blocks, .timeout = 200)
                                                 KOLO_COLLECTIVE_ALLTOALL};
     for (int i = 0; i < 2; i++) {
         for (int size = 2; size <= 40; size++)
-            for (size_t count = 1; count <= 16 * 9; count += size < 9 ? 1 : 7)
+            for (size_t count = 1; is_size_wanted(size) && count <= 16 * 9;
+                 count += size < 9 ? 1 : 7)
                 in_flight(both[i], size, count, NULL);
         cr_assert(in_flight(both[i], 8, 16, NULL) == 7);
         cr_assert(in_flight(both[i], 8, 2 * 16, NULL) == 4);
@@ -234,20 +249,6 @@ Test(simulate, direct_folds_in_even_pieces, .timeout = 200)
             cr_assert(pieces * length - block < pieces, "%d ranks, %zu: %zu pieces of %zu", size,
                       block, pieces, length);
         }
-}
-
-/** Large worlds take minutes with a sanitizer: TEST_LARGE_WORLDS=0 leaves them to other builds. */
-static bool are_large_wanted(void)
-{
-    const char *value = getenv("TEST_LARGE_WORLDS");
-    return value == NULL || strcmp(value, "0") != 0;
-}
-
-/** Of the worlds of more than 20 ranks that are left to other builds, each multiple of 16 and the
- * size after it are proved, so that the sanitizer sees the same code. */
-static bool is_size_wanted(int size)
-{
-    return size <= 20 || are_large_wanted() || size % 16 <= 1;
 }
 
 static void prove_sizes(int first, int last)
@@ -373,7 +374,8 @@ static void prove_on_hosts(int size, int count, int way, unsigned seed)
 
 Test(simulate, every_plan_on_hosts, .timeout = 200)
 {
-    for (int size = 1; size <= 64; size += size < 20 ? 1 : 4)
+    const int largest = are_large_wanted() ? 64 : 33;
+    for (int size = 1; size <= largest; size += size < 20 ? 1 : 4)
         for (int way = 0; is_size_wanted(size) && way < 3 + (size % 3 == 0); way++)
             for (int count = 1; count <= size; count += 1 + size / 7)
                 prove_on_hosts(size, count, way, (unsigned)(size * 31 + way * 7 + count));
@@ -1028,7 +1030,7 @@ static void check_broadcasts_in_turn(enum kolo_closing closing, int closed_every
     for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan))
         for (int size = 2; size <= 65 && plan->collective == KOLO_COLLECTIVE_BROADCAST;
              size += size < 18 ? 1 : 47)
-            for (uint64_t seed = 0; seed < 8; seed++) {
+            for (uint64_t seed = 0; is_size_wanted(size) && seed < 8; seed++) {
                 struct kolo_simulation what = {.plan = plan,
                                                .size = size,
                                                .root = (int)seed % size,

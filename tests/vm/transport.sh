@@ -6,16 +6,8 @@
 # in faults.sh. ctest sets KOLORUN and KOLOBENCH. The script trains on this machine, and runs the
 # rest of itself inside the virtual machine.
 . "${BASH_SOURCE%/*}/../launcher/common.sh"
+. "${BASH_SOURCE%/*}/../examples/first.sh"
 examples=${KOLORUN%/*}/examples
-# first KIND MAGIC HEAD BYTES: writes a file of the first 1000 items, of BYTES each, of the test set's
-# file. The emulated processor needs 40 s for all 10000.
-first() {
-    local magic=$2 head=$3 bytes=$4
-    {
-        printf "\\x00\\x00\\x${magic:0:2}\\x${magic:2}\\x00\\x00\\x03\\xe8" # the magic number, and 1000
-        zcat "$dataset/t10k-$1-ubyte.gz" | tail -c +9 | head -c $((head - 8 + 1000 * bytes))
-    } | gzip >"$DATA/t10k-$1-ubyte.gz"
-}
 if [[ ${1-} != inside ]]; then
     vm=${BASH_SOURCE%/*}/run
     why=$("$vm" --check 2>&1) || { echo "$why"; exit 77; }
@@ -24,8 +16,7 @@ if [[ ${1-} != inside ]]; then
     if [[ -d $dataset ]]; then
         run 0 "$examples/fashion-train" --epochs 1 --batch 250 --checkpoint "$CHECKPOINT"
         mkdir "$DATA"
-        first images-idx3 0803 16 784
-        first labels-idx1 0801 8 1
+        first_pictures "$dataset" "$DATA" t10k 1000 # all 10000 take 40 s there
     fi
     "$vm" --timeout 1200 -- bash "${BASH_SOURCE[0]}" inside || exit
     finish

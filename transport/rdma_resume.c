@@ -123,6 +123,8 @@ static void say(struct rdma_link *link, bool is_joined)
 static void offer(struct rdma_link *link)
 {
     if (kolo_rdma_device_look_again(rdma_port_of(link)->nic.device, &link->gid) != KOLO_OK) {
+        if (!link->resume.has_theirs) /* the peer was told nothing: it expects this number yet */
+            link->resume.round--;
         try_again(link);
         return;
     }

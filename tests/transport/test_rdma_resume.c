@@ -135,6 +135,53 @@ Test(rdma_resume, a_round_that_fails_is_followed_by_another)
     come_back_from(5, 9, 1, lose_and_fail); /* connected to its peer's, or made ready to send */
 }
 
+/* ---- an address that is away ---- */
+
+static bool has_failed_twice(struct suite_rank *rank, void *context)
+{
+    const struct rdma_link *link = context;
+    (void)rank;
+    return link->resume.tries >= 2;
+}
+
+/** The queue pair of rank 0 breaks while its port has no address. Rank 1 only receives, so it hears
+ * of no round that is not offered. */
+static void lose_the_address_for_a_while(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    struct fake_port *port = &fake_verbs_device(0)->ports[0];
+    const int count = port->gid_count;
+    struct kolo_work work;
+    char byte = 0;
+    SUITE_CHECK(rank, link != NULL && suite_meet(rank, 1), "no link");
+    if (rank->rank == 0) {
+        fake_verbs_complete_as(1, IBV_WC_RETRY_EXC_ERR);
+        port->gid_count = 0;
+        kolo_link_send(link, 9, &desc, "z", 1, &work);
+        SUITE_CHECK(rank, suite_until(rank, has_failed_twice, link), "no round failed");
+        port->gid_count = count;
+    } else {
+        kolo_link_recv(link, 9, &desc, &byte, 1, NULL, &work);
+    }
+    SUITE_CHECK(rank, suite_settle(rank, &work, 1) && work.status == KOLO_OK, "%s: %s",
+                kolo_status_name(work.status), rank->heard[1 - rank->rank].text);
+    SUITE_CHECK(rank, byte == (rank->rank == 0 ? 0 : 'z'), "content");
+    SUITE_CHECK(rank, suite_meet(rank, 2), "rank %d", rank->rank);
+}
+
+/** Rounds that fail before the peer was told of them do not count: the peer expects the number that
+ * comes next. */
+Test(rdma_resume, an_address_that_was_away_for_a_while)
+{
+    suite_devices[0] = "fake0";
+    suite_devices[1] = "fake1";
+    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "10s");
+    suite_run(world, lose_the_address_for_a_while);
+    suite_close(world);
+    cr_assert(came_back(), "%s", logged);
+}
+
 /* ---- a cable ---- */
 
 static bool is_logged(struct suite_rank *rank, void *text)

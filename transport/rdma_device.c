@@ -288,6 +288,12 @@ kolo_status kolo_rdma_device_look_again(struct kolo_rdma_device *device, struct 
     return KOLO_OK;
 }
 
+kolo_status kolo_rdma_device_find_gid(struct kolo_rdma_device *device, struct kolo_rdma_gid *gid)
+{
+    kolo_status status = kolo_rdma_device_look_again(device, gid);
+    return device->state == IBV_PORT_ACTIVE ? status : KOLO_OK;
+}
+
 /** The text of an event after which the device cannot be used; NULL: it still can. */
 static const char *end_text(enum ibv_event_type type)
 {

@@ -77,6 +77,10 @@ const char *kolo_rdma_device_ask_state(struct kolo_rdma_device *device);
  *  address any more. */
 kolo_status kolo_rdma_device_look_again(struct kolo_rdma_device *device,
                                         struct kolo_rdma_gid *gid) KOLO_NODISCARD;
+/** To be called before a pair is made at an address that was read earlier: the same, except that a
+ *  port that is down is no error, since it may come back while the pair is tried. */
+kolo_status kolo_rdma_device_find_gid(struct kolo_rdma_device *device,
+                                      struct kolo_rdma_gid *gid) KOLO_NODISCARD;
 
 /** Writes "rxe0 port 1". */
 void kolo_rdma_device_format(const struct kolo_rdma_device *device, char *text, size_t capacity);

@@ -302,9 +302,11 @@ static kolo_status prepare(struct rdma_link *link)
     if (!kolo_rdma_gids_join(&port->nic.device->gids, &link->published, &ours, &theirs, &why))
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s", why.text);
     link->gid = port->nic.device->gids.all[ours];
-    kolo_status status =
-        kolo_rdma_queue_open(port->nic.completions, &queue_ops, link, RDMA_BUFFERS,
-                             RDMA_PAYLOAD_BYTES + link->tcp.base.header_bytes, &link->queue);
+    kolo_status status = kolo_rdma_device_find_gid(port->nic.device, &link->gid);
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_rdma_queue_open(port->nic.completions, &queue_ops, link, RDMA_BUFFERS,
+                                  RDMA_PAYLOAD_BYTES + link->tcp.base.header_bytes, &link->queue);
     if (status != KOLO_OK)
         return status;
     link->queue->has_checks = link->tcp.base.sums != NULL;

@@ -309,8 +309,10 @@ static kolo_status open_rail(struct rdma_link *link, uint8_t number, struct rdma
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "%s", why.text);
     *rail = (struct rdma_rail){
         .link = link, .nic = nic, .number = number, .gid = nic->device->gids.all[i]};
-    kolo_status status = kolo_rdma_queue_open(nic->completions, &rail_ops, rail, RDMA_BUFFERS,
-                                              FIRST_BYTES, &rail->queue);
+    kolo_status status = kolo_rdma_device_find_gid(nic->device, &rail->gid);
+    if (status == KOLO_OK)
+        status = kolo_rdma_queue_open(nic->completions, &rail_ops, rail, RDMA_BUFFERS, FIRST_BYTES,
+                                      &rail->queue);
     if (status == KOLO_OK)
         rail->queue->has_checks = link->tcp.base.sums != NULL;
     return status;

@@ -1201,6 +1201,13 @@ void fake_verbs_add_gid(struct fake_port *port, uint32_t type, const char *addre
         abort();
 }
 
+void fake_verbs_turn_gids(struct fake_port *port)
+{
+    const struct ibv_gid_entry first = port->gids[0];
+    memmove(&port->gids[0], &port->gids[1], (size_t)(port->gid_count - 1) * sizeof first);
+    port->gids[port->gid_count - 1] = first;
+}
+
 static void reset_device(struct fake_device *device, int number)
 {
     char address[32];

@@ -55,6 +55,8 @@ void fake_verbs_device_count(int count);
 /** Adds a GID of @p type; @p address is "10.0.0.3" or an IPv6 address. GIDs of RoCE belong to the
  * interface lo. */
 void fake_verbs_add_gid(struct fake_port *port, uint32_t type, const char *address);
+/** Moves the first GID to the end of the table, so that every one has another index. */
+void fake_verbs_turn_gids(struct fake_port *port);
 
 /** The @p nth call from now of @p function (the name of its field in the table) fails with errno @p
  * error. An object whose destruction fails in this way lives until its device is closed, or for

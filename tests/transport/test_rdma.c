@@ -231,6 +231,38 @@ Test(rdma, a_device_that_is_pulled_out_before_its_links_leaves_tcp, .timeout = 6
     cr_assert(strstr(logged, "is reached by tcp, not rdma: rdma fake0"), "%s", logged);
 }
 
+Test(rdma, an_address_that_moved_since_the_start_is_found_again, .timeout = 60)
+{
+    struct suite_world *world = open_auto();
+    fake_verbs_turn_gids(&fake_verbs_device(0)->ports[0]);
+    suite_run(world, exchange);
+    cr_assert(logged[0] == '\0', "%s", logged);
+    expect_named(world, "rdma", "; rdma fake0 port 1 to RoCE v2 10.0.0.1");
+    suite_close(world);
+}
+
+Test(rdma, an_address_that_is_gone_since_the_start_leaves_tcp, .timeout = 60)
+{
+    struct suite_world *world = open_auto();
+    fake_verbs_device(0)->ports[0].gid_count = 0;
+    suite_run(world, exchange);
+    expect_named(world, "tcp", "; by tcp instead: ");
+    suite_close(world);
+    cr_assert(strstr(logged, "reached by tcp, not rdma: rdma fake0: its port has the address RoCE "
+                             "v2 10.0.0.1 no more: give it back"),
+              "%s", logged);
+}
+
+/** Whether it comes back in time is found out by the first message. */
+Test(rdma, a_port_that_is_down_since_the_start_is_tried, .timeout = 60)
+{
+    struct suite_world *world = open_auto();
+    fake_verbs_device(0)->ports[0].attr.state = IBV_PORT_DOWN;
+    suite_run(world, exchange);
+    cr_assert(logged[0] == '\0', "%s", logged);
+    suite_close(world);
+}
+
 static void lose_it_meanwhile(struct suite_rank *rank)
 {
     if (rank->rank == 0)

@@ -108,6 +108,17 @@ Test(rdma_rails, so_many_at_most)
     run("8", 8, look_at_it);
 }
 
+/** The addresses of its port are at other positions in the table than they were at the start. */
+Test(rdma_rails, one_whose_address_moved_since_the_start_comes_up)
+{
+    struct suite_world *world = suite_open("rdma", 2, "RDMA_RAILS", "2");
+    fake_verbs_turn_gids(&fake_verbs_device(1)->ports[0]);
+    rails_expected = 2;
+    suite_run(world, look_at_it);
+    suite_close(world);
+    cr_assert(logged[0] == '\0', "%s", logged);
+}
+
 /** Whatever fails while the second rail comes up, the link continues with one. */
 Test(rdma_rails, one_that_cannot_be_had_is_done_without)
 {

@@ -220,13 +220,8 @@ Test(rdma_resume, a_cable_that_was_out_for_a_while)
 /** The addresses are at other positions in the table when the cable is back. */
 static void flap_and_move(struct suite_rank *rank)
 {
-    for (int i = 0; i < 2; i++) {
-        struct fake_port *port = &fake_verbs_device(i)->ports[0];
-        const struct ibv_gid_entry first = port->gids[0];
-        memmove(&port->gids[0], &port->gids[1],
-                (size_t)(port->gid_count - 1) * sizeof port->gids[0]);
-        port->gids[port->gid_count - 1] = first;
-    }
+    for (int i = 0; i < 2; i++)
+        fake_verbs_turn_gids(&fake_verbs_device(i)->ports[0]);
     flap(rank);
 }
 

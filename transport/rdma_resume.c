@@ -4,7 +4,8 @@
 // for ever.
 #include "transport/rdma_resume.h"
 
-#include <string.h>
+#include <errno.h>
+#include <stdio.h>
 #include <sys/socket.h>
 
 #include "base/alloc.h"
@@ -22,11 +23,17 @@ static int64_t patience_ns(const struct rdma_link *link)
     return kolo_tcp_settings(&rdma_port_of(link)->tcp)->peer_timeout_ms * KOLO_NS_PER_MS;
 }
 
+/** Replaces a text that is kept. */
+static void keep(char **kept, const char *text)
+{
+    kolo_free_memory(*kept);
+    *kept = text != NULL ? kolo_strdup(text) : NULL;
+}
+
 /** Keeps the detail, which says why the pair broke. */
 static void remember(struct rdma_resume *resume, bool is_hearsay)
 {
-    kolo_free_memory(resume->why);
-    resume->why = kolo_strdup(kolo_error_detail());
+    keep(&resume->why, kolo_error_detail());
     resume->is_hearsay = is_hearsay;
 }
 
@@ -38,6 +45,7 @@ static void begin(struct rdma_link *link, bool is_hearsay)
     resume->until = resume->begun + patience_ns(link);
     resume->tries = 0;
     resume->replayed = 0;
+    keep(&resume->failed, NULL);
     remember(resume, is_hearsay);
     KOLO_WARN("%s; trying to bring it back", kolo_error_detail());
 }
@@ -81,7 +89,7 @@ static void give_up(struct rdma_link *link, kolo_status why, const char *text)
 {
     const char *broke = link->resume.why;
     kolo_link_set_down(&link->tcp.base,
-                       kolo_fail(why, "%.600s; it could not be brought back: %.200s",
+                       kolo_fail(why, "%.600s; it could not be brought back: %.300s",
                                  broke != NULL ? broke : "the queue pair broke", text));
 }
 
@@ -92,10 +100,22 @@ static void give_up_by(struct rdma_link *link, kolo_status why)
     give_up(link, why, text);
 }
 
-/** A round failed on this side. */
+/** The time is over. A round that failed here says more about the cause than the time does: for
+ *  example that the port has lost its address. */
+static void give_up_late(struct rdma_link *link)
+{
+    const char *failed = link->resume.failed;
+    char text[KOLO_DETAIL_MAX];
+    snprintf(text, sizeof text, "no fresh pair was joined within KOLO_PEER_TIMEOUT%s%s",
+             failed != NULL ? ": " : "", failed != NULL ? failed : "");
+    give_up(link, KOLO_ERR_LINK, text);
+}
+
+/** A round failed on this side, for the reason in the detail. */
 static void try_again(struct rdma_link *link)
 {
     struct rdma_resume *resume = &link->resume;
+    keep(&resume->failed, kolo_error_detail());
     kolo_status status = kolo_rdma_queue_cut(link->queue);
     if (status != KOLO_OK || ++resume->tries == TRIES)
         give_up_by(link, KOLO_ERR_LINK);
@@ -115,9 +135,14 @@ static void say(struct rdma_link *link, bool is_joined)
     mine.is_joined = is_joined;
     kolo_rdma_hello_pack(&mine, block);
     kolo_block_seal(&link->tcp.base, block, sizeof block);
-    if (send(link->tcp.socket.watch.fd, block, sizeof block, MSG_NOSIGNAL | MSG_DONTWAIT) !=
-        (ssize_t)sizeof block)
+    const ssize_t sent =
+        send(link->tcp.socket.watch.fd, block, sizeof block, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent == (ssize_t)sizeof block)
+        return;
+    if (sent >= 0 || errno == EAGAIN)
         give_up(link, KOLO_ERR_LINK, "the connection to the peer takes no data");
+    else /* the connection has ended, and most likely the peer: that is why the pair broke */
+        kolo_tcp_fail(&link->tcp, errno);
 }
 
 static void offer(struct rdma_link *link)
@@ -133,6 +158,7 @@ static void offer(struct rdma_link *link)
         give_up_by(link, status);
         return;
     }
+    keep(&link->resume.failed, NULL); /* from here on it is the peer that is waited for */
     link->resume.step = RESUME_OFFERED;
     say(link, false);
 }
@@ -252,7 +278,7 @@ kolo_deadline kolo_rdma_resume_step(struct rdma_link *link)
         return KOLO_NEVER;
     kolo_deadline now = kolo_now_ns();
     if (now >= resume->until)
-        give_up(link, KOLO_ERR_LINK, "no fresh pair was joined within KOLO_PEER_TIMEOUT");
+        give_up_late(link);
     else
         take_step(link, now);
     if (resume->step == RESUME_NONE || link->tcp.base.state != KOLO_LINK_UP)
@@ -279,6 +305,6 @@ void kolo_rdma_resume_proved(struct rdma_link *link)
 void kolo_rdma_resume_end(struct rdma_resume *resume)
 {
     resume->step = RESUME_NONE;
-    kolo_free_memory(resume->why);
-    resume->why = NULL;
+    keep(&resume->why, NULL);
+    keep(&resume->failed, NULL);
 }

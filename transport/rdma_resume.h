@@ -50,6 +50,7 @@ struct rdma_resume {
     struct kolo_rdma_hello theirs;
     char *why;       /* what broke it; NULL: no memory for it */
     bool is_hearsay; /* the peer said so: a cause of our own is more specific */
+    char *failed;    /* why the last round failed here; NULL: it did not */
 };
 
 /** For the queue's broke(). */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -280,6 +281,88 @@ Test(rdma_resume, a_cable_that_stays_out_is_the_error_that_it_was)
     cr_assert(named > 0, "%s / %s", world->ranks[0].heard[1].text, world->ranks[1].heard[0].text);
     fake_verbs_cut_cable(false);
     suite_close(world);
+}
+
+/* ---- what the error says ---- */
+
+/** The queue pair of rank 0 breaks. */
+static void lose_and_end(struct suite_rank *rank)
+{
+    struct kolo_desc desc;
+    struct kolo_link *link = come_up(rank, &desc);
+    struct kolo_work sent;
+    SUITE_CHECK(rank, link != NULL && suite_meet(rank, 1), "no link");
+    if (rank->rank == 0) {
+        fault(rank);
+        fake_verbs_complete_as(1, IBV_WC_RETRY_EXC_ERR);
+        kolo_link_send(link, 9, &desc, "z", 1, &sent);
+    }
+    SUITE_CHECK(rank, suite_until(rank, is_down, NULL), "it came back: %s", logged);
+}
+
+/** Runs it, and expects @p text and @p more of a side whose rounds failed. */
+static void expect_end(void (*what)(struct suite_rank *rank), const char *text, const char *more)
+{
+    suite_devices[0] = "fake0";
+    suite_devices[1] = "fake1";
+    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "1s");
+    fault = what;
+    suite_run(world, lose_and_end);
+    const struct suite_heard *heard = &world->ranks[0].heard[1];
+    cr_assert(heard->why == KOLO_ERR_LINK && strstr(heard->text, text) && strstr(heard->text, more),
+              "%s", heard->text);
+    suite_close(world);
+}
+
+static void lose_the_address(struct suite_rank *rank)
+{
+    (void)rank;
+    fake_verbs_device(0)->ports[0].gid_count = 0;
+}
+
+Test(rdma_resume, an_address_that_stays_away_is_named)
+{
+    expect_end(lose_the_address, "by rdma fake0 port 1: ",
+               "; it could not be brought back: no fresh pair was joined within KOLO_PEER_TIMEOUT: "
+               "rdma fake0: its port has the address RoCE v2 10.0.0.1 no more: give it back");
+}
+
+/** In place of the C library's: how blocks are refused; 0: they are not. */
+static atomic_int send_error;
+enum { IS_CUT = -1 };
+
+ssize_t send(int fd, const void *data, size_t bytes, int flags)
+{
+    const int error = bytes == KOLO_RDMA_HELLO_BYTES ? atomic_load(&send_error) : 0;
+    if (error == 0)
+        return sendto(fd, data, bytes, flags, NULL, 0);
+    errno = error == IS_CUT ? ECONNRESET : error; /* of an earlier call, if it is cut */
+    return error == IS_CUT ? (ssize_t)bytes - 1 : -1;
+}
+
+static int refusal;
+
+static void refuse_blocks(struct suite_rank *rank)
+{
+    (void)rank;
+    atomic_store(&send_error, refusal);
+}
+
+static void expect_refused(int error, const char *text, const char *more)
+{
+    refusal = error;
+    expect_end(refuse_blocks, text, more);
+    atomic_store(&send_error, 0);
+}
+
+Test(rdma_resume, a_connection_that_has_ended_is_not_one_that_takes_no_data)
+{
+    static const char full[] =
+        "; it could not be brought back: the connection to the peer takes no data";
+    expect_refused(EAGAIN, "by rdma fake0 port 1: ", full);
+    expect_refused(IS_CUT, "by rdma fake0 port 1: ", full);
+    expect_refused(ECONNRESET, "rank 1 at tcp ", ": connection reset by peer");
+    expect_refused(ENOMEM, "rank 1 at tcp ", ": Cannot allocate memory");
 }
 
 /* ---- a device that cannot destroy its queue pair ---- */

@@ -22,6 +22,13 @@ int64_t kolo_wall_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+int64_t kolo_boot_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now); /* cannot fail either */
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 static int64_t (*_Atomic clock_hook)(void) = monotonic_ns;
 
 int64_t kolo_now_ns(void)

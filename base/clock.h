@@ -19,6 +19,10 @@ int64_t kolo_now_ns(void);
  *  hosts, never for waiting. Threads: any. */
 int64_t kolo_wall_ns(void);
 
+/** Nanoseconds since the machine was started, by CLOCK_BOOTTIME, as /proc says when processes were:
+ *  never for waiting. Threads: any. */
+int64_t kolo_boot_ns(void);
+
 /** For tests, before threads start: replaces the clock by @p now (NULL: the real one again). */
 void kolo_clock_replace(int64_t (*now)(void));
 

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process_stat.h"
 #include "base/text.h"
 #include "launcher/syscalls.h"
 
@@ -34,22 +35,20 @@ static bool read_fact(pid_t pid, const char *fact, char *text, size_t capacity)
     return true;
 }
 
-/* "PID (NAME) STATE PPID ...": the name may contain anything, a newline too, so the last
- * parenthesis counts. */
 bool kolo_process_stat(pid_t pid, struct kolo_process_stat *stat_out)
 {
     char text[1024];
-    if (!read_fact(pid, "stat", text, sizeof text))
+    const char *after = kolo_process_read_stat((int)pid, text, sizeof text);
+    if (!after)
         return false;
-    const char *name = strchr(text, '('), *after = strrchr(text, ')');
+    const char *name = strchr(text, '(');
     char state = 0;
     int parent = 0;
     uint64_t user = 0, system = 0, threads = 0;
-    if (!name || !after ||
-        sscanf(after + 1,
-               " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64
-               " %*d %*d %*d %*d %" SCNu64,
-               &state, &parent, &user, &system, &threads) != 5)
+    if (!name || sscanf(after + 1,
+                        " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64
+                        " %*d %*d %*d %*d %" SCNu64,
+                        &state, &parent, &user, &system, &threads) != 5)
         return false;
     const long ticks = sysconf(_SC_CLK_TCK);
     *stat_out = (struct kolo_process_stat){.parent = parent,

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/process_stat.h"
 
 /** The processors on which a process (0: the calling thread) may run. */
 struct binding {
@@ -133,26 +134,10 @@ bool kolo_local_has_cores(const int *pids, int count, bool *has_cores_out)
 
 /* ---- a process's state ---- */
 
-/** Reads /proc/PID/stat, whose first fields are "PID (NAME) STATE PARENT". Returns what follows the
- * name, which may itself contain anything; NULL: the process cannot be seen. */
-static char *read_stat(int pid, char *text, size_t capacity)
-{
-    char path[32];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return NULL;
-    const ssize_t got = read(fd, text, capacity - 1);
-    close(fd);
-    text[got > 0 ? got : 0] = '\0';
-    char *name_end = strrchr(text, ')');
-    return name_end != NULL && name_end[1] == ' ' ? name_end : NULL;
-}
-
 bool kolo_local_is_stopped(int pid)
 {
     char text[256];
-    const char *name_end = read_stat(pid, text, sizeof text);
+    const char *name_end = kolo_process_read_stat(pid, text, sizeof text);
     return name_end != NULL && (name_end[2] == 'T' || name_end[2] == 't');
 }
 
@@ -163,7 +148,7 @@ int kolo_local_ancestor(const char *name)
     for (int i = 0; i < GENERATIONS_MAX && pid > 1; i++) {
         char text[256], state;
         int parent;
-        char *name_end = read_stat(pid, text, sizeof text);
+        char *name_end = kolo_process_read_stat(pid, text, sizeof text);
         const char *name_begin = strchr(text, '(');
         if (name_end == NULL || name_begin == NULL ||
             sscanf(name_end + 1, " %c %d", &state, &parent) != 2)

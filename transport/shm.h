@@ -56,6 +56,7 @@ struct kolo_shm_link {
     struct kolo_link base;
     enum kolo_shm_state state;
     kolo_deadline deadline;  /* for coming up */
+    int64_t up_ns;           /* when it came up, by kolo_boot_ns */
     struct kolo_conn *conn;  /* if DIALING */
     struct kolo_watch watch; /* on the Unix socket; fd -1: none */
     struct kolo_watch timer; /* the deadline while it comes up; fd -1: none */

@@ -30,7 +30,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/process_stat.h"
+#include "transport/peer_memory.h"
 
 #define OWNER(watch_pointer, member)                                                               \
     ((struct kolo_shm_link *)(void *)((char *)(watch_pointer)-offsetof(struct kolo_shm_link,       \
@@ -170,6 +173,7 @@ static void lay_out(struct kolo_shm_link *link, void *memory, uint64_t capacity,
 
 static kolo_status set_up(struct kolo_shm_link *link)
 {
+    link->up_ns = kolo_boot_ns();
     enter(link, KOLO_SHM_OPEN);
     unwatch(link, &link->timer);
     kolo_link_set_up(&link->base);
@@ -333,6 +337,16 @@ kolo_status kolo_shm_read_socket(struct kolo_shm_link *link)
 
 /* ---- events ---- */
 
+/** The socket of a link that was up has ended, which mostly means that the peer's process has. */
+static void explain_end(const struct kolo_shm_link *link)
+{
+    char program[256];
+    if (kolo_process_lives(kolo_peer_memory_pid(link->watch.fd), link->up_ns, program,
+                           sizeof program))
+        kolo_fail(KOLO_ERR_LINK, "its process has closed the connection and runs on%s%s",
+                  program[0] != '\0' ? " as " : "", program);
+}
+
 /** The peer closed the socket. */
 static void hang_up(struct kolo_shm_link *link)
 {
@@ -343,6 +357,7 @@ static void hang_up(struct kolo_shm_link *link)
     }
     if (link->state == KOLO_SHM_OPEN) {
         char why[KOLO_DETAIL_MAX];
+        explain_end(link);
         kolo_detail_keep(why);
         kolo_shm_drain(link);
         kolo_detail_set(why);

@@ -124,6 +124,33 @@ Test(shm_link, a_peer_killed_while_it_lends_is_noticed, .timeout = 60)
     kill_in_mid_transfer(lend_forever);
 }
 
+static void run_another_program(struct shm_side *side)
+{
+    (void)side;
+    (void)execlp("sleep", "sleep", "600", NULL);
+}
+
+/** Nothing but the socket of such a peer has ended. */
+Test(shm_link, a_peer_that_executes_another_program_has_not_ended, .timeout = 60)
+{
+    int pair[2];
+    static struct shm_side side;
+    uint8_t data[1000];
+    struct kolo_work work;
+    cr_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    pid_t pid = fork_rank(pair[1], run_another_program);
+    meet_child(&side, pair[0]);
+    shm_recv(&side, 3, data, sizeof data, &work);
+    cr_assert(shm_drive(&side, 1, &work.status) && work.status == KOLO_ERR_LINK);
+    cr_assert(strstr(side.down_text, "its process has closed the connection and runs on as /") &&
+                  strstr(side.down_text, "sleep"),
+              "%s", side.down_text);
+    cr_assert(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+    shm_side_close(&side);
+    close(pair[0]);
+    close(pair[1]);
+}
+
 static void send_and_die(struct shm_side *side)
 {
     static uint8_t data[1000];

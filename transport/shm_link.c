@@ -10,10 +10,10 @@
 //
 //   memory: ring to the dialler | ring to the acceptor | the acceptor's slots | the dialler's slots
 //
-// From then on the socket carries the messages of shm_direct.h. Its end tells that the peer's
-// process has ended; what the peer had put into the ring before is then delivered first. If both
-// sides dial at once, the acceptor with the lower rank closes the other's dial, whose dialler then
-// waits to be adopted. A timerfd bounds each wait while the link comes up.
+// From then on the socket carries the messages of shm_direct.h. Its end tells that the peer writes
+// no more, mostly because its process has ended; what it had put into the ring before is then
+// delivered first. If both sides dial at once, the acceptor with the lower rank closes the other's
+// dial, whose dialler then waits to be adopted. A timerfd bounds each wait while the link comes up.
 //
 // Messages that cannot be sent are tried again every RETRY_NS. Whether the socket has room would be
 // known, but not when the kernel lets more descriptors be passed: it counts those of all processes

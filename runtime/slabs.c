@@ -195,7 +195,13 @@ static void keep(struct kolo_slab *slab)
 bool kolo_slabs_close(struct kolo_engine *engine, bool may_be_late)
 {
     bool may_free_heap = true;
-    kolo_slabs_trim(engine); /* now, since the driver has no stream left to wait for */
+    /* Not kolo_slabs_trim, which would leave these if another rank of this process holds a stream;
+     * unlocking waits for that stream, for a while. */
+    for (struct kolo_slab *slab; (slab = engine->slabs_to_free) != NULL;) {
+        engine->slabs_to_free = slab->next;
+        slab->next = engine->slabs;
+        engine->slabs = slab;
+    }
     while (engine->slabs != NULL) {
         struct kolo_slab *slab = engine->slabs;
         engine->slabs = slab->next;

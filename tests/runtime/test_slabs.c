@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 
 #include "base/alloc.h"
+#include "memory/held.h"
 #include "memory/memory.h"
 #include "runtime/comm.h"
 #include "runtime/slabs.h"
@@ -142,6 +143,23 @@ Test(slabs, few_bytes_are_kept, .timeout = 60)
 {
     struct world world = {.size = 1};
     WORLD_MUST_RUN(&world, keep_few, NULL);
+}
+
+static kolo_status leave_many(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    return hold(comm, give_back_many);
+}
+
+/** Those that are to be freed are freed at the end, although another rank of this process holds a
+ * stream; LeakSanitizer, which makes this test fail otherwise, watches. */
+Test(slabs, none_outlives_its_rank, .timeout = 60)
+{
+    static const char stream;
+    struct world world = {.size = 1};
+    cr_assert_eq(kolo_held_begin(&stream, KOLO_NEVER), KOLO_OK);
+    WORLD_MUST_RUN(&world, leave_many, NULL);
+    kolo_held_end(&stream);
 }
 
 static size_t bytes_wanted;

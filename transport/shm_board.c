@@ -497,7 +497,7 @@ static void shm_settle(struct kolo_board *base)
     shm_board_of(base)->is_using = false;
     for (int i = 0; i < base->count; i++) {
         struct kolo_link *link = base->members[i].link;
-        if (link == NULL || kolo_shm_link_of(link)->borrower.graves == 0)
+        if (link == NULL || kolo_shm_link_of(link)->borrower.graves == NULL)
             continue;
         if (is_any_using(base->endpoint))
             return;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "base/wire.h"
 
@@ -257,39 +258,41 @@ void kolo_shm_lender_withdraw(struct kolo_shm_lender *lender, const struct kolo_
 
 /* ---- borrower ---- */
 
-static void unmap_span(struct kolo_shm_borrower *borrower, struct kolo_shm_borrowed_span *span)
+/** Addresses of a span that is gone. */
+struct kolo_shm_grave {
+    struct kolo_shm_grave *next;
+    void *base;
+    size_t bytes;
+};
+
+static void unmap_span(struct kolo_shm_borrowed_span *span)
 {
-    borrower->graves -= span->is_grave;
     kolo_shm_memory_unmap(span->base, span->bytes);
     *span = (struct kolo_shm_borrowed_span){0};
 }
 
-/** Unmaps the peer's pages but keeps the addresses, for a board that may still use them. */
+/** Unmaps the peer's pages but keeps the addresses, for a board that may still use them. If memory
+ * is short, they are kept for ever, since a write to what is mapped there later would be worse. */
 static void make_grave(struct kolo_shm_borrower *borrower, struct kolo_shm_borrowed_span *span)
 {
-    void *base = mmap(span->base, span->bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    if (base == MAP_FAILED) {
-        unmap_span(borrower, span);
-        return;
+    struct kolo_shm_grave *grave = kolo_calloc(1, sizeof(*grave));
+    (void)mmap(span->base, span->bytes, PROT_READ | PROT_WRITE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (grave != NULL) {
+        *grave = (struct kolo_shm_grave){borrower->graves, span->base, span->bytes};
+        borrower->graves = grave;
     }
-    span->is_grave = true;
-    borrower->graves++;
-}
-
-static bool is_there(const struct kolo_shm_borrowed_span *span)
-{
-    return span->base != NULL && !span->is_grave;
+    *span = (struct kolo_shm_borrowed_span){0};
 }
 
 static struct kolo_shm_borrowed_span *find_borrowed(struct kolo_shm_borrower *borrower, uint64_t id)
 {
     struct kolo_shm_borrowed_span *span = &borrower->spans[home_of(id)];
-    if (is_there(span) && span->id == id)
+    if (span->base != NULL && span->id == id)
         return span;
     for (uint32_t i = 0; i < KOLO_SHM_SPANS; i++) {
         span = &borrower->spans[i];
-        if (is_there(span) && span->id == id)
+        if (span->base != NULL && span->id == id)
             return span;
     }
     return NULL;
@@ -314,9 +317,12 @@ kolo_status kolo_shm_borrower_open(struct kolo_shm_borrower *borrower, uint64_t 
 
 void kolo_shm_borrower_bury(struct kolo_shm_borrower *borrower)
 {
-    for (uint32_t i = 0; borrower->graves > 0 && i < KOLO_SHM_SPANS; i++)
-        if (borrower->spans[i].is_grave)
-            unmap_span(borrower, &borrower->spans[i]);
+    struct kolo_shm_grave *grave;
+    while ((grave = borrower->graves) != NULL) {
+        borrower->graves = grave->next;
+        kolo_shm_memory_unmap(grave->base, grave->bytes);
+        kolo_free_memory(grave);
+    }
 }
 
 kolo_status kolo_shm_borrower_map(struct kolo_shm_borrower *borrower,
@@ -324,7 +330,7 @@ kolo_status kolo_shm_borrower_map(struct kolo_shm_borrower *borrower,
 {
     uint32_t handle = (uint32_t)message->id;
     if (message->fd_count != 1 || handle >= KOLO_SHM_SPANS || message->bytes == 0 ||
-        is_there(&borrower->spans[handle]))
+        borrower->spans[handle].base != NULL)
         return kolo_fail(KOLO_ERR_PROTOCOL,
                          "shm: impossible span (handle %u, %llu bytes, %zu descriptors)", handle,
                          (unsigned long long)message->bytes, message->fd_count);
@@ -333,7 +339,6 @@ kolo_status kolo_shm_borrower_map(struct kolo_shm_borrower *borrower,
     kolo_status status = kolo_shm_memory_map(message->fds[0], (size_t)message->bytes, false, &base);
     if (status != KOLO_OK)
         return status;
-    unmap_span(borrower, span); // it is the grave of another span
     *span = (struct kolo_shm_borrowed_span){.base = base,
                                             .bytes = (size_t)message->bytes,
                                             .id = message->span,
@@ -345,7 +350,8 @@ kolo_status kolo_shm_borrower_unmap(struct kolo_shm_borrower *borrower,
                                     const struct kolo_shm_message *message)
 {
     uint32_t handle = (uint32_t)message->id;
-    if (message->fd_count != 0 || handle >= KOLO_SHM_SPANS || !is_there(&borrower->spans[handle]) ||
+    if (message->fd_count != 0 || handle >= KOLO_SHM_SPANS ||
+        borrower->spans[handle].base == NULL ||
         borrower->spans[handle].generation != (uint32_t)(message->id >> 32) ||
         borrower->spans[handle].loans > 0)
         return kolo_fail(KOLO_ERR_PROTOCOL,
@@ -354,7 +360,7 @@ kolo_status kolo_shm_borrower_unmap(struct kolo_shm_borrower *borrower,
     if (span->is_writable)
         make_grave(borrower, span);
     else
-        unmap_span(borrower, span);
+        unmap_span(span);
     return KOLO_OK;
 }
 
@@ -370,7 +376,7 @@ kolo_status kolo_shm_borrower_take(struct kolo_shm_borrower *borrower,
         return kolo_fail(KOLO_ERR_PROTOCOL, "shm: impossible loan (slot %u, span %u)", slot,
                          handle);
     struct kolo_shm_borrowed_span *span = &borrower->spans[handle];
-    if (!is_there(span) || span->generation != generation)
+    if (span->base == NULL || span->generation != generation)
         return KOLO_AGAIN;
     if (offset > span->bytes || bytes > span->bytes - offset)
         return kolo_fail(KOLO_ERR_PROTOCOL,
@@ -408,5 +414,6 @@ bool kolo_shm_borrower_release(struct kolo_shm_borrower *borrower, uint32_t slot
 void kolo_shm_borrower_fini(struct kolo_shm_borrower *borrower)
 {
     for (uint32_t i = 0; i < KOLO_SHM_SPANS; i++)
-        unmap_span(borrower, &borrower->spans[i]);
+        unmap_span(&borrower->spans[i]);
+    kolo_shm_borrower_bury(borrower);
 }

@@ -25,8 +25,7 @@
 // Boards (shm_board.c) use the same spans without slots. The lender pins what it has named; the
 // borrower finds it by its id, and makes the mapping writable at the first use. A board cannot give
 // up at once what it has borrowed. So if such a span goes meanwhile, its addresses stay mapped, to
-// private zero pages (a grave), until the board says that nothing is in use, or the handle is used
-// again.
+// private zero pages (a grave), until the board says that nothing is in use.
 #ifndef KOLO_TRANSPORT_SHM_DIRECT_H
 #define KOLO_TRANSPORT_SHM_DIRECT_H
 
@@ -111,12 +110,12 @@ struct kolo_shm_borrowed_span {
     uint64_t id; /* in the peer's heap */
     uint32_t generation, loans;
     bool is_writable; /* a board has used it */
-    bool is_grave;    /* the span is gone, and only its addresses are kept */
 };
+struct kolo_shm_grave; /* private */
 struct kolo_shm_borrower {
     _Atomic uint32_t *slots;
-    uint64_t taken;  /* bit i: we must release slot i */
-    uint32_t graves; /* how many spans are graves */
+    uint64_t taken; /* bit i: we must release slot i */
+    struct kolo_shm_grave *graves;
     uint8_t span_of[KOLO_SHM_SLOTS];
     struct kolo_shm_borrowed_span spans[KOLO_SHM_SPANS];
 };

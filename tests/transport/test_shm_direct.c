@@ -245,6 +245,43 @@ Test(shm_direct, a_freed_span_is_unmapped_once_its_last_loan_is_back)
     pair_free(pair);
 }
 
+/** A board has written to the span, and may still do so while the peer uses its handle again. */
+Test(shm_direct, addresses_of_a_freed_span_stay_after_its_handle_is_used_again)
+{
+    enum { FREED = 3 };
+    struct pair *pair = pair_make();
+    uint8_t *memory[FREED + 1];
+    int handle = -1;
+    for (int i = 0; i <= FREED; i++) {
+        struct kolo_span span = span_make((uint64_t)i * KOLO_SHM_SPANS);
+        memset(span.base, i + 1, SPAN_BYTES);
+        const int pinned = kolo_shm_lender_pin(&pair->lender, pair->sockets[0], &span);
+        cr_assert(pinned >= 0 && (i == 0 || pinned == handle), "handle %d after %d", pinned,
+                  handle);
+        handle = pinned;
+        cr_assert(read_socket(pair) == KOLO_OK);
+        cr_assert(kolo_shm_borrower_open(&pair->borrower, span.id, 0, SPAN_BYTES, &memory[i]) ==
+                  KOLO_OK);
+        cr_assert(memory[i][SPAN_BYTES - 1] == i + 1, "another span");
+        if (i < FREED) {
+            kolo_shm_lender_unpin(&pair->lender, handle);
+            kolo_shm_lender_forget(&pair->lender, span.id);
+            kolo_shm_lender_tell(&pair->lender, pair->sockets[0]);
+            cr_assert(read_socket(pair) == KOLO_OK);
+        }
+        span_free(&span);
+    }
+    for (int i = 0; i < FREED; i++) {
+        cr_assert(memory[i][SPAN_BYTES - 1] == 0, "the peer's pages are kept");
+        memory[i][0] = 9;
+    }
+    kolo_shm_borrower_bury(&pair->borrower);
+    cr_assert(memory[FREED][SPAN_BYTES - 1] == FREED + 1, "a span that is there went too");
+    cr_assert(count_maps() == 1, "%d", count_maps());
+    pair_free(pair);
+    cr_assert(count_maps() == 0, "%d", count_maps());
+}
+
 static void no_line(void *context, enum kolo_log_level level, const char *line)
 {
     (void)level, (void)line;

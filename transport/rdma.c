@@ -231,6 +231,12 @@ static void news_ready(struct kolo_watch *watch, uint32_t events)
 
 /* ---- what is due ---- */
 
+int64_t kolo_rdma_silence_ns(const struct rdma_port *port)
+{
+    const int64_t timeout_ms = kolo_tcp_settings(&port->tcp)->peer_timeout_ms;
+    return (timeout_ms + timeout_ms / 4) * KOLO_NS_PER_MS;
+}
+
 bool kolo_rdma_is_forced(const struct rdma_port *port)
 {
     return strcmp(kolo_tcp_settings(&port->tcp)->transport, kolo_transport_rdma.name) == 0;
@@ -268,17 +274,15 @@ static void describe_silence(struct kolo_rdma_device *device, int64_t silent_ms,
                  silent_s, state);
 }
 
-/** The device is given the first word, since it says more: it is asked for KOLO_PEER_TIMEOUT, and
- *  at most a quarter more. */
+/** The device is given the first word, since it says more. */
 static void watch_queue(const struct rdma_port *port, struct kolo_rdma_queue *queue,
                         kolo_deadline now, bool is_late)
 {
     char text[KOLO_DETAIL_MAX];
-    const int64_t timeout_ms = kolo_tcp_settings(&port->tcp)->peer_timeout_ms;
-    int64_t silent_ms = kolo_rdma_queue_silence_ns(queue, now, is_late) / KOLO_NS_PER_MS;
-    if (silent_ms < timeout_ms + timeout_ms / 4)
+    const int64_t silent_ns = kolo_rdma_queue_silence_ns(queue, now, is_late);
+    if (silent_ns < kolo_rdma_silence_ns(port))
         return;
-    describe_silence(queue->completions->device, silent_ms, text, sizeof text);
+    describe_silence(queue->completions->device, silent_ns / KOLO_NS_PER_MS, text, sizeof text);
     kolo_rdma_queue_give_up(queue, text);
 }
 

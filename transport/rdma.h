@@ -158,6 +158,9 @@ void kolo_rdma_watch_links(struct rdma_port *port);
 /** Makes the port's timer due at @p at, unless it is due earlier. */
 void kolo_rdma_look_at(struct rdma_port *port, kolo_deadline at);
 bool kolo_rdma_is_forced(const struct rdma_port *port);
+/** For how long a device may say nothing about a message: it is asked to try for KOLO_PEER_TIMEOUT,
+ * and a quarter more is for its report. */
+int64_t kolo_rdma_silence_ns(const struct rdma_port *port);
 
 /* rdma_link.c: the rider's functions, and the operations of the same names */
 void kolo_rdma_joined(struct tcp_link *tcp);

@@ -102,6 +102,13 @@ static void tell_probed(struct rdma_link *link)
         send_block(link);
 }
 
+/** For how long our first message may be on its way: not for long if TCP can do instead. */
+static int64_t patience_ns(const struct rdma_port *port)
+{
+    return kolo_rdma_is_forced(port) ? kolo_rdma_silence_ns(port)
+                                     : kolo_rdma_fallen_patience_ns(&port->fallen);
+}
+
 static void send_probe(struct rdma_link *link)
 {
     uint8_t *buffer = kolo_rdma_queue_buffer(link->queue);
@@ -113,9 +120,7 @@ static void send_probe(struct rdma_link *link)
     const uint32_t bytes =
         link->queue->message_bytes < PROBE_BYTES ? link->queue->message_bytes : PROBE_BYTES;
     memset(buffer, 0, bytes);
-    if (!kolo_rdma_is_forced(rdma_port_of(link)))
-        link->probe_until =
-            kolo_now_ns() + kolo_rdma_fallen_patience_ns(&rdma_port_of(link)->fallen);
+    link->probe_until = kolo_now_ns() + patience_ns(rdma_port_of(link));
     kolo_rdma_look_at(rdma_port_of(link), link->probe_until);
     kolo_rdma_queue_send(link->queue, bytes, true); /* a refusal is reported to failed() */
 }

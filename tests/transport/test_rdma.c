@@ -372,6 +372,22 @@ Test(rdma, a_device_that_has_no_room_for_more_pairs_is_an_error_where_rdma_is_fo
     suite_close(world);
 }
 
+/** A device that never says what became of the first message. */
+Test(rdma, no_answer_to_the_first_message_is_an_error_where_rdma_is_forced, .timeout = 60)
+{
+    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "1s");
+    fake_verbs_delay(1, INT_MAX);
+    suite_run(world, meet_the_end);
+    for (int i = 0; i < 2; i++) {
+        const struct suite_heard *heard = &world->ranks[i].heard[1 - i];
+        cr_assert(heard->why == KOLO_ERR_CONNECT &&
+                      strstr(heard->text, "a first message gets no answer in time") &&
+                      strstr(heard->text, "KOLO_TRANSPORT=rdma allows nothing else"),
+                  "%d %s", (int)heard->why, heard->text);
+    }
+    suite_close(world);
+}
+
 /* ---- what breaks later ---- */
 
 /** Handles the descriptors that are ready. */

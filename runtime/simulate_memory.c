@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of the simulated ranks: the lengths of buffers, where slices are if a call is in
-// place, the symbols in them, and whether a step may touch what it touches.
+// place, the cells that hold symbols, and whether a step may touch what it touches.
 //
 // Which steps may be in flight when a step begins follows only from the plan's declaration
 // (`after`), not from how the simulation happens to run: every step that need not be over counts as

@@ -8,7 +8,8 @@ first_pictures() {
         {
             printf '%b' "\\x00\\x00\\x08\\x$magic"
             printf '%b' "$(printf '\\x%02x\\x%02x\\x%02x\\x%02x' $((count >> 24)) $((count >> 16 & 255)) $((count >> 8 & 255)) $((count & 255)))"
-            zcat "$from/$name-$kind-ubyte.gz" | tail -c +9 | head -c $((head - 8 + count * bytes))
+            # the rest is read too, so that nobody complains of a closed pipe
+            zcat "$from/$name-$kind-ubyte.gz" | tail -c +9 | { head -c $((head - 8 + count * bytes)) && cat >/dev/null; }
         } | gzip -1 >"$to/$name-$kind-ubyte.gz"
     done <<<$'images-idx3 03 16 784\nlabels-idx1 01 8 1'
 }

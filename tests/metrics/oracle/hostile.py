@@ -32,6 +32,7 @@ try:
 except ImportError as error:
     print(f"skipped: {error}; script/bootstrap --oracles or --torch installs it")
     sys.exit(77)
+import length
 from kolo_metrics import Kolo, Metric
 
 try:
@@ -434,7 +435,7 @@ def differences(case, results):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("library")
-    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--seeds", type=int, default=length.seeds(30, 15))
     parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args()
     os.environ["KOLO_LOG"] = "error"  # not of values that are left out

@@ -10,6 +10,8 @@ import argparse
 import ctypes
 import sys
 
+import length
+
 try:
     import numpy as np
     from pycocotools import mask as oracle
@@ -286,7 +288,7 @@ def check_seed(kolo, seed):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("libkolo")
-    parser.add_argument("--seeds", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=length.seeds(300, 100))
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--one-will-do", action="store_true", help="end at the first that differs")
     options = parser.parse_args()

@@ -38,6 +38,7 @@ except ImportError as missing:
     sys.exit(77)
 
 import coco
+import length
 import sets
 
 KINDS = {"boxes": 0, "masks": 1, "keypoints": 2}
@@ -400,7 +401,7 @@ def make(family, seed, path):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("coco_eval")
-    parser.add_argument("--seeds", type=int, default=150, help="sets of each family; a tenth of that of proposals")
+    parser.add_argument("--seeds", type=int, default=length.seeds(150, 75), help="sets of each family; a tenth of that of proposals")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", choices=FAMILIES)
     parser.add_argument("--keep", help="a folder to keep the sets in")

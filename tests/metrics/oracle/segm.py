@@ -24,6 +24,7 @@ except ImportError as missing:
     print(f"skipped: {missing}; script/bootstrap --oracles installs it", file=sys.stderr)
     sys.exit(77)
 
+import length
 import sets
 
 WORLDS = (1, 2, 3, 4, 7)
@@ -230,7 +231,7 @@ def compare_file(segm_eval, path):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("segm_eval")
-    parser.add_argument("--seeds", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=length.seeds(300, 100))
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--keep", help="leave the sets there")
     parser.add_argument("--set", help="compare this file of mask_rate, and take the time")

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The data of the simulator: the world and its ranks (simulate_world.c), symbols (below), where
 // they are in the ranks' buffers and what a step may touch (simulate_memory.c), and the results
-// that are expected (simulate_results.c). Private to these files and to simulate.c, which runs the ranks' steps.
+// that are expected (simulate_results.c). Private to these files and to simulate.c, which runs the
+// ranks' steps.
 #ifndef KOLO_RUNTIME_SIMULATE_WORLD_H
 #define KOLO_RUNTIME_SIMULATE_WORLD_H
 

@@ -268,6 +268,12 @@ static size_t run_of(const struct slip *slips, size_t count, uint32_t category)
     return length;
 }
 
+/* Returns the slips after the first ones; NULL if there are none at all. */
+static const struct slip *after(const struct slip *slips, size_t count)
+{
+    return count > 0 ? slips + count : slips;
+}
+
 static kolo_status match_image(struct update *update, size_t detections, size_t truths)
 {
     const struct slip *found = update->desk->found, *truth = update->desk->truth;
@@ -281,9 +287,9 @@ static kolo_status match_image(struct update *update, size_t detections, size_t 
             class = truth->category;
         size_t ours = run_of(found, detections, class), theirs = run_of(truth, truths, class);
         status = match_group(update, class, found, ours, truth, theirs);
-        found += ours;
+        found = after(found, ours);
         detections -= ours;
-        truth += theirs;
+        truth = after(truth, theirs);
         truths -= theirs;
     }
     return status;

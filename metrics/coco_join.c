@@ -163,12 +163,14 @@ static struct kolo_coco_run *run_of(struct join *join, const struct own *own)
     const size_t *begin = join->begin + (size_t)(own - join->own) * share->ranks;
     kolo_coco_run_clear(&join->run);
     for (size_t r = 0; r < share->ranks; r++) {
-        struct kolo_coco_source source = {.record = share->in + begin[r]};
-        if (r == share->rank)
-            source = (struct kolo_coco_source){.record = share->images->record,
-                                               .order = share->order + begin[r],
-                                               .place_of = share->place_of};
-        source.count = kolo_coco_count_of(share, r, own->piece);
+        struct kolo_coco_source source = {.count = kolo_coco_count_of(share, r, own->piece)};
+        if (r == share->rank) {
+            source.record = share->images->record;
+            source.order = share->order + begin[r];
+            source.place_of = share->place_of;
+        } else {
+            source.record = share->in + begin[r];
+        }
         kolo_coco_run_add(&join->run, &source);
     }
     return &join->run;

@@ -89,6 +89,8 @@ static kolo_status open_doctor(struct kolo_doctor *doctor)
     doctor->config.start_timeout_ms = doctor->reach_ms;
     doctor->config.events = kolo_doctor_events(doctor);
     status = kolo_secret_make(&doctor->secret);
+    if (status == KOLO_OK)
+        status = kolo_secret_try(&doctor->secret);
     return status == KOLO_OK ? open_visits(doctor) : status;
 }
 

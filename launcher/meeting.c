@@ -199,6 +199,7 @@ kolo_status kolo_meeting_create(uv_loop_t *loop, int size, bool is_local,
     struct kolo_ports ports;
     KOLO_TRY(kolo_ports_parse(settings->ports, &ports));
     KOLO_TRY(kolo_secret_make(&meeting->secret));
+    KOLO_TRY(kolo_secret_try(&meeting->secret));
     kolo_secret_format(&meeting->secret, meeting->secret_text);
     KOLO_TRY(kolo_poller_create(&meeting->poller));
     struct kolo_store_server_config config = {.size = size,

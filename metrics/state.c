@@ -10,14 +10,14 @@
 //   u64 n, n * (i64 index, blob)    the records
 //   what the kind keeps besides them, in a form of its own
 //   32 bytes                        the SHA-256 of everything before
-#include <openssl/evp.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/crypto.h"
 #include "base/wire.h"
 #include "metrics/metric.h"
 
-enum { MAGIC_BYTES = 8, HASH_BYTES = 32, KIND_MAX = 64, RECORD_HEAD_BYTES = 8 + 4 };
+enum { MAGIC_BYTES = 8, KIND_MAX = 64, RECORD_HEAD_BYTES = 8 + 4 };
 static const char magic[MAGIC_BYTES] = {'K', 'O', 'L', 'O', 'M', 'E', 'T', '1'};
 
 static size_t bytes_needed(const struct kolo_metric *metric)
@@ -26,14 +26,7 @@ static size_t bytes_needed(const struct kolo_metric *metric)
     size_t integers = 2 + 2 + 1 + metric->words + 1;
     size_t own = metric->ops->store ? metric->ops->store->bytes(metric) : 0;
     return MAGIC_BYTES + sizeof(uint16_t) + strlen(metric->ops->name) + integers * sizeof(int64_t) +
-           metric->record_count * RECORD_HEAD_BYTES + records + own + HASH_BYTES;
-}
-
-static kolo_status hash(const void *data, size_t bytes, uint8_t hash_out[HASH_BYTES])
-{
-    if (!EVP_Digest(data, bytes, hash_out, NULL, EVP_sha256(), NULL))
-        return kolo_fail(KOLO_ERR_SYSTEM, "libcrypto refuses SHA-256");
-    return KOLO_OK;
+           metric->record_count * RECORD_HEAD_BYTES + records + own + KOLO_SHA256_BYTES;
 }
 
 static void write_state(struct kolo_writer *writer, const struct kolo_metric *metric)
@@ -81,14 +74,14 @@ kolo_status kolo_metric_save(struct kolo_metric *metric, void *buffer, size_t ca
                          "ask with buffer NULL first",
                          capacity, need);
     carry(metric);
-    struct kolo_writer writer = kolo_writer_over(buffer, need - HASH_BYTES);
+    struct kolo_writer writer = kolo_writer_over(buffer, need - KOLO_SHA256_BYTES);
     write_state(&writer, metric);
     size_t written;
     kolo_status status = kolo_writer_finish(&writer, buffer, &written);
     if (status == KOLO_OK)
-        status = hash(buffer, written, (uint8_t *)buffer + written);
+        status = kolo_sha256(buffer, written, (uint8_t *)buffer + written);
     if (status == KOLO_OK)
-        *bytes_out = written + HASH_BYTES;
+        *bytes_out = written + KOLO_SHA256_BYTES;
     return status;
 }
 
@@ -206,7 +199,7 @@ static kolo_status read_records(struct kolo_reader *reader, struct kolo_metric *
 /* Checks what can be checked without a metric: length, version and checksum. */
 static kolo_status check_whole(const uint8_t *data, size_t bytes)
 {
-    if (bytes < MAGIC_BYTES + HASH_BYTES)
+    if (bytes < MAGIC_BYTES + KOLO_SHA256_BYTES)
         return kolo_fail(KOLO_ERR_DATA,
                          "kolo_metric_restore: %zu bytes are too few for the state of a metric",
                          bytes);
@@ -218,9 +211,10 @@ static kolo_status check_whole(const uint8_t *data, size_t bytes)
         return kolo_fail(KOLO_ERR_DATA,
                          "kolo_metric_restore: the state has format '%c', this kolo reads '%c'",
                          data[MAGIC_BYTES - 1], magic[MAGIC_BYTES - 1]);
-    uint8_t actual[HASH_BYTES];
-    kolo_status status = hash(data, bytes - HASH_BYTES, actual);
-    if (status == KOLO_OK && memcmp(actual, data + bytes - HASH_BYTES, HASH_BYTES) != 0)
+    uint8_t actual[KOLO_SHA256_BYTES];
+    kolo_status status = kolo_sha256(data, bytes - KOLO_SHA256_BYTES, actual);
+    if (status == KOLO_OK &&
+        memcmp(actual, data + bytes - KOLO_SHA256_BYTES, KOLO_SHA256_BYTES) != 0)
         return kolo_fail(KOLO_ERR_DATA,
                          "kolo_metric_restore: the checksum over the %zu bytes is wrong: the state "
                          "was cut short or changed",
@@ -236,7 +230,7 @@ kolo_status kolo_metric_restore(struct kolo_metric *metric, const void *data, si
     kolo_status status = check_whole(data, bytes);
     if (status != KOLO_OK)
         return status;
-    struct kolo_reader reader = kolo_reader_over(data, bytes - HASH_BYTES);
+    struct kolo_reader reader = kolo_reader_over(data, bytes - KOLO_SHA256_BYTES);
     status = read_head(&reader, metric);
     if (status != KOLO_OK)
         return status;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the job's secret as bytes and as text, and the proofs made with it (HMAC-SHA256 of
-// libcrypto). Must never log or echo a secret, and never compare a secret or a proof except in
-// constant time.
+// Owns the job's secret as bytes and as text, and the proofs made with it (HMAC-SHA256). Must never
+// log or echo a secret, and never compare a secret or a proof except in constant time.
 //
 // The claim and the answer are computed over different labels and nonce orders, so a message of one
 // side, reflected, is never a valid message of the other side.
@@ -10,9 +9,8 @@
 #include <string.h>
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 
+#include "base/crypto.h"
 #include "base/random.h"
 #include "base/wire.h"
 
@@ -25,6 +23,12 @@ kolo_status kolo_secret_make(struct kolo_secret *secret_out)
         *secret_out = secret;
     OPENSSL_cleanse(&secret, sizeof secret);
     return status;
+}
+
+kolo_status kolo_secret_try(const struct kolo_secret *secret)
+{
+    uint8_t proof[KOLO_PROOF_BYTES];
+    return kolo_hmac_sha256(secret->bytes, sizeof secret->bytes, "", 0, proof);
 }
 
 /** The value of a hexadecimal digit; -1: it is not one. */
@@ -59,6 +63,8 @@ kolo_status kolo_secret_parse(const char *hex, struct kolo_secret *secret_out)
         else
             secret.bytes[i] = (uint8_t)(high << 4 | low);
     }
+    if (status == KOLO_OK)
+        status = kolo_secret_try(&secret);
     if (status == KOLO_OK)
         *secret_out = secret;
     OPENSSL_cleanse(&secret, sizeof secret);
@@ -114,9 +120,7 @@ static kolo_status prove(const struct kolo_secret *secret, const char *label, co
     status = kolo_writer_finish(&writer, text, &bytes);
     if (status != KOLO_OK)
         return status;
-    if (!HMAC(EVP_sha256(), secret->bytes, KOLO_SECRET_BYTES, text, bytes, proof_out, NULL))
-        return kolo_fail(KOLO_ERR_SYSTEM, "libcrypto refuses HMAC-SHA256");
-    return KOLO_OK;
+    return kolo_hmac_sha256(secret->bytes, KOLO_SECRET_BYTES, text, bytes, proof_out);
 }
 
 static bool is_proved(const struct kolo_secret *secret, const char *label, const uint8_t *first,

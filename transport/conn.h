@@ -32,7 +32,11 @@ struct kolo_secret {
 
 /** 32 random bytes from the system. */
 kolo_status kolo_secret_make(struct kolo_secret *secret_out) KOLO_NODISCARD;
-/** Converts 64 hexadecimal digits to bytes. ERR_CONFIG, whose detail never contains the text. */
+/** Makes a proof with it, so that a libcrypto that cannot is found out before anybody waits.
+ *  ERR_SYSTEM. */
+kolo_status kolo_secret_try(const struct kolo_secret *secret) KOLO_NODISCARD;
+/** Converts 64 hexadecimal digits to bytes, and tries the secret. ERR_CONFIG, whose detail never
+ *  contains the text; ERR_SYSTEM. */
 kolo_status kolo_secret_parse(const char *hex, struct kolo_secret *secret_out) KOLO_NODISCARD;
 void kolo_secret_format(const struct kolo_secret *secret, char hex_out[65]);
 

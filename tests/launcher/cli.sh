@@ -188,6 +188,19 @@ says out '^network +no: KOLO_NET: nothing of this machine matches "nosuch0"; up 
 KOLO_NET=nosuch0,lo run 0 "$KOLORUN" -np 2 "$RANK_PROGRAM" loop 0
 [[ $(grep -c 'KOLO_NET: nosuch0: no interface and no address of host' "$work/err") == 1 ]] ||
     { fail "an entry of KOLO_NET that may be misspelt is told once"; cat "$work/err"; }
+# A libcrypto that has no hash is named at once; without it ranks could not prove themselves.
+printf 'openssl_conf = init\n[init]\nproviders = some\n[some]\nlegacy = on\n[on]\nactivate = 1\n' >"$work/legacy.cnf"
+OPENSSL_CONF=$work/legacy.cnf run 126 "$KOLORUN" -np 2 "$RANK_PROGRAM" loop 0
+says err '^kolorun: cannot start: a system call failed: libcrypto refuses HMAC-SHA256: is its default provider not active\? look at OPENSSL_CONF'
+OPENSSL_CONF=$work/legacy.cnf run 1 "$KOLORUN" doctor
+says err 'libcrypto refuses HMAC-SHA256'
+run 4 "$KOLORUN" -np 2 env "OPENSSL_CONF=$work/legacy.cnf" "$RANK_PROGRAM" loop 0
+says out 'init [0-9.]* .*libcrypto refuses HMAC-SHA256'
+# libcrypto, which proves ranks to each other, clears itself up in an earlier handler of exit().
+for transport in tcp shm; do
+    run 0 "$KOLORUN" -np 3 --set "TRANSPORT=$transport" "$RANK_PROGRAM" late
+    [[ $(grep -c 'finalize [0-9.]* KOLO_OK$' "$work/out") == 3 ]] || fail "kolo_finalize at exit, $transport: $(cat "$work/out" "$work/err")"
+done
 run 0 "$KOLORUN" -np 5 -H localhost:2,host2:3 --dry-run rm "$work/witness"
 says out '^localhost: ranks 0 to 1 \(this machine\)$'
 says out "^host2: ranks 2 to 4 by ssh .* -- host2 exec '.*' --agent$"

@@ -15,6 +15,8 @@
 //   rank dup FOLDER                makes FOLDER/up; once FOLDER/go is there, duplicates the world,
 //                                  rank 0 last; then, whatever happened, a barrier; makes
 //                                  FOLDER/done
+//   rank late                      a broadcast, and kolo_finalize in a handler of exit() that was
+//                                  set before kolo_init
 //   rank lines COUNT               COUNT numbered lines each, no kolo
 //   rank stubborn                  ignores SIGTERM, starts a child in a session of its own, no kolo
 //   rank stubborn-die VICTIM       the same, and VICTIM kills itself
@@ -290,6 +292,23 @@ static int run_kolo(const char *mode, const char *first, const char *argument)
     return exit_status;
 }
 
+static struct kolo_comm *left_open;
+
+static void finalize_late(void)
+{
+    const kolo_status status = kolo_finalize(left_open);
+    say("finalize", status == KOLO_OK ? "KOLO_OK" : kolo_error_detail());
+}
+
+/* At once after the broadcast, so that links are still to be made at exit. */
+static int finalize_at_exit(void)
+{
+    float data = 1;
+    if (atexit(finalize_late) != 0 || kolo_init(NULL, &left_open) != KOLO_OK)
+        return 4;
+    return kolo_broadcast(left_open, &data, 1, KOLO_FLOAT32, 0, NULL, NULL) == KOLO_OK ? 0 : 1;
+}
+
 static int write_lines(long count)
 {
     const char *rank = getenv("RANK");
@@ -318,6 +337,8 @@ int main(int argc, char **argv)
     const char *first = argc > 2 ? argv[2] : NULL;
     if (strcmp(mode, "lines") == 0)
         return write_lines(first ? strtol(first, NULL, 10) : 0);
+    if (strcmp(mode, "late") == 0)
+        return finalize_at_exit();
     if (strncmp(mode, "stubborn", 8) == 0)
         be_stubborn(first);
     return run_kolo(mode, first, argc > 3 ? argv[3] : NULL);

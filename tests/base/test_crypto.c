@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// base/crypto.c against the vectors of its standards, and after libcrypto has cleared itself up.
+#include "base/crypto.h"
+
+#include <criterion/criterion.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static const char *hex(const uint8_t bytes[KOLO_SHA256_BYTES])
+{
+    static char text[2 * KOLO_SHA256_BYTES + 1];
+    for (int i = 0; i < KOLO_SHA256_BYTES; i++)
+        (void)snprintf(text + (size_t)i * 2, 3, "%02x", bytes[i]);
+    return text;
+}
+
+/** FIPS 180-4's example, and the empty message. */
+Test(crypto, hashes_of_the_standard)
+{
+    uint8_t hash[KOLO_SHA256_BYTES];
+    cr_assert(kolo_sha256("abc", 3, hash) == KOLO_OK);
+    cr_assert_str_eq(hex(hash), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    cr_assert(kolo_sha256("", 0, hash) == KOLO_OK);
+    cr_assert_str_eq(hex(hash), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+/** RFC 4231: cases 2, and 6, whose key is longer than a block. */
+Test(crypto, proofs_of_the_standard)
+{
+    static const char asked[] = "what do ya want for nothing?",
+                      hashed[] = "Test Using Larger Than Block-Size Key - Hash Key First";
+    uint8_t proof[KOLO_SHA256_BYTES], key[131];
+    cr_assert(kolo_hmac_sha256("Jefe", 4, asked, strlen(asked), proof) == KOLO_OK);
+    cr_assert_str_eq(hex(proof),
+                     "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    memset(key, 0xaa, sizeof key);
+    cr_assert(kolo_hmac_sha256(key, sizeof key, hashed, strlen(hashed), proof) == KOLO_OK);
+    cr_assert_str_eq(hex(proof),
+                     "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+static void expect_refusals(void)
+{
+    uint8_t hash[KOLO_SHA256_BYTES];
+    cr_assert(kolo_sha256("abc", 3, hash) == KOLO_ERR_SYSTEM);
+    cr_assert(strstr(kolo_error_detail(), "process is ending") != NULL, "%s", kolo_error_detail());
+    cr_assert(kolo_hmac_sha256("Jefe", 4, "abc", 3, hash) == KOLO_ERR_SYSTEM);
+}
+
+Test(crypto, an_error_after_libcrypto_has_cleared_itself_up)
+{
+    uint8_t hash[KOLO_SHA256_BYTES];
+    cr_assert(kolo_sha256("abc", 3, hash) == KOLO_OK);
+    OPENSSL_cleanup();
+    expect_refusals();
+}
+
+Test(crypto, an_error_if_the_first_use_is_too_late)
+{
+    cr_assert(EVP_sha256() != NULL);
+    cr_assert(OPENSSL_init_crypto(0, NULL) == 1);
+    OPENSSL_cleanup();
+    expect_refusals();
+}

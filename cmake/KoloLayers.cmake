@@ -29,7 +29,10 @@ macro(kolo_library)
     add_library(kolo::kolo ALIAS kolo) # as find_package(kolo) names it, for projects that include this one
     target_link_libraries(kolo PRIVATE kolo_flags Threads::Threads m ${KOLO_LAYER_LIBRARIES})
     # nodelete: a thread that waits for a name server (transport/lookup.c) may outlive dlclose
-    target_link_options(kolo PRIVATE -Wl,--no-undefined -Wl,-z,nodelete -Wl,--version-script=${PROJECT_SOURCE_DIR}/kolo.map)
+    if(NOT KOLO_SANITIZE) # clang's runtime of sanitizers is part of the program
+        target_link_options(kolo PRIVATE -Wl,--no-undefined)
+    endif()
+    target_link_options(kolo PRIVATE -Wl,-z,nodelete -Wl,--version-script=${PROJECT_SOURCE_DIR}/kolo.map)
     set_target_properties(kolo PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
         LINK_DEPENDS ${PROJECT_SOURCE_DIR}/kolo.map)
     set(headers $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>

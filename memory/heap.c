@@ -499,7 +499,7 @@ static kolo_status prepare(struct kolo_heap *heap, struct cut *cut)
     const struct kolo_span *first = &heap->spans[cut->first];
     void *spans = heap->spans;
     if (cut->first == cut->last && (uint8_t *)first->base < cut->low && end_of(first) > cut->high) {
-        cut->tail_fd = fcntl(first->fd, F_DUPFD_CLOEXEC, 0);
+        cut->tail_fd = fcntl(first->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
         if (cut->tail_fd < 0)
             return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "a second descriptor of memory");
     }

@@ -14,6 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
+
 enum {
     MEMFD_NOEXEC_SEAL = 8, /* MFD_NOEXEC_SEAL of Linux 6.3, which older headers lack */
     /* a signal makes fallocate start again, so a step must fit between two signals */
@@ -26,7 +28,7 @@ int kolo_memfd_create(const char *name)
 {
     const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
     const int fd = memfd_create(name, flags | MEMFD_NOEXEC_SEAL);
-    return fd < 0 && errno == EINVAL ? memfd_create(name, flags) : fd;
+    return kolo_descriptor_keep(fd < 0 && errno == EINVAL ? memfd_create(name, flags) : fd);
 }
 
 int kolo_memfd_is_forbidden(int error)
@@ -51,7 +53,7 @@ static int create_in(const char *folder)
 int kolo_nameless_file_create(void)
 {
     const int fd = create_in("/dev/shm");
-    return fd >= 0 ? fd : create_in("/tmp");
+    return kolo_descriptor_keep(fd >= 0 ? fd : create_in("/tmp"));
 }
 
 static int write_zeros(int fd, size_t at, size_t bytes)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "runtime/store.h"
@@ -179,7 +180,12 @@ kolo_status kolo_store_thread_pair(struct kolo_store_thread *thread, int *fd_out
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "store: cannot make a socket pair");
-    kolo_status status = leave_fd(thread, pair[0]);
+    kolo_status status = KOLO_OK;
+    for (int i = 0; i < 2; i++)
+        if ((pair[i] = kolo_descriptor_keep(pair[i])) < 0)
+            status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "store: cannot keep a socket");
+    if (status == KOLO_OK)
+        status = leave_fd(thread, pair[0]);
     if (status != KOLO_OK) {
         close(pair[0]);
         close(pair[1]);

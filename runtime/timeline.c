@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/hash.h"
 #include "base/log.h"
 
@@ -224,7 +225,7 @@ static kolo_status take_file(struct kolo_timeline *timeline, const char *prefix,
     char path[KOLO_TEXT_MAX + 16];
     int64_t begun_ns = 0;
     snprintf(path, sizeof(path), "%s.%d", prefix, rank);
-    timeline->lock_fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    timeline->lock_fd = kolo_descriptor_keep(open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (timeline->lock_fd < 0)
         return refuse_taken(path);
     if (fcntl(timeline->lock_fd, F_SETLK, &lock) != 0 && (errno == EACCES || errno == EAGAIN))
@@ -241,7 +242,7 @@ static kolo_status create(const char *path, int *fd_out)
     if (is_taken(path))
         return refuse_taken(path);
     if (unlink(path) == 0 || errno == ENOENT)
-        *fd_out = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        *fd_out = kolo_descriptor_keep(open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     return *fd_out >= 0 ? KOLO_OK : refuse_place(path, errno);
 }
 

@@ -20,6 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "base/random.h"
 
@@ -347,7 +348,8 @@ int kolo_handshake_dial(struct kolo_handshake *handshake)
 {
     const struct kolo_place *place = handshake->place;
     int error;
-    int fd = socket(place->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = kolo_descriptor_keep(
+        socket(place->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
     if (fd < 0)
         return errno;

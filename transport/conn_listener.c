@@ -24,6 +24,7 @@
 #include <openssl/crypto.h>
 
 #include "base/alloc.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transport/conn_private.h"
 
@@ -272,8 +273,8 @@ static bool accept_one(struct kolo_listener *listener)
 
     if (!make_room(listener))
         return false;
-    fd = accept4(listener->listening.watch.fd, (struct sockaddr *)&place.addr, &place.bytes,
-                 SOCK_NONBLOCK | SOCK_CLOEXEC);
+    fd = kolo_descriptor_keep(accept4(listener->listening.watch.fd, (struct sockaddr *)&place.addr,
+                                      &place.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd >= 0) {
         listener->pause_ms = PAUSE_FIRST_MS;
         begin_handshake(listener, fd, &place);
@@ -331,7 +332,8 @@ static const char *try_place(struct kolo_listener *listener, const struct kolo_p
                              bool is_given)
 {
     const int yes = 1;
-    int fd = socket(place->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = kolo_descriptor_keep(
+        socket(place->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
     listener->listening.watch.fd = fd;
     if (fd < 0)

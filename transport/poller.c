@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/descriptor.h"
 
 enum { BATCH_EVENTS = 64 };
 
@@ -42,12 +43,12 @@ kolo_status kolo_poller_create(struct kolo_poller **poller_out)
     if (poller == NULL)
         return status;
     poller->event_fd = -1;
-    poller->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    poller->epoll_fd = kolo_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
     if (poller->epoll_fd < 0) {
         status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "epoll_create1");
         goto out;
     }
-    poller->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    poller->event_fd = kolo_descriptor_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (poller->event_fd < 0) {
         status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "eventfd");
         goto out;

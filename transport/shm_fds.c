@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/wire.h"
 #include "memory/memory.h"
 #include "memory/shared_file.h"
@@ -116,7 +117,7 @@ static bool keep_fds(struct kolo_shm_inbox *inbox, struct msghdr *header)
             int fd;
             memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
             if (inbox->fd_count < KOLO_SHM_MESSAGE_FDS) {
-                inbox->fds[inbox->fd_count++] = fd;
+                inbox->fds[inbox->fd_count++] = kolo_descriptor_keep(fd);
             } else {
                 close(fd);
                 fit = false;

@@ -31,6 +31,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "base/process_stat.h"
 #include "transport/peer_memory.h"
@@ -196,7 +197,7 @@ static kolo_status send_first(struct kolo_shm_link *link)
 static kolo_status set_timer(struct kolo_shm_link *link, struct kolo_watch *watch, int flags,
                              const struct itimerspec *when)
 {
-    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    int fd = kolo_descriptor_keep(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     if (fd < 0 || timerfd_settime(fd, flags, when, NULL) != 0) {
         kolo_status status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "timerfd");
         if (fd >= 0)

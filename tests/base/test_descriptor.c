@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/descriptor.c: a descriptor that does not block keeps its other flags.
+// base/descriptor.c: a descriptor that does not block keeps its other flags, and those that
+// are kept are none of the standard streams.
 #include "base/descriptor.h"
 
 #include <criterion/criterion.h>
@@ -36,4 +37,24 @@ Test(descriptor, one_that_is_closed_is_refused)
 {
     cr_assert_not(kolo_descriptor_set_nonblocking(-1));
     cr_assert_eq(errno, EBADF);
+}
+
+Test(descriptor, what_is_kept_is_no_standard_stream)
+{
+    int ends[2];
+    char byte = 0;
+    close(STDIN_FILENO);
+    close(STDERR_FILENO);
+    cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);
+    cr_assert(ends[0] == STDIN_FILENO && ends[1] == STDERR_FILENO);
+    for (int i = 0; i < 2; i++)
+        ends[i] = kolo_descriptor_keep(ends[i]);
+    cr_assert(ends[0] > STDERR_FILENO && ends[1] > STDERR_FILENO);
+    cr_assert(fcntl(STDIN_FILENO, F_GETFD) == -1 && fcntl(STDERR_FILENO, F_GETFD) == -1);
+    cr_assert_eq(fcntl(ends[1], F_GETFD), FD_CLOEXEC);
+    cr_assert(write(ends[1], "k", 1) == 1 && read(ends[0], &byte, 1) == 1 && byte == 'k');
+    cr_assert_eq(kolo_descriptor_keep(ends[0]), ends[0], "it has a good number");
+    cr_assert_eq(kolo_descriptor_keep(-1), -1);
+    close(ends[0]);
+    close(ends[1]);
 }

@@ -220,7 +220,27 @@ Test(init, who_lacks_descriptors_is_named, .timeout = 120)
     cr_assert(party.left > 1 && party.left < MANY, "%d", party.left);
 }
 
-/** What is logged must not go into a link, which has the number of the closed standard error. */
+/** None of kolo's descriptors has the number of a closed standard stream. A file that is read at
+ * this moment may have. */
+static kolo_status keep_away(struct kolo_comm *comm, struct party *party)
+{
+    void *memory = NULL;
+    kolo_status status = kolo_alloc(comm, 1 << 20, &memory);
+    if (status == KOLO_OK)
+        status = kolo_broadcast(comm, memory, 1 << 20, KOLO_UINT8, 0, NULL, NULL);
+    if (status == KOLO_OK)
+        status = exchange(comm, party);
+    for (int fd = STDIN_FILENO; status == KOLO_OK && fd <= STDERR_FILENO; fd++) {
+        char path[32], what[64] = "";
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        if (readlink(path, what, sizeof(what) - 1) > 0 && strncmp(what, "/proc/", 6) != 0 &&
+            strncmp(what, "/sys/", 5) != 0)
+            status = kolo_fail(KOLO_ERR_INTERNAL, "descriptor %d is %s", fd, what);
+    }
+    return status;
+}
+
+/** What is logged, or the program writes to a closed standard error, must not go into a link. */
 Test(init, ranks_without_standard_error, .timeout = 60)
 {
     char text[128];
@@ -229,7 +249,7 @@ Test(init, ranks_without_standard_error, .timeout = 60)
         struct party party = {.size = 3,
                               .transport = transports[i],
                               .rendezvous = text,
-                              .body = exchange,
+                              .body = keep_away,
                               .is_mute = true};
         name_file(text, "mute");
         for (int rank = 0; rank < party.size; rank++)

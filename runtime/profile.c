@@ -5,9 +5,12 @@
 #include "runtime/profile.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -52,15 +55,36 @@ static bool figure_at(struct kolo_figures *figures, size_t index, char name[64],
     return true;
 }
 
+/** Numbers have a decimal point, whatever the program's locale has, for this thread and until
+ * end_plain(). If memory is short, the program's locale stays. */
+struct plain {
+    locale_t made, before;
+};
+static struct plain begin_plain(void)
+{
+    struct plain plain = {.made = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
+    plain.before = uselocale(plain.made);
+    return plain;
+}
+
+static void end_plain(struct plain plain)
+{
+    uselocale(plain.before);
+    if (plain.made != (locale_t)0)
+        freelocale(plain.made);
+}
+
 void kolo_figures_write(const struct kolo_figures *figures, FILE *out)
 {
     struct kolo_figures copy = *figures;
     char name[64];
     double *at;
+    const struct plain plain = begin_plain();
     fprintf(out, "# kolo: nanoseconds, of a message, a byte, a turn (KOLO_PROFILE)\n%s %d\n",
             version_name, KOLO_PROFILE_VERSION);
     for (size_t i = 0; figure_at(&copy, i, name, &at); i++)
         fprintf(out, "%s %.17g\n", name, *at);
+    end_plain(plain);
 }
 
 static bool set_figure(struct kolo_figures *figures, const char *wanted, double value)
@@ -103,9 +127,8 @@ static kolo_status parse_line(struct kolo_figures *figures, char *line, const ch
     return KOLO_OK;
 }
 
-kolo_status kolo_figures_parse(struct kolo_figures *figures, const char *text, const char *path)
+static kolo_status parse_lines(struct kolo_figures *figures, const char *text, const char *path)
 {
-    struct kolo_figures parsed = *figures;
     char line[LINE_MAX];
     for (size_t number = 1; *text != '\0'; number++) {
         size_t length = strcspn(text, "\n");
@@ -113,20 +136,48 @@ kolo_status kolo_figures_parse(struct kolo_figures *figures, const char *text, c
             return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: the line is too long", path, number);
         memcpy(line, text, length);
         line[length] = '\0';
-        kolo_status status = parse_line(&parsed, line, path, number);
+        kolo_status status = parse_line(figures, line, path, number);
         if (status != KOLO_OK)
             return status;
         text += length + (text[length] != '\0');
     }
-    *figures = parsed;
     return KOLO_OK;
+}
+
+kolo_status kolo_figures_parse(struct kolo_figures *figures, const char *text, const char *path)
+{
+    struct kolo_figures parsed = *figures;
+    const struct plain plain = begin_plain();
+    const kolo_status status = parse_lines(&parsed, text, path);
+    end_plain(plain);
+    if (status == KOLO_OK)
+        *figures = parsed;
+    return status;
+}
+
+/** Opens a file that can be read without waiting for another process. */
+static FILE *open_file(const char *path)
+{
+    struct stat what;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return NULL;
+    int error = fstat(fd, &what) != 0 ? errno : S_ISREG(what.st_mode) ? 0 : EINVAL;
+    FILE *file = error == 0 ? fdopen(fd, "r") : NULL;
+    if (file != NULL)
+        return file;
+    error = error != 0 ? error : errno;
+    close(fd);
+    errno = error;
+    return NULL;
 }
 
 kolo_status kolo_figures_read(const char *path, char *text, size_t capacity)
 {
-    FILE *file = fopen(path, "re");
+    FILE *file = open_file(path);
     if (file == NULL)
-        return kolo_fail(KOLO_ERR_CONFIG, "KOLO_PROFILE: %s: %s", path, strerror(errno));
+        return kolo_fail(KOLO_ERR_CONFIG, "KOLO_PROFILE: %s: %s", path,
+                         errno == EINVAL ? "not a file with text" : strerror(errno));
     size_t length = fread(text, 1, capacity - 1, file);
     bool is_whole = feof(file) && !ferror(file) && memchr(text, '\0', length) == NULL;
     fclose(file);

@@ -3,6 +3,9 @@
 #include <criterion/criterion.h>
 
 #include <limits.h>
+#include <locale.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,6 +33,69 @@ Test(profile, profiles_are_read_as_they_are_written)
     cr_assert(kolo_figures_read(path, text, 16) == KOLO_ERR_CONFIG);
     unlink(path);
     cr_assert(kolo_figures_read(path, text, sizeof(text)) == KOLO_ERR_CONFIG);
+}
+
+/** A locale of numbers with a decimal comma, as localedef writes it for glibc: magic number, count,
+ * and offsets of the decimal point, the separator of thousands, the grouping, both as wide
+ * characters, and the character set. */
+static const unsigned char comma_locale[] = {
+    0x14, 0x11, 0x03, 0x20, 6,   0, 0,  0, 0x20, 0, 0,  0, 0x22, 0,   0,   0,   0x24, 0,
+    0,    0,    0x28, 0,    0,   0, 44, 0, 0,    0, 48, 0, 0,    0,   ',', 0,   '.',  0,
+    3,    3,    0,    0,    ',', 0, 0,  0, '.',  0, 0,  0, 'U',  'T', 'F', '-', '8',  0};
+
+static bool set_comma_locale(const char *folder)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/comma", folder);
+    bool is_there = mkdir(path, 0700) == 0;
+    snprintf(path, sizeof(path), "%s/comma/LC_NUMERIC", folder);
+    FILE *file = fopen(path, "w");
+    is_there = is_there && file != NULL &&
+               fwrite(comma_locale, sizeof(comma_locale), 1, file) == 1 && fclose(file) == 0 &&
+               setenv("LOCPATH", folder, 1) == 0 && setlocale(LC_NUMERIC, "comma") != NULL;
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/comma", folder);
+    rmdir(path);
+    return is_there;
+}
+
+/** Programs with a graphical interface set the user's locale. */
+Test(profile, numbers_have_a_decimal_point_whatever_the_locale)
+{
+    char folder[] = "/tmp/kolo-locale-XXXXXX", here[8], *text = NULL;
+    size_t bytes = 0;
+    struct kolo_figures written, read;
+    cr_assert(mkdtemp(folder) != NULL);
+    const bool is_set = set_comma_locale(folder);
+    rmdir(folder);
+    if (!is_set)
+        cr_skip_test("this C library has locales of another form");
+    kolo_figures_init(&written);
+    read = written;
+    written.turn = 0.25;
+    FILE *file = open_memstream(&text, &bytes);
+    kolo_figures_write(&written, file);
+    fclose(file);
+    cr_assert(strstr(text, "turn 0.25\n") != NULL, "%s", text);
+    cr_assert(kolo_figures_parse(&read, text, "p") == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(read.turn > 0.2 && read.turn < 0.3);
+    snprintf(here, sizeof(here), "%.2f", 0.5);
+    cr_assert_str_eq(here, "0,50", "the program's own locale stays");
+    free(text);
+}
+
+/** Opening the end of a pipe would wait for its other end. */
+Test(profile, a_pipe_is_refused_at_once, .timeout = 20)
+{
+    char folder[] = "/tmp/kolo-pipe-XXXXXX", path[64], text[KOLO_PROFILE_MAX];
+    cr_assert(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof(path), "%s/pipe", folder);
+    cr_assert(mkfifo(path, 0600) == 0);
+    cr_assert(kolo_figures_read(path, text, sizeof(text)) == KOLO_ERR_CONFIG);
+    cr_assert(strstr(kolo_error_detail(), "not a file with text"), "%s", kolo_error_detail());
+    cr_assert(kolo_figures_read(folder, text, sizeof(text)) == KOLO_ERR_CONFIG);
+    unlink(path);
+    rmdir(folder);
 }
 
 Test(profile, wrong_profiles_change_nothing)

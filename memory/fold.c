@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "memory/operator.h"
 #include "memory/reduce.h"
 #include "memory/reduce_variant.h"
@@ -108,10 +109,12 @@ static void fold_of(const struct kolo_reduce_variant *variant, const struct kolo
 void kolo_fold(const struct kolo_fold *fold, void *const out[], size_t nout, const void *const in[],
                size_t nin, size_t count, enum kolo_store_how how)
 {
+    const uint64_t mode = kolo_float_mode_begin();
     if (fold->own != NULL)
         kolo_operator_fold(fold->own, fold->dtype, out, nout, in, nin, count, how);
     else
         fold_of(kolo_reduce_best(), fold, out, nout, in, nin, count, how);
+    kolo_float_mode_end(mode);
 }
 
 bool kolo_fold_of(const char *variant, const struct kolo_fold *fold, void *const out[], size_t nout,

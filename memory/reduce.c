@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "memory/reduce_variant.h"
 
 /** The best variant. Threads that find `best` empty at the same time find the same answer. */
@@ -35,12 +36,16 @@ kolo_reduce_fn kolo_reduce_function(kolo_dtype dtype, kolo_redop op)
 
 void kolo_divide(void *data, size_t count, kolo_dtype dtype, size_t divisor)
 {
+    const uint64_t mode = kolo_float_mode_begin();
     kolo_reduce_best()->divide[dtype](data, count, divisor);
+    kolo_float_mode_end(mode);
 }
 
 void kolo_scale(void *out, const void *in, size_t count, kolo_dtype dtype, double factor)
 {
+    const uint64_t mode = kolo_float_mode_begin();
     kolo_reduce_best()->scale[dtype](out, in, count, factor);
+    kolo_float_mode_end(mode);
 }
 
 bool kolo_has_scale(kolo_dtype dtype)

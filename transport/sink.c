@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/float_mode.h"
 #include "memory/operator.h"
 #include "transport/core.h"
 
@@ -70,13 +71,17 @@ void kolo_sink_stored(struct kolo_sink *sink, size_t bytes)
     advance(sink, bytes);
 }
 
-/** Combines by a user-defined operator. */
 static void combine(const struct kolo_sink *sink, const void *data, size_t count)
 {
     const void *in[2] = {sink->incoming_first ? data : (const void *)sink->local,
                          sink->incoming_first ? (const void *)sink->local : data};
     void *out = sink->dst;
-    kolo_operator_fold(sink->own, sink->dtype, &out, 1, in, 2, count, KOLO_STORE_CACHED);
+    const uint64_t mode = kolo_float_mode_begin();
+    if (sink->own != NULL)
+        kolo_operator_fold(sink->own, sink->dtype, &out, 1, in, 2, count, KOLO_STORE_CACHED);
+    else
+        sink->reduce(out, in[0], in[1], count);
+    kolo_float_mode_end(mode);
 }
 
 size_t kolo_sink_put(struct kolo_sink *sink, const void *data, size_t bytes)
@@ -89,11 +94,7 @@ size_t kolo_sink_put(struct kolo_sink *sink, const void *data, size_t bytes)
     size_t count = bytes / sink->element_bytes;
     if (sink->sum != NULL)
         kolo_checksum_add(sink->sum, data, bytes);
-    if (sink->reduce != NULL && sink->incoming_first)
-        sink->reduce(sink->dst, data, sink->local, count);
-    else if (sink->reduce != NULL)
-        sink->reduce(sink->dst, sink->local, data, count);
-    else if (sink->own != NULL)
+    if (sink->reduce != NULL || sink->own != NULL)
         combine(sink, data, count);
     else if (sink->dst != NULL)
         memcpy(sink->dst, data, bytes);

@@ -33,6 +33,17 @@
  *  kolo_abort() included: the call that it has interrupted may hold what it would wait for. Let it
  *  set a flag, and act on that outside.
  *
+ *  Cancellation: a thread must not be cancelled (pthread_cancel()) while it is in a function of the
+ *  library; pthread_setcancelstate() around calls prevents it. kolo_abort() ends the calls of a
+ *  rank.
+ *
+ *  Descriptors: the library has descriptors of its own from kolo_init() to kolo_finalize(), never
+ *  those of the standard streams. A program must not close descriptors that it has not opened, as
+ *  closefrom() does.
+ *
+ *  Floating point: reductions on the processor are those of IEEE 754, to nearest and with subnormal
+ *  numbers, whatever mode a thread of the program has set, so that all ranks get the same bits.
+ *
  *  Common to all collectives below:
  *
  *    - Shapes: @p count is in elements of @p dtype, for one rank where a buffer has a block for
@@ -270,7 +281,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
  *  any more, for example since the program closed their file descriptors; what was not delivered is
  *  lost); ERR_MISMATCH (the last broadcast was called differently by some rank, or a rank went on
  *  to another collective, or leaves without the broadcast though its message is there); ERR_INVALID
- *  in a child made by fork(). */
+ *  in a child made by fork().
+ *  Threads: no other thread may be in a call on @p comm (the world: on any communicator) or make
+ *  one afterwards; kolo_abort() ends calls early. */
 KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);
 
 /** Makes all present and later calls on the communicator return KOLO_ERR_ABORTED, on every rank,

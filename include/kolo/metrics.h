@@ -27,6 +27,11 @@
  *  capture). Pinned memory is host memory: the program itself must wait until it is written. A
  *  library built with KOLO_CUDA=OFF takes every pointer for host memory.
  *
+ *  Floating point: an update or a result is computed in the mode of the calling thread, which must
+ *  be that with which programs begin (to nearest, with subnormal numbers) if the last bits matter.
+ *  A library that was linked with -ffast-math changes it when it is loaded. The reductions of
+ *  <kolo/kolo.h> do not depend on it.
+ *
  *  C++: the struct of a result has the name of the function that returns it, like struct stat. So
  *  write `struct kolo_mean_result result{};` there too: without the word struct, the name is the
  *  function.

@@ -4,7 +4,11 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
+#include <fenv.h>
+
+#include "base/float_mode.h"
 #include "memory/fold.h"
+#include "memory/reduce.h"
 #include "tests/memory/reduce_oracle.h"
 
 enum { INPUTS = 17, OUTPUTS = 9, COUNT = 1100, CALLS = 500, SHIFT = 130 };
@@ -253,6 +257,31 @@ Test(fold, order_is_left_to_right)
     cr_assert(result == 2);
     kolo_fold(&fold, out, 1, big_first, 4, 1, KOLO_STORE_CACHED);
     cr_assert(result == 0);
+}
+
+/** A program may round upwards, and take subnormals for zero; the result has the same bits. */
+Test(fold, is_the_same_in_every_mode_of_the_processor)
+{
+    const float subnormal = 0x1p-140f, one = 1, small = 0x1p-30f;
+    const float a[] = {subnormal, one}, b[] = {subnormal, small};
+    float sum[2] = {0}, scaled[2] = {0}, halves[2] = {subnormal, one};
+    const void *in[] = {a, b};
+    void *out[] = {sum};
+    const struct kolo_fold fold = {.dtype = KOLO_FLOAT32, .op = KOLO_SUM};
+    cr_assert_eq(fesetround(FE_UPWARD), 0);
+    const uint64_t upwards = kolo_float_mode_get() & KOLO_FLOAT_MODE_MASK;
+    kolo_fold(&fold, out, 1, in, 2, 2, KOLO_STORE_CACHED);
+    cr_assert_eq(kolo_float_mode_get() & KOLO_FLOAT_MODE_MASK, upwards, "the program's mode stays");
+    fesetround(FE_TONEAREST);
+    cr_assert(sum[0] == 2 * subnormal && sum[1] == one, "%a %a", (double)sum[0], (double)sum[1]);
+    kolo_float_mode_set(KOLO_FLOAT_ODD);
+    kolo_fold(&fold, out, 1, in, 2, 2, KOLO_STORE_CACHED);
+    kolo_scale(scaled, a, 2, KOLO_FLOAT32, 0.5);
+    kolo_divide(halves, 2, KOLO_FLOAT32, 2);
+    kolo_float_mode_set(KOLO_FLOAT_MODE);
+    cr_assert(sum[0] == 2 * subnormal && sum[1] == one, "%a %a", (double)sum[0], (double)sum[1]);
+    cr_assert(scaled[0] == subnormal / 2 && halves[0] == subnormal / 2, "%a %a", (double)scaled[0],
+              (double)halves[0]);
 }
 
 Test(fold, unknown_variant)

@@ -2,12 +2,14 @@
 // runtime/scale.c: reductions with factors against the arithmetic of single elements, over every
 // plan, in and out of place; factors that are refused; and options of an older program.
 #include <criterion/criterion.h>
+#include <criterion/parameterized.h>
 
 #include <math.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "runtime/comm.h"
 #include "tests/support/await.h"
 #include "tests/support/world.h"
@@ -33,6 +35,45 @@ static float expected_sum(size_t i)
     for (int rank = 0; rank < RANKS; rank++)
         sum += input(rank, i) * 0.5f;
     return sum * 0.1f;
+}
+
+/** Rank 0 has loaded a library that takes subnormals for zero, and it rounds towards zero. */
+static kolo_status sum_in_odd_mode(struct kolo_comm *comm, void *argument)
+{
+    enum { MOST = 200000 };
+    static float in[RANKS][MOST], out[RANKS][MOST];
+    const int rank = kolo_rank(comm);
+    const size_t counts[] = {1, 2, 600, 5000, MOST};
+    (void)argument;
+    for (size_t i = 0; i < MOST; i++)
+        in[rank][i] = i % 2 == 0 ? 0x1p-140f : rank == 0 ? 1.0f : 0x1.8p-24f;
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+        if (rank == 0)
+            kolo_float_mode_set(KOLO_FLOAT_ODD);
+        const kolo_status status = kolo_allreduce(comm, in[rank], out[rank], counts[c],
+                                                  KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
+        kolo_float_mode_set(KOLO_FLOAT_MODE);
+        KOLO_TRY_RETURN(status);
+        for (size_t i = 0; i < counts[c]; i++)
+            WORLD_EXPECT(out[rank][i] == (i % 2 == 0 ? 0x1.8p-139f : 1 + 0x1p-22f) ||
+                             (i % 2 == 1 && out[rank][i] == 1 + 0x1p-23f),
+                         "element %zu of %zu is %a", i, counts[c], (double)out[rank][i]);
+    }
+    KOLO_TRY_RETURN(kolo_barrier(comm, NULL, NULL)); /* all are there */
+    return memcmp(out[rank], out[0], sizeof(out[0])) == 0
+               ? KOLO_OK
+               : kolo_fail(KOLO_ERR_INTERNAL, "not the bits of rank 0");
+}
+
+ParameterizedTestParameters(scale, ranks_in_different_modes_get_the_same_bits)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, scale, ranks_in_different_modes_get_the_same_bits,
+                  .timeout = 60)
+{
+    struct world world = {.size = RANKS, .transport = param->name};
+    WORLD_MUST_RUN(&world, sum_in_odd_mode, NULL);
 }
 
 static struct kolo_opts factors(double prescale, double postscale)

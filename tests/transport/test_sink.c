@@ -3,6 +3,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "base/float_mode.h"
+#include "memory/reduce.h"
 #include "transport/core.h"
 
 /* An operator whose result depends on the order of its operands. */
@@ -36,6 +38,24 @@ Test(sink, the_order_of_the_operands_is_kept)
     sink = reducing(dst, local, sizeof dst, true);
     cr_assert_eq(kolo_sink_put(&sink, incoming, sizeof incoming), 4);
     cr_assert(dst[0] == (uint16_t)-99 && dst[1] == (uint16_t)-198);
+}
+
+/** The rank's program may have changed the processor's mode. */
+Test(sink, reduces_in_the_mode_of_all_ranks)
+{
+    const float subnormal = 0x1p-140f;
+    float local = subnormal, incoming = subnormal, dst = 0;
+    struct kolo_sink sink = {.dst = (uint8_t *)&dst,
+                             .local = (const uint8_t *)&local,
+                             .left = sizeof dst,
+                             .reduce = kolo_reduce_function(KOLO_FLOAT32, KOLO_SUM),
+                             .element_bytes = sizeof dst};
+    kolo_float_mode_set(KOLO_FLOAT_ODD);
+    const uint64_t mode = kolo_float_mode_get() & KOLO_FLOAT_MODE_MASK;
+    cr_assert_eq(kolo_sink_put(&sink, &incoming, sizeof incoming), sizeof incoming);
+    cr_assert_eq(kolo_float_mode_get() & KOLO_FLOAT_MODE_MASK, mode, "the program's mode stays");
+    kolo_float_mode_set(KOLO_FLOAT_MODE);
+    cr_assert(dst == 2 * subnormal, "%a", (double)dst);
 }
 
 Test(sink, takes_whole_elements_only_when_it_reduces)

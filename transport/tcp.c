@@ -74,12 +74,24 @@ static const char *end_words(const struct tcp_link *tcp, int error, char *text, 
     }
 }
 
+/** A buffer of this rank's call that the kernel cannot use is not the peer's doing. */
+static kolo_status blame_buffer(const struct tcp_link *tcp)
+{
+    return kolo_fail(KOLO_ERR_SYSTEM,
+                     "rank %d's own buffer, for data to or from rank %d at tcp %s, cannot be read "
+                     "or written: was it freed during the call, or is it protected?",
+                     kolo_endpoint_config_of(tcp->base.endpoint)->rank, tcp->base.peer, tcp->place);
+}
+
 void kolo_tcp_fail(struct tcp_link *tcp, int error)
 {
     char text[160];
+    const kolo_status why = error == EFAULT
+                                ? blame_buffer(tcp)
+                                : kolo_fail(KOLO_ERR_LINK, "rank %d at tcp %s: %s", tcp->base.peer,
+                                            tcp->place, end_words(tcp, error, text, sizeof text));
 
-    kolo_link_set_down(&tcp->base, kolo_fail(KOLO_ERR_LINK, "rank %d at tcp %s: %s", tcp->base.peer,
-                                             tcp->place, end_words(tcp, error, text, sizeof text)));
+    kolo_link_set_down(&tcp->base, why);
 }
 
 void kolo_tcp_come_up(struct tcp_link *tcp)

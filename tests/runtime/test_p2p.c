@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/support/world.h"
 
@@ -300,4 +301,32 @@ ParameterizedTest(struct world_param *param, p2p, what_fails_says_so, .timeout =
                       strstr(result->text, failing[i].words[1]),
                   "%s: %s: %s", failing[i].name, kolo_status_name(result->status), result->text);
     }
+}
+
+/** The peer is not to blame for memory that the kernel cannot read. */
+static kolo_status send_protected(struct kolo_comm *comm, void *argument)
+{
+    enum { BYTES = 1 << 20 };
+    kolo_status status;
+    void *memory = mmap(NULL, BYTES, kolo_rank(comm) == 0 ? PROT_NONE : PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    (void)argument;
+    WORLD_EXPECT(memory != MAP_FAILED, "mmap");
+    if (kolo_rank(comm) == 0)
+        status = kolo_send(comm, memory, BYTES, KOLO_UINT8, 1, NULL, NULL);
+    else
+        status = kolo_recv(comm, memory, BYTES, KOLO_UINT8, 0, NULL, NULL);
+    munmap(memory, BYTES);
+    return status;
+}
+
+Test(p2p, a_buffer_that_cannot_be_read_is_its_own_ranks_fault, .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = "tcp"};
+    (void)world_run(&world, send_protected, NULL);
+    for (int rank = 0; rank < 2; rank++)
+        cr_assert(world.results[rank].status == KOLO_ERR_SYSTEM &&
+                      strstr(world.results[rank].text, "rank 0's own buffer, for data to or from "
+                                                       "rank 1 at tcp "),
+                  "%s: %s", kolo_status_name(world.results[rank].status), world.results[rank].text);
 }

@@ -20,7 +20,10 @@ struct team;
 struct member {
     struct team *team;
     int rank, fd;
+    struct kolo_comm *comm;
     bool has_thread;
+    bool is_up;
+    bool is_inside; /* the rank's function runs */
     bool has_ended; /* its communicator is gone: the function may have finalized it itself */
     pthread_t thread;
     kolo_status status;
@@ -83,27 +86,45 @@ static void keep_return(struct member *member, kolo_status status)
                  member->rank, kolo_status_name(status));
 }
 
-static void *member_main(void *argument)
+/** The rank has ended. A function that has ended its thread (pthread_exit) has not returned, and
+ * its rank's communicator is still there. */
+static void leave(void *argument)
 {
     struct member *member = argument;
     struct team *team = member->team;
-    struct kolo_comm *comm = NULL;
-    kolo_log_set_rank(member->rank);
-    keep_result(member, come_up(member, &comm));
-    bool is_up = member->status == KOLO_OK;
-    if (is_up) {
-        kolo_detail_set("");
-        keep_return(member, team->rank_main(comm, team->arg));
-        kolo_status left = member->has_ended ? KOLO_OK : kolo_finalize(comm);
+    if (member->is_inside)
+        keep_result(member, kolo_fail(KOLO_ERR_INVALID,
+                                      "rank %d's function has ended its thread "
+                                      "(pthread_exit) instead of returning",
+                                      member->rank));
+    if (member->is_up && !member->has_ended) {
+        const kolo_status left = kolo_finalize(member->comm);
         if (member->status == KOLO_OK)
             keep_result(member, left);
     }
     pthread_mutex_lock(&team->lock);
-    if (!is_up && team->broken == NULL)
+    if (!member->is_up && team->broken == NULL)
         team->broken = member;
     team->running--;
     pthread_cond_signal(&team->changed);
     pthread_mutex_unlock(&team->lock);
+}
+
+static void *member_main(void *argument)
+{
+    struct member *member = argument;
+    struct team *team = member->team;
+    pthread_cleanup_push(leave, member);
+    kolo_log_set_rank(member->rank);
+    keep_result(member, come_up(member, &member->comm));
+    member->is_up = member->status == KOLO_OK;
+    if (member->is_up) {
+        kolo_detail_set("");
+        member->is_inside = true;
+        keep_return(member, team->rank_main(member->comm, team->arg));
+        member->is_inside = false;
+    }
+    pthread_cleanup_pop(1);
     return NULL;
 }
 

@@ -198,7 +198,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
 
 /** Runs @p rank_main(comm, arg) in @p nranks threads of this process, each a rank of one world, and
  *  waits for all of them. When the function returns, its communicator is finalized, unless the
- *  function has already done so.
+ *  function has already done so. A function that ends its thread instead (pthread_exit()) has
+ *  failed with ERR_INVALID.
  *  @param config may be NULL. Its nranks, rank, rendezvous and secret are not used; nranks and rank
  *  must still be valid
  *  @return KOLO_OK if all functions returned KOLO_OK. If a rank could not start, that failure; else

@@ -157,6 +157,24 @@ static kolo_status never(struct kolo_comm *comm, void *argument)
     return KOLO_OK;
 }
 
+static kolo_status end_the_thread(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    const kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (status == KOLO_OK && kolo_rank(comm) == 1)
+        pthread_exit(NULL);
+    return status;
+}
+
+/** Its communicator is finalized all the same (LeakSanitizer watches). */
+Test(threads, a_function_that_ends_its_thread_is_named, .timeout = 60)
+{
+    const kolo_status status = kolo_run_threads(3, NULL, end_the_thread, NULL);
+    cr_assert(status == KOLO_ERR_INVALID, "%s", kolo_status_name(status));
+    cr_assert_str_eq(kolo_error_detail(), "rank 1's function has ended its thread (pthread_exit) "
+                                          "instead of returning");
+}
+
 Test(threads, bad_arguments, .timeout = 120)
 {
     bool was_called = false;

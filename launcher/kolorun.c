@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolorun: starts one program as a number of ranks. This file only determines what is asked for.
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,8 +196,19 @@ static int perform_words(int count, char **words)
     return exit_status;
 }
 
+/* Who starts kolorun may have blocked signals, as a program does that takes them with sigwait, and
+ * exec keeps the mask: no signal would end kolorun, or reach the ranks, and the end of none of its
+ * processes would be noticed. */
+static void unblock_signals(void)
+{
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 int main(int argc, char **argv)
 {
+    unblock_signals();
     if (streams_secure() != KOLO_OK)
         return usage_error();
     drop_lent_timeline();

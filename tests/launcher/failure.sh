@@ -204,6 +204,26 @@ ended 138
 says err 'was killed by signal 10 \(SIGUSR1\)'
 nobody_left "$KOLOTEST_MARK"
 
+# Who starts kolorun may have blocked all signals, which exec does not change.
+env --block-signal true 2>/dev/null && {
+    printf '#!/bin/sh\nexec env --block-signal "%s" "$@"\n' "$KOLORUN" >"$work/blocking"
+    chmod +x "$work/blocking"
+    unblocked=$KOLORUN KOLORUN=$work/blocking
+    in_background blocked -np 2 sh -c 'trap "echo one" USR1; echo up; while :; do sleep 0.05; done'
+    await grep -q '\[1\] up' "$work/out"
+    await grep -q '\[0\] up' "$work/out"
+    KOLORUN=$unblocked
+    if await grep -qE '^SigBlk:\s0+$' "/proc/$launcher/status"; then
+        kill -USR1 "$launcher"
+        await grep -q '\[1\] one' "$work/out"
+        kill -TERM "$launcher"
+    else
+        kill -KILL "$launcher"
+    fi
+    ended 143
+    nobody_left "$KOLOTEST_MARK"
+}
+
 # Under nohup, SIGHUP does not end the job.
 in_background sighup -np 2 sleep 100
 await stubborn_up 3

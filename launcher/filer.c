@@ -100,9 +100,10 @@ static kolo_status is_gone(const struct kolo_filer *filer)
                      filer->directory);
 }
 
-static void free_filer(struct kolo_filer *filer, bool ends_now)
+/* Waits for the end of a process that has answered to the last: it does nothing more but end. */
+static void free_filer(struct kolo_filer *filer)
 {
-    kolo_beside_end(&filer->beside, ends_now);
+    kolo_beside_end(&filer->beside, !atomic_load(&filer->is_abandoned));
     kolo_free_memory(filer);
 }
 
@@ -110,15 +111,15 @@ static kolo_status await_files(struct kolo_filer *filer, int64_t limit_ms)
 {
     struct kolo_beside_answer answer;
     const enum kolo_beside_how how = kolo_beside_await(&filer->beside, limit_ms, &answer);
+    if (how != KOLO_BESIDE_ANSWERED)
+        kolo_filer_abandon(filer);
     if (how == KOLO_BESIDE_GONE)
         return is_gone(filer);
-    if (how == KOLO_BESIDE_LATE) {
-        kolo_filer_abandon(filer);
+    if (how == KOLO_BESIDE_LATE)
         return kolo_fail(KOLO_ERR_CONFIG,
                          "--output-dir %.512s: its file system did not answer within %.1f s "
                          "(--start-timeout); give a directory that can be written",
                          filer->directory, (double)limit_ms / 1000);
-    }
     if (answer.error != KOLO_OK)
         kolo_detail_set(answer.detail);
     return answer.error;
@@ -137,7 +138,7 @@ kolo_status kolo_filer_start(const char *directory, int size, int64_t limit_ms,
     *filer_out = filer;
     return KOLO_OK;
 out:
-    free_filer(filer, false);
+    free_filer(filer);
     return status;
 }
 
@@ -268,6 +269,6 @@ kolo_status kolo_filer_end(struct kolo_filer *filer, bool keep, int64_t limit_ms
                                        keep ? "closing it" : "removing its files", limit_ms);
     if (ended != KOLO_OK)
         kolo_detail_set(why);
-    free_filer(filer, !atomic_load(&filer->is_abandoned));
+    free_filer(filer);
     return ended != KOLO_OK ? ended : closed;
 }

@@ -153,6 +153,7 @@ Test(filer, refuses_as_the_files_do_and_removes_them)
     cr_assert(strstr(kolo_error_detail(), "--output-dir d: there is rank.0.err of an earlier job"),
               "%s", kolo_error_detail());
     cr_assert_null(filer);
+    cr_assert_eq(waitpid(-1, NULL, WNOHANG), -1, "its process was not reaped");
     remove_files();
     cr_assert_eq(kolo_filer_end(start(), false, LONG_MS), KOLO_OK);
     cr_assert_eq(access("d", F_OK), -1);

@@ -30,13 +30,25 @@ static kolo_status check_alone(int threads)
                      threads, size);
 }
 
-/** One rank reports for all, except what happened to a single rank: rank 0 would only report that
- * this rank is gone. */
-static bool must_speak(bool is_up, kolo_status status)
+static void speak(kolo_status status)
 {
-    bool is_everybodys = status == KOLO_ERR_CONFIG || status == KOLO_ERR_PEER ||
-                         status == KOLO_ERR_TIMEOUT || status == KOLO_ERR_ABORTED;
-    return bench_speaks() || (!is_up && !is_everybodys);
+    fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
+}
+
+/** One rank reports for all. What happened to a single rank, and nobody else can know, that rank
+ * tells to rank 0; before there is a communicator, it reports it itself. */
+static void report(struct kolo_comm *comm, kolo_status status)
+{
+    const bool is_everybodys = status == KOLO_ERR_CONFIG || status == KOLO_ERR_PEER ||
+                               status == KOLO_ERR_TIMEOUT || status == KOLO_ERR_ABORTED;
+    char reason[KOLO_DETAIL_MAX];
+    if (bench_speaks() || (!comm && !is_everybodys)) {
+        speak(status);
+    } else if (comm && !is_everybodys) {
+        (void)snprintf(reason, sizeof reason, "%s: %s", kolo_status_text(status),
+                       kolo_error_detail());
+        kolo_abort(comm, reason);
+    }
 }
 
 kolo_status bench_run_ranks(int threads, const char *const *settings,
@@ -53,8 +65,10 @@ kolo_status bench_run_ranks(int threads, const char *const *settings,
         if (status == KOLO_OK)
             status = rank_main(comm, arg);
     }
-    if (status != KOLO_OK && (has_threads || must_speak(comm != NULL, status)))
-        fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
+    if (status != KOLO_OK && has_threads)
+        speak(status);
+    else if (status != KOLO_OK)
+        report(comm, status);
     (void)kolo_finalize(comm);
     return status;
 }

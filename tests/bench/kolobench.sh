@@ -47,6 +47,12 @@ bench 2 allreduce -s 4 -n 1 >"$work/out" 2>&1 || wrong "all cores: $(tail -3 "$w
 KOLO_PORTS=41999-41999 bench 3 barrier -n 1 --transport tcp >"$work/out" 2>&1 && wrong "one port for three ranks: it runs"
 grep -q '^\[[012]\] kolobench: .*KOLO_PORTS=41999-41999: every port is taken' "$work/out" || wrong "a rank that cannot start does not say why: $(cat "$work/out")"
 
+# Only one rank fails, and not by a collective: rank 0 says why, once.
+CUDA_VISIBLE_DEVICES='' timeout 60 "$bin/kolorun" -np 4 sh -c '[ $RANK != 2 ] || set -- "$@" --memory pinned; exec "$@"' sh \
+    "$bin/kolobench" allreduce -s 4,64K -n 2 >"$work/out" 2>&1 && wrong "a rank without pinned memory: success"
+[[ $(grep -c 'kolobench:' "$work/out") == 1 ]] && grep -qE '^\[0\] kolobench: the communicator was aborted: rank 2 \(.*\) aborted: .*(NVIDIA|CUDA)' "$work/out" ||
+    wrong "why a rank other than 0 failed is not said once: $(cat "$work/out")"
+
 refuse() {
     local out
     out=$(timeout 20 "$bin/kolobench" "${@:2}" 2>&1) && wrong "$*: succeeded"

@@ -31,6 +31,8 @@ kolo_status eval_agree(struct kolo_comm *comm, kolo_status mine, uint64_t place)
 {
     struct words words = {.status = mine};
     bool failed = mine != KOLO_OK;
+    if (mine == KOLO_ERR_NO_MEMORY) /* it is this rank that lacks it, wherever it was in the file */
+        place = EVAL_NO_PLACE;
     /* the place is compared first, then the rank */
     int64_t at = !failed ? INT64_MAX : place > INT64_MAX - 1 ? INT64_MAX - 1 : (int64_t)place;
     int64_t first = at;

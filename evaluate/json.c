@@ -58,6 +58,14 @@ static int stop(struct eval_json *json, const char *format, ...)
     return 0;
 }
 
+/* That memory is missing is no fault of the text, and what the detail says of it has no place
+ * there. */
+static int stop_without_memory(struct eval_json *json)
+{
+    json->lacks_memory = true;
+    return 0;
+}
+
 static bool in_record(const struct eval_json *json)
 {
     return json->list && json->depth == json->outside + 1;
@@ -106,6 +114,8 @@ static bool in_shape(const struct eval_json *json)
 
 static int judge(struct eval_json *json, const char *words)
 {
+    if (words == eval_shape_no_memory)
+        return stop_without_memory(json);
     return words ? stop(json, "the %s of this %s: %s", names[json->field].text, json->list->what,
                         words)
                  : 1;
@@ -193,7 +203,7 @@ static int take_id(struct eval_json *json, const char *text, size_t length)
     if (!ids)
         return refuse_value(json, "a number");
     if (kolo_grow((void **)&ids->id, &ids->room, ids->count + 1, sizeof *ids->id) != KOLO_OK)
-        return stop(json, "no memory for the %s", names[json->field].text);
+        return stop_without_memory(json);
     return read_integer(json, text, length, &ids->id[ids->count++]);
 }
 
@@ -437,9 +447,10 @@ static int on_object_end(void *context)
     unsigned missing = json->list->needed & ~json->record.has;
     if (missing)
         return stop_without(json, (enum eval_field)__builtin_ctz(missing));
-    if (json->list->take(json->context, &json->record) == KOLO_OK)
-        return 1;
-    return stop(json, "%s", kolo_error_detail());
+    const kolo_status taken = json->list->take(json->context, &json->record);
+    if (taken == KOLO_ERR_NO_MEMORY)
+        return stop_without_memory(json);
+    return taken == KOLO_OK ? 1 : stop(json, "%s", kolo_error_detail());
 }
 
 /* If a key occurs twice, its last value counts. */
@@ -606,6 +617,8 @@ static kolo_status refuse_text(const struct eval_source *source, const char *why
 
 static kolo_status fail(struct eval_json *json, yajl_status how, size_t at)
 {
+    if (json->lacks_memory)
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: %s", json->source->path, kolo_error_detail());
     if (how == yajl_status_client_canceled)
         return eval_source_fail(json->source, value_begin(json->source->data, at), json->why);
     unsigned char *text = yajl_get_error(json->parser, 0, NULL, 0);

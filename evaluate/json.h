@@ -81,7 +81,8 @@ struct eval_json {
     struct eval_record record;
     struct eval_shape shape;
     struct eval_ids absent, partial;
-    char why[256]; /* why reading stopped */
+    bool lacks_memory; /* why reading stopped; the detail says more */
+    char why[256];     /* otherwise */
 };
 
 kolo_status eval_json_open(struct eval_json *json, struct eval_source *source,

@@ -25,6 +25,18 @@ out:
     return status;
 }
 
+static void report_failure(kolo_status status)
+{
+    const char *detail = kolo_error_detail();
+    if (status == KOLO_ERR_NO_MEMORY)
+        fprintf(stderr,
+                "kolo-coco: %s: %s; raise `ulimit -v` or memory.max of the cgroup, or use a "
+                "machine with more\n",
+                kolo_status_text(status), detail);
+    else
+        fprintf(stderr, "kolo-coco: %s\n", detail[0] ? detail : kolo_status_text(status));
+}
+
 static int evaluate(const struct eval_options *options)
 {
     struct kolo_comm *comm = NULL;
@@ -35,8 +47,7 @@ static int evaluate(const struct eval_options *options)
     if (status == KOLO_OK)
         status = run(&evaluation, comm, options);
     if (status != KOLO_OK) {
-        fprintf(stderr, "kolo-coco: %s\n",
-                kolo_error_detail()[0] ? kolo_error_detail() : kolo_status_text(status));
+        report_failure(status);
         if (comm) /* a rank that fails ends the job: wait until all have reported why */
             (void)!kolo_barrier(comm, NULL, NULL);
     }

@@ -54,11 +54,13 @@ const char *eval_shape_key(struct eval_shape *shape, size_t inside, const char *
     return NULL;
 }
 
+const char eval_shape_no_memory[] = "no memory for it";
+
 static const char *add_number(struct eval_shape *shape, double value)
 {
     if (kolo_grow((void **)&shape->number, &shape->number_room, shape->numbers + 1,
                   sizeof *shape->number) != KOLO_OK)
-        return "no memory for it";
+        return eval_shape_no_memory;
     shape->number[shape->numbers++] = value;
     return NULL;
 }
@@ -99,7 +101,7 @@ const char *eval_shape_string(struct eval_shape *shape, size_t inside, const cha
     if (!shape->is_object || shape->key != EVAL_KEY_COUNTS || inside != 1)
         return "a string where numbers are expected";
     if (kolo_grow((void **)&shape->text, &shape->text_room, length, 1) != KOLO_OK)
-        return "no memory for it";
+        return eval_shape_no_memory;
     if (length > 0)
         memcpy(shape->text, text, length);
     shape->bytes = length;
@@ -127,7 +129,7 @@ const char *eval_shape_close(struct eval_shape *shape, size_t inside)
         return "a polygon among boxes: where the first has 4 numbers all are boxes";
     if (shape->ends == UINT32_MAX || kolo_grow((void **)&shape->end, &shape->end_room,
                                                shape->ends + 1, sizeof *shape->end) != KOLO_OK)
-        return "no memory for it";
+        return eval_shape_no_memory;
     shape->end[shape->ends++] = shape->numbers;
     return NULL;
 }

@@ -35,6 +35,9 @@ struct eval_shape {
 
 /** Take the parts of its JSON, one after the other. @param inside  how many arrays and objects of
  * the shape are open around the part. @return NULL, or a description of what is wrong with it. */
+/** What these functions return if memory is missing. The detail says how much. */
+extern const char eval_shape_no_memory[];
+
 const char *eval_shape_begin(struct eval_shape *shape, bool is_points, bool is_object);
 const char *eval_shape_open(struct eval_shape *shape, size_t inside, bool is_object);
 const char *eval_shape_key(struct eval_shape *shape, size_t inside, const char *text,

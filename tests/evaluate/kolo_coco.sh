@@ -427,4 +427,24 @@ usage '--pixel-boxes belongs to --rules voc' gt.json dt.json --pixel-boxes
 alone --help >out 2>err && grep -q '^usage: kolo-coco GT.json DT.json' out || wrong "--help: $(cat err)"
 alone --version >out 2>err && grep -qE '^kolo-coco [0-9]' out || wrong "--version: $(cat err)"
 
+# One rank has too little memory for its detections. The limit is the least at which a small file is
+# evaluated; programs with sanitizers do not start with any.
+limited() { # KIB COMMAND...
+    timeout 60 "$bin/kolorun" -np 2 --oversubscribe --no-prefix sh -c '[ "$RANK" != 1 ] || ulimit -v "$0"; exec "$@"' "$@"
+}
+if (ulimit -v 100000 && alone gt.json dt.json >out 2>err); then
+    awk 'BEGIN {
+        printf "["
+        for (i = 0; i < 400000; i++)
+            printf "%s{\"image_id\":%d,\"category_id\":1,\"bbox\":[1,2,3,4],\"score\":0.5}", i ? ",\n" : "", 1 + i % 2
+        print "]"
+    }' >many.json
+    least=24000
+    until limited $least "$bin/kolo-coco" gt.json dt.json >out 2>err || ((least >= 100000)); do least=$((least + 2000)); done
+    limited $least "$bin/kolo-coco" gt.json many.json >out 2>err && wrong "too little memory: success"
+    grep -qE '^kolo-coco: out of memory: (many\.json: )?cannot .* \(on rank 1 of 2\); raise `ulimit -v`' err ||
+        wrong "too little memory: $(cat err)"
+    grep -q 'line ' err && wrong "too little memory: a place in the file: $(cat err)"
+fi
+
 ((failures == 0)) || { echo "$failures failed"; exit 1; }

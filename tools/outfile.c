@@ -13,13 +13,19 @@
 //
 // To a reader it looks as if the file had been overwritten: a link still leads to it, it keeps its
 // mode, and a file that is not writable is not replaced. But it is another file: other hard links
-// of the old one keep the old contents, and its folder must be writable.
+// of the old one keep the old contents.
+//
+// Some files can be written but not replaced: mount points, as `docker -v FILE:FILE` makes them,
+// and those in a folder where this user may make or remove no files. These are overwritten when all
+// else is done, with what was gathered in a file without a name, and only if there is room for it:
+// so they are incomplete only if the process, or the machine, dies in that moment.
 #include "tools/outfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -29,6 +35,7 @@
 
 enum {
     NAMES = 100,
+    PIECE_BYTES = 16 << 10,
     MODE = 0666,
     KEPT_MODE = 0777, /* bits kept of an existing file's mode: not those like setuid */
     PROC_MAX = 64,
@@ -237,7 +244,7 @@ static int open_nameless(struct outfile *file)
     if (outfile_has_names_only || !make_name(file) || *last_part(file->target) == '\0' ||
         (lstat(file->beside, &there) != 0 && errno != ENOENT))
         return -1;
-    int fd = open(folder_of(file->target, file->beside), O_TMPFILE | O_WRONLY | O_CLOEXEC, MODE);
+    int fd = open(folder_of(file->target, file->beside), O_TMPFILE | O_RDWR | O_CLOEXEC, MODE);
     if (fd >= 0 && access(by_descriptor(fd, proc), F_OK) != 0) {
         close(fd);
         fd = -1;
@@ -247,7 +254,7 @@ static int open_nameless(struct outfile *file)
 
 static int create_beside(struct outfile *file)
 {
-    file->stream = fopen(file->beside, "wxe");
+    file->stream = fopen(file->beside, "w+xe");
     return file->stream ? 0 : -1;
 }
 
@@ -276,6 +283,26 @@ static void open_apart(struct outfile *file)
         close(fd);
 }
 
+/** Whether @p error says that a name may not be made, or not be replaced. The file that has the
+ * name may be writable even so. */
+static bool is_about_names(int error)
+{
+    return error == EACCES || error == EPERM || error == EROFS || error == EBUSY || error == EXDEV;
+}
+
+/** Opens what shall become the contents of @p file, which has the attributes @p old; NULL: does not
+ * exist. Without a stream, errno says why. */
+static void open_new(struct outfile *file, const struct stat *old)
+{
+    open_apart(file);
+    if (file->stream && old) {
+        inherit(file, old);
+    } else if (!file->stream && old && is_about_names(errno)) {
+        file->is_copied = true;
+        file->stream = tmpfile();
+    }
+}
+
 kolo_status outfile_open(struct outfile *file, const char *option, const char *path)
 {
     struct stat old;
@@ -297,9 +324,7 @@ kolo_status outfile_open(struct outfile *file, const char *option, const char *p
         file->is_in_place = true;
         file->stream = fopen(path, "ae");
     } else {
-        open_apart(file);
-        if (file->stream && is_there)
-            inherit(file, &old);
+        open_new(file, is_there ? &old : NULL);
     }
     return file->stream ? KOLO_OK : kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", option, path);
 }
@@ -313,18 +338,82 @@ static int link_beside(struct outfile *file)
                   AT_SYMLINK_FOLLOW);
 }
 
+/** Whether there is room for @p bytes in the file @p fd, as far as can be known; it keeps its
+ * contents. Returns false with errno. */
+static bool has_room(int fd, off_t bytes)
+{
+    struct stat old;
+    if (fstat(fd, &old) != 0)
+        return false;
+    if (bytes <= old.st_size || fallocate(fd, 0, 0, bytes) == 0)
+        return true;
+    int cause = errno;
+    (void)!ftruncate(fd, old.st_size);
+    errno = cause;
+    return cause != ENOSPC && cause != EDQUOT && cause != EFBIG;
+}
+
+/** Writes the first @p bytes of @p from over those of @p to, and ends @p to there. Returns false
+ * with errno. */
+static bool copy(int from, int to, off_t bytes)
+{
+    char piece[PIECE_BYTES];
+    off_t at = 0;
+    while (at < bytes) {
+        ssize_t got = pread(from, piece, sizeof piece, at), written = 0;
+        for (ssize_t done = 0; done < got && written >= 0; done += written)
+            written = pwrite(to, piece + done, (size_t)(got - done), at + done);
+        if (got == 0)
+            errno = EIO; /* somebody has cut it off */
+        if (got <= 0 || written < 0)
+            return false;
+        at += got;
+    }
+    return ftruncate(to, bytes) == 0;
+}
+
+/** Gives the file of that name the contents of a complete one. Returns false on failure, with
+ * errno. */
+static bool overwrite(const struct outfile *file)
+{
+    struct stat complete;
+    int fd = open(file->target, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool ok = fstat(file->fd, &complete) == 0 && has_room(fd, complete.st_size) &&
+              copy(file->fd, fd, complete.st_size);
+    int cause = errno;
+    if (close(fd) != 0 && ok)
+        return false;
+    errno = cause;
+    return ok;
+}
+
+/** Renames a complete file that has a temporary name. What cannot be replaced is overwritten. */
+static bool replace(const struct outfile *file)
+{
+    if (rename(file->beside, file->target) == 0)
+        return true;
+    if (!is_about_names(errno) || !overwrite(file))
+        return false;
+    unlink(file->beside);
+    return true;
+}
+
 /** Gives a complete file its name. Returns false on failure, with errno. */
 static bool take_place(struct outfile *file)
 {
     char proc[PROC_MAX];
     if (file->is_in_place)
         return true;
+    if (file->is_copied)
+        return overwrite(file);
     if (!file->is_named && linkat(AT_FDCWD, by_descriptor(file->fd, proc), AT_FDCWD, file->target,
                                   AT_SYMLINK_FOLLOW) == 0)
         return true;
     if (!file->is_named && (errno != EEXIST || !take_name(file, link_beside)))
         return false;
-    return rename(file->beside, file->target) == 0;
+    return replace(file);
 }
 
 /** Flushes the buffer; returns false on failure, with errno. */

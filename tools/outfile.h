@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file that is either complete under its name or absent, also if the process is killed meanwhile.
 // A device or a pipe ("-" is /dev/stdout) is written in place; a link stays a link, and the file it
-// leads to is replaced. To be used by one thread of a program at a time.
+// leads to is replaced, or overwritten at the end if its name cannot be. To be used by one thread
+// of a program at a time.
 #ifndef KOLO_TOOLS_OUTFILE_H
 #define KOLO_TOOLS_OUTFILE_H
 
@@ -13,8 +14,9 @@
 struct outfile {
     FILE *stream; /* NULL: not open */
     const char *option, *path;
-    bool is_in_place, is_named; /* is_named: there is, or may be, a file of the name `beside` */
-    int fd;                     /* while it is closed */
+    bool is_in_place, is_copied; /* is_copied: from a file without a name, when it is closed */
+    bool is_named;               /* there is, or may be, a file of the name `beside` */
+    int fd;                      /* while it is closed */
     struct outfile *_Atomic next;
     char target[4096], beside[4096]; /* target: path, with links followed */
 };

@@ -4,9 +4,11 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,7 +67,7 @@ static void x_is(const char *expected)
     cr_expect_str_eq(text, expected);
 }
 
-TestSuite(outfile, .init = go_there, .fini = clean);
+TestSuite(outfile, .init = go_there, .fini = clean, .timeout = 60);
 
 /* How many files, besides x, remain after a process that opens x and writes into it is ended by
  * signal @p number. */
@@ -405,6 +407,122 @@ Test(outfile, what_may_not_be_written_is_not_replaced)
 }
 
 /* A file without a name could be made for it, but could not be given that name. */
+/** Writes @p bytes letters to x; returns what closing it returns. */
+static kolo_status write_letters(size_t bytes)
+{
+    struct outfile file;
+    cr_assert_eq(outfile_probe("--json", "x"), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(outfile_open(&file, "--json", "x"), KOLO_OK, "%s", kolo_error_detail());
+    for (size_t i = 0; i < bytes; i++)
+        cr_assert_eq(putc('a' + (int)(i % 26), file.stream), 'a' + (int)(i % 26));
+    return outfile_close(&file, true);
+}
+
+static void x_has_letters(size_t bytes)
+{
+    FILE *in = fopen("x", "r");
+    cr_assert(in);
+    for (size_t i = 0; i < bytes; i++)
+        cr_assert_eq(getc(in), 'a' + (int)(i % 26), "byte %zu", i);
+    cr_expect_eq(getc(in), EOF);
+    fclose(in);
+}
+
+/** From now on this process may mount things, which no other process sees. */
+static void allow_mounts(void)
+{
+    char map[32];
+    const int length = snprintf(map, sizeof map, "0 %u 1", (unsigned)geteuid());
+    if (unshare(CLONE_NEWNS) != 0) {
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+            cr_skip_test("no mounts are allowed here");
+        const int fd = open("/proc/self/uid_map", O_WRONLY);
+        cr_assert(fd >= 0 && write(fd, map, (size_t)length) == length);
+        close(fd);
+    }
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+        cr_skip_test("no mounts are allowed here");
+}
+
+/** Makes @p over the same file as @p file, as docker -v FILE:FILE does. */
+static void mount_over(const char *file, const char *over)
+{
+    cr_assert_eq(mount(file, over, NULL, MS_BIND, NULL), 0);
+}
+
+static void expect_mount_point(void)
+{
+    write_x("old, and longer than what comes then");
+    allow_mounts();
+    mount_over("x", "x");
+    cr_expect_eq(write_letters(3), KOLO_OK, "%s", kolo_error_detail());
+    x_is("abc");
+    cr_expect_eq(write_letters(100000), KOLO_OK, "%s", kolo_error_detail());
+    x_has_letters(100000);
+    cr_expect_eq(files(), 1);
+    cr_expect_eq(umount("x"), 0);
+}
+
+Test(outfile, a_mount_point_is_overwritten)
+{
+    expect_mount_point();
+}
+
+Test(outfile, a_mount_point_is_overwritten_without_files_without_names)
+{
+    outfile_has_names_only = true;
+    expect_mount_point();
+}
+
+Test(outfile, a_mount_point_keeps_its_contents_if_there_is_no_room)
+{
+    allow_mounts();
+    write_x("old");
+    cr_assert_eq(mkdir("m", 0777), 0);
+    cr_assert_eq(mount("none", "m", "tmpfs", 0, "size=64k"), 0);
+    FILE *in = fopen("m/x", "w");
+    cr_assert(in && fputs("small", in) >= 0 && fclose(in) == 0);
+    mount_over("m/x", "x");
+    cr_expect_eq(write_letters(100000), KOLO_ERR_SYSTEM);
+    cr_expect_str_eq(kolo_error_detail(), "--json x: No space left on device");
+    x_is("small");
+    cr_expect_eq(files(), 2);
+    cr_expect(umount("x") == 0 && umount("m") == 0 && rmdir("m") == 0);
+}
+
+/** A process, as another user if this is root, who may make files anywhere. */
+static void in_closed_folder(void)
+{
+    struct outfile file;
+    if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0)
+        _exit(77);
+    if (outfile_probe("--json", "x") != KOLO_OK || outfile_open(&file, "--json", "x") != KOLO_OK)
+        _exit(1);
+    if (fputs("abc", file.stream) < 0 || outfile_close(&file, true) != KOLO_OK)
+        _exit(2);
+    _exit(files() == 1 ? 0 : 3);
+}
+
+/** 01777: files can be made, but that of another user cannot be replaced. */
+Test(outfile, a_file_that_may_not_be_replaced_is_overwritten)
+{
+    static const mode_t modes[] = {0555, 01777};
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        int status = 0;
+        write_x("old");
+        cr_assert(chmod("x", 0666) == 0 && chmod(".", modes[i]) == 0);
+        pid_t child = fork();
+        if (child == 0)
+            in_closed_folder();
+        cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+        cr_assert_eq(chmod(".", 0777), 0);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+            cr_skip_test("this process cannot become another user");
+        cr_expect_eq(status, 0, "mode %o", (unsigned)modes[i]);
+        x_is("abc");
+    }
+}
+
 Test(outfile, no_name_is_said_at_once)
 {
     struct outfile file;

@@ -33,11 +33,11 @@ struct eval_shape {
     size_t bytes, text_room;
 };
 
-/** Take the parts of its JSON, one after the other. @param inside  how many arrays and objects of
- * the shape are open around the part. @return NULL, or a description of what is wrong with it. */
-/** What these functions return if memory is missing. The detail says how much. */
+/** What the functions below return if memory is missing. The detail says how much. */
 extern const char eval_shape_no_memory[];
 
+/** Take the parts of its JSON, one after the other. @param inside  how many arrays and objects of
+ * the shape are open around the part. @return NULL, or a description of what is wrong with it. */
 const char *eval_shape_begin(struct eval_shape *shape, bool is_points, bool is_object);
 const char *eval_shape_open(struct eval_shape *shape, size_t inside, bool is_object);
 const char *eval_shape_key(struct eval_shape *shape, size_t inside, const char *text,

@@ -110,34 +110,53 @@ kolo_status kolo_fail_errno(kolo_status status, int error, const char *format, .
     return status;
 }
 
-/* Whether a thread's stack of the usual size would not fit into what the limit leaves of the
- * address space: pthread_create says EAGAIN then, too. */
-static bool has_no_room_for_stack(void)
+/* Of /proc/self/statm: how much of the address space is mapped, and how much of that is data, in
+ * bytes. */
+static bool read_usage(rlim_t *mapped_out, rlim_t *data_out)
 {
-    struct rlimit space, stack;
-    char pages[32] = "";
-    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY ||
-        getrlimit(RLIMIT_STACK, &stack) != 0)
-        return false;
+    char pages[160] = "", *at = pages;
+    unsigned long fields[6] = {0};
     const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     const bool is_known = fd >= 0 && read(fd, pages, sizeof pages - 1) > 0;
     if (fd >= 0)
         close(fd);
-    const rlim_t used = strtoul(pages, NULL, 10) * (rlim_t)sysconf(_SC_PAGESIZE);
-    const rlim_t wanted = stack.rlim_cur == RLIM_INFINITY ? STACK_UNLIMITED : stack.rlim_cur;
-    return is_known && (used >= space.rlim_cur || space.rlim_cur - used < wanted);
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        fields[i] = strtoul(at, &at, 10);
+    *mapped_out = fields[0] * (rlim_t)sysconf(_SC_PAGESIZE);
+    *data_out = fields[5] * (rlim_t)sysconf(_SC_PAGESIZE);
+    return is_known;
+}
+
+static bool is_beyond(int resource, rlim_t used, rlim_t wanted)
+{
+    struct rlimit limit;
+    return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+           (used >= limit.rlim_cur || limit.rlim_cur - used < wanted);
+}
+
+/* What to do if no thread or process can be started now (EAGAIN). pthread_create says that too if a
+ * stack of the usual size does not fit into what a limit leaves. */
+static const char *start_advice(void)
+{
+    struct rlimit stack;
+    rlim_t mapped, data, wanted = STACK_UNLIMITED;
+    if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur != RLIM_INFINITY)
+        wanted = stack.rlim_cur;
+    if (read_usage(&mapped, &data)) {
+        if (is_beyond(RLIMIT_AS, mapped, wanted))
+            return ": no room for its stack in the address space; raise `ulimit -v`";
+        if (is_beyond(RLIMIT_DATA, data, wanted))
+            return ": no room for its stack in the memory for data; raise `ulimit -d`";
+    }
+    return ": too many processes and threads; raise `ulimit -u`, or pids.max of the cgroup";
 }
 
 kolo_status kolo_fail_start(int error, const char *format, ...)
 {
     char buffer[128], words[200];
     va_list args;
-    snprintf(
-        words, sizeof words, "%s%s", strerror_r(error, buffer, sizeof buffer),
-        error != EAGAIN ? advice(error)
-        : has_no_room_for_stack()
-            ? ": no room for its stack in the address space; raise `ulimit -v`"
-            : ": too many processes and threads; raise `ulimit -u`, or pids.max of the cgroup");
+    snprintf(words, sizeof words, "%s%s", strerror_r(error, buffer, sizeof buffer),
+             error == EAGAIN ? start_advice() : advice(error == EPERM ? ENOSYS : error));
     va_start(args, format);
     format_detail(words, format, args);
     va_end(args);

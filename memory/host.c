@@ -57,6 +57,12 @@ static const char *memfd_advice(int error)
     }
 }
 
+/** The same before the system's words, which kolo_fail_errno gives the advice itself for these. */
+static const char *memfd_words(int error)
+{
+    return error == EMFILE || error == ENFILE ? "memfd_create" : memfd_advice(error);
+}
+
 static kolo_status host_probe(struct kolo_why *why_out)
 {
     bool is_memfd;
@@ -64,7 +70,7 @@ static kolo_status host_probe(struct kolo_why *why_out)
     if (fd < 0) {
         const int error = errno;
         (void)snprintf(why_out->text, sizeof(why_out->text), "%s", memfd_advice(error));
-        return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, error, "host memory: %s", why_out->text);
+        return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, error, "host memory: %s", memfd_words(error));
     }
     (void)snprintf(why_out->text, sizeof(why_out->text), "%s",
                    is_memfd ? ""
@@ -148,7 +154,7 @@ static kolo_status host_alloc(size_t bytes, struct kolo_span *span_out)
     if (fd < 0) {
         const int error = errno;
         return kolo_fail_errno(error == ENOMEM ? KOLO_ERR_NO_MEMORY : KOLO_ERR_SYSTEM, error,
-                               "%zu bytes of shared memory: %s", bytes, memfd_advice(error));
+                               "%zu bytes of shared memory: %s", bytes, memfd_words(error));
     }
     status = reserve(fd, whole);
     if (status != KOLO_OK)

@@ -84,6 +84,21 @@ Test(status, fail_returns_the_status_and_writes_the_detail)
     cr_assert(strcmp(kolo_error_detail(), "thread: Resource temporarily unavailable: no room for "
                                           "its stack in the address space; raise `ulimit -v`") == 0,
               "%s", kolo_error_detail());
+    cr_assert(getrlimit(RLIMIT_DATA, &before) == 0, "limit");
+    small = before;
+    small.rlim_cur = 4096;
+    cr_assert(setrlimit(RLIMIT_DATA, &small) == 0, "limit");
+    kolo_fail_start(EAGAIN, "thread");
+    cr_assert(setrlimit(RLIMIT_DATA, &before) == 0, "limit");
+    cr_assert(strcmp(kolo_error_detail(),
+                     "thread: Resource temporarily unavailable: no room for "
+                     "its stack in the memory for data; raise `ulimit -d`") == 0,
+              "%s", kolo_error_detail());
+    kolo_fail_start(EPERM, "thread");
+    cr_assert(strcmp(kolo_error_detail(),
+                     "thread: Operation not permitted: this kernel has no such call, or a "
+                     "sandbox's filter refuses it: have it allowed") == 0,
+              "%s", kolo_error_detail());
     kolo_fail_start(EMFILE, "fork");
     cr_assert(strcmp(kolo_error_detail(), "fork: Too many open files: raise `ulimit -n`") == 0,
               "%s", kolo_error_detail());

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "launcher/bind.h"
+#include "runtime/local.h"
 
 static const char *const texts[KOLO_BINDS] = {[KOLO_BIND_AUTO] = "auto",
                                               [KOLO_BIND_NONE] = "none",
@@ -78,6 +79,16 @@ static kolo_status split(hwloc_topology_t topology, enum kolo_bind bind, int ran
     return KOLO_OK;
 }
 
+static kolo_status load(hwloc_topology_t topology)
+{
+    if (!kolo_local_may_look())
+        return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, errno,
+                               "the processors of this process cannot be found: sched_getaffinity");
+    return hwloc_topology_load(topology) == 0
+               ? KOLO_OK
+               : kolo_fail_errno(KOLO_ERR_UNSUPPORTED, errno, "hwloc");
+}
+
 kolo_status kolo_bind_plan(enum kolo_bind bind, int ranks, cpu_set_t **sets_out)
 {
     *sets_out = NULL;
@@ -90,14 +101,10 @@ kolo_status kolo_bind_plan(enum kolo_bind bind, int ranks, cpu_set_t **sets_out)
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0)
         return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, errno, "hwloc");
-    kolo_status status = KOLO_OK;
     bool is_bound = false;
     cpu_set_t *sets = kolo_calloc((size_t)ranks, sizeof *sets);
-    hwloc_obj_t root = NULL;
-    if (hwloc_topology_load(topology) != 0)
-        status = kolo_fail_errno(KOLO_ERR_UNSUPPORTED, errno, "hwloc");
-    else
-        root = hwloc_get_root_obj(topology);
+    kolo_status status = load(topology);
+    hwloc_obj_t root = status == KOLO_OK ? hwloc_get_root_obj(topology) : NULL;
     hwloc_bitmap_t own = hwloc_bitmap_alloc();
     if (root && own && hwloc_get_cpubind(topology, own, HWLOC_CPUBIND_PROCESS) == 0)
         (void)hwloc_topology_restrict(topology, own, 0);
@@ -126,7 +133,7 @@ void kolo_bind_nodes(const cpu_set_t *sets, int ranks, int *nodes_out)
     hwloc_topology_t topology;
     hwloc_bitmap_t cpus = hwloc_bitmap_alloc(), nodes = hwloc_bitmap_alloc();
     const bool is_there = hwloc_topology_init(&topology) == 0;
-    const bool knows = is_there && cpus && nodes && hwloc_topology_load(topology) == 0;
+    const bool knows = is_there && cpus && nodes && load(topology) == KOLO_OK;
     for (int i = 0; i < ranks; i++)
         nodes_out[i] = knows ? node_of(topology, &sets[i], cpus, nodes) : -1;
     if (is_there)

@@ -192,11 +192,22 @@ static void look_at_binding(hwloc_topology_t topology, hwloc_const_cpuset_t set)
         }
 }
 
+bool kolo_local_may_look(void)
+{
+    cpu_set_t mine;
+    return sched_getaffinity(0, sizeof(mine), &mine) == 0 || errno == EINVAL; /* a larger one */
+}
+
 static void load_facts(void)
 {
     hwloc_topology_t topology;
     facts = (struct kolo_local){.cpus = kolo_local_cpus(), .numa_node = -1, .numa_nodes = 1};
     facts.cores = facts.cpus;
+    if (!kolo_local_may_look()) {
+        snprintf(facts.error, sizeof facts.error,
+                 "sched_getaffinity is refused, so hwloc cannot look at this machine");
+        return;
+    }
     if (hwloc_topology_init(&topology) < 0) {
         snprintf(facts.error, sizeof facts.error, "hwloc cannot start");
         return;

@@ -26,6 +26,9 @@ bool kolo_local_is_stopped(int pid);
  * one file of /proc for each generation. */
 int kolo_local_ancestor(const char *name);
 
+/** Whether hwloc can look at this machine. If a sandbox refuses this process's mask of processors,
+ * hwloc would ask for it with ever larger masks, without end. False: errno is set. */
+bool kolo_local_may_look(void);
 /** The NUMA node (its OS index) that contains the whole binding, as in kolo_local_facts(); -1:
  * several, or unknown. Loads hwloc only if the machine has several nodes and the binding is a part
  * of it, since every rank asks this at its start. */

@@ -31,6 +31,12 @@ shopt -s nullglob
 left=(/dev/shm/kolo-?????? /tmp/kolo-??????) # as memory/shared_file.c names them
 ((${#left[@]} == 0)) || fail "left behind: ${left[*]}"
 
+# hwloc would ask for the mask of processors without end.
+run 0 "$REFUSING" 1 sched_getaffinity timeout 60 "$KOLORUN" info
+says out 'sched_getaffinity is refused'
+run 2 "$REFUSING" 1 sched_getaffinity timeout 60 "$KOLORUN" --bind core -np 2 true
+says err '^kolorun: host localhost: the processors of this process cannot be found: sched_getaffinity: Operation not permitted; nothing was started$'
+
 # Calls that kolo needs are named, with the next step.
 needed() { # STATUS CALL PATTERN
     run "$1" "$REFUSING" 38 "$2" "${job[@]}"

@@ -76,7 +76,7 @@ FAULTS = [
     ("coco_run.c", "i += !is_other;", "i += 1;"),
     ("coco_run.c", "source->place_of ? source->place_of[number] :", "source->place_of ? (uint32_t)number :"),
     ("coco_run.c", "size_t node = (first + run->sources) / 2;", "size_t node = (first + run->sources) / 4;"),
-    ("coco_join.c", ".order = share->order + begin[r],", ".order = share->order,"),
+    ("coco_join.c", "source.order = share->order + begin[r];", "source.order = share->order;"),
     ("coco_join.c", "*at += is_own || r == share->rank ?", "*at += is_own ?"),
     ("coco_route.c", "total * (round + 1) / ROUNDS - total * round / ROUNDS", "total / ROUNDS + 0 * round"),
     ("coco_route.c", "at += route->to_counts[r];", "at += 0;"),

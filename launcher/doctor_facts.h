@@ -37,7 +37,8 @@
     X(memfd_works)        /* memory can be shared between processes */                             \
     X(loopback_works)     /* ranks there can reach each other by TCP */                            \
     X(gpus)               /* devices that NVIDIA's driver lists */                                 \
-    X(ports_free)         /* free ports among KOLO_PORTS */
+    X(ports_free)         /* free ports among KOLO_PORTS */                                        \
+    X(ports_denied)       /* those at which this user may not listen */
 
 #define KOLO_FACT_TEXTS(X)                                                                         \
     X(host)         /* its own host name */                                                        \

@@ -279,6 +279,7 @@ static void judge_net(const struct kolo_checkup *host, int self, const struct ko
                       size_t hosts, struct kolo_findings *findings)
 {
     int64_t ports = number(host, KOLO_FACT_ports_free);
+    int64_t denied = number(host, KOLO_FACT_ports_denied);
     int64_t needed = host->ranks + (host->is_here || host->is_launcher);
     const char *why = text(host, KOLO_FACT_listen_error);
     if (why[0] != '\0' && hosts > 1)
@@ -292,7 +293,13 @@ static void judge_net(const struct kolo_checkup *host, int self, const struct ko
     if (text(host, KOLO_FACT_net_unnamed)[0] != '\0')
         NOTE("net-unnamed", "KOLO_NET: nothing of this host is named %s",
              text(host, KOLO_FACT_net_unnamed));
-    if (job->ports[0] != '\0' && ports >= 0 && ports < needed)
+    if (job->ports[0] != '\0' && ports >= 0 && ports < needed && denied > 0)
+        ERROR("ports",
+              "this user may not listen at %" PRId64 " ports of KOLO_PORTS=%s, and %" PRId64
+              " are needed; give ports above those that the system keeps (sysctl "
+              "net.ipv4.ip_unprivileged_port_start)",
+              denied, job->ports, needed);
+    else if (job->ports[0] != '\0' && ports >= 0 && ports < needed)
         ERROR("ports",
               "%" PRId64 " ports of KOLO_PORTS=%s are free and %" PRId64 " are needed; widen it",
               ports, job->ports, needed);

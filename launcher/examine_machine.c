@@ -256,29 +256,35 @@ static void say_gpus(void)
     kolo_gpus_fini(&gpus);
 }
 
-static bool can_listen(uint16_t port)
+/* Returns 0 or an errno. */
+static int try_to_listen(uint16_t port)
 {
     const struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(port)};
     const int yes = 1;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return false;
+        return errno;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     bool can = bind(fd, (const struct sockaddr *)&any, sizeof any) == 0 && listen(fd, 1) == 0;
+    const int error = can ? 0 : errno;
     close(fd);
-    return can;
+    return error;
 }
 
 /* How many ranks can still listen here, if they are bound to certain ports. */
 static void say_ports(const struct kolo_settings *settings)
 {
     struct kolo_ports ports;
-    int64_t count = 0;
+    int64_t free_count = 0, denied = 0;
     if (kolo_ports_parse(settings->ports, &ports) != KOLO_OK || ports.low == 0)
         return;
-    for (unsigned i = 0; i < kolo_ports_count(&ports); i++)
-        count += can_listen(kolo_ports_at(&ports, i));
-    kolo_say_number(KOLO_FACT_ports_free, count);
+    for (unsigned i = 0; i < kolo_ports_count(&ports); i++) {
+        const int error = try_to_listen(kolo_ports_at(&ports, i));
+        free_count += error == 0;
+        denied += error == EACCES;
+    }
+    kolo_say_number(KOLO_FACT_ports_free, free_count);
+    kolo_say_number(KOLO_FACT_ports_denied, denied);
 }
 
 void kolo_examine_machine(const struct kolo_settings *settings)

@@ -350,6 +350,9 @@ Test(doctor_judge, network_of_a_host)
         set(i, KOLO_FACT_ports_free, 5);
     set(2, KOLO_FACT_ports_free, 3);
     expect(KOLO_SEVERITY_ERROR, "ports", 2, "3 ports of KOLO_PORTS=7000-7001 are free and 4");
+    set(2, KOLO_FACT_ports_denied, 2);
+    expect(KOLO_SEVERITY_ERROR, "ports", 2, "may not listen at 2 ports of KOLO_PORTS=7000-7001");
+    set(2, KOLO_FACT_ports_denied, 0);
     set(2, KOLO_FACT_ports_free, 4);
     set(0, KOLO_FACT_ports_free, 4); /* kolorun listens on that host too */
     expect(KOLO_SEVERITY_ERROR, "ports", 0, "and 5 are needed");

@@ -59,10 +59,8 @@ static kolo_status put_aside(struct kolo_engine *engine, void *memory)
     return KOLO_OK;
 }
 
-kolo_status kolo_free(struct kolo_comm *comm, void *memory)
+static kolo_status free_any(struct kolo_comm *comm, void *memory)
 {
-    if (memory == NULL)
-        return KOLO_OK;
     kolo_status status = kolo_comm_check(comm, "kolo_free");
     if (status != KOLO_OK)
         return status;
@@ -76,5 +74,19 @@ kolo_status kolo_free(struct kolo_comm *comm, void *memory)
     status = kolo_host_memory_free(comm->engine, memory);
     kolo_none_held_end(NULL);
     kolo_host_memory_reap(comm->engine, 0, NULL);
+    return status;
+}
+
+/* Programs free their memory before they report why a call failed. So the detail of that failure
+ * stays, whatever happens on the way: a peer that has left is not told of the freed memory. */
+kolo_status kolo_free(struct kolo_comm *comm, void *memory)
+{
+    char detail[KOLO_DETAIL_MAX];
+    if (memory == NULL)
+        return KOLO_OK;
+    kolo_detail_keep(detail);
+    const kolo_status status = free_any(comm, memory);
+    if (status == KOLO_OK)
+        kolo_detail_set(detail);
     return status;
 }

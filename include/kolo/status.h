@@ -89,8 +89,8 @@ KOLO_API kolo_lost kolo_status_lost(kolo_status status);
 
 /** Explains the last failed call of this thread in one line: which rank, host or value, and what to
  *  do.
- *  @return a string that is valid until this thread's next call of the library; "" if nothing is
- *  known beyond the status.
+ *  @return a string that is valid until this thread's next call of the library, except a
+ *  kolo_free() that succeeds; "" if nothing is known beyond the status.
  *  Threads: any; each has its own detail. */
 KOLO_API const char *kolo_error_detail(void);
 

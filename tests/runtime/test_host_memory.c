@@ -2,6 +2,8 @@
 // runtime/host_memory.c: kolo_free while a stream is held. Which memory is refused, and use without
 // devices, are in memory/test_heap.c and runtime/test_comm.c.
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "memory/held.h"
@@ -114,4 +116,45 @@ Test(host_memory, aside_is_freed_by_a_later_free, .timeout = 60)
 {
     struct world world = {.size = 1};
     WORLD_MUST_RUN(&world, free_another, NULL);
+}
+
+static pthread_barrier_t step;
+
+/** Rank 1 leaves after it has made rank 0's call fail, so what rank 0 tells it of the freed memory
+ * does not arrive. */
+static kolo_status free_after_a_failure(struct kolo_comm *comm, void *argument)
+{
+    enum { SPAN = 1 << 20 };
+    char why[KOLO_DETAIL_MAX];
+    void *memory;
+    (void)argument;
+    WORLD_TRY(kolo_alloc(comm, SPAN, &memory));
+    WORLD_TRY(kolo_broadcast(comm, memory, SPAN, KOLO_UINT8, 0, NULL, NULL));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 1) {
+        kolo_abort(comm, "the file is bad");
+        pthread_barrier_wait(&step); /* rank 0 knows */
+        const kolo_status left = kolo_finalize(comm);
+        pthread_barrier_wait(&step);
+        return left;
+    }
+    const kolo_status status = kolo_recv(comm, memory, SPAN, KOLO_UINT8, 1, NULL, NULL);
+    snprintf(why, sizeof(why), "%s", kolo_error_detail());
+    pthread_barrier_wait(&step);
+    pthread_barrier_wait(&step); /* rank 1 has left */
+    const kolo_status freed = kolo_free(comm, memory);
+    WORLD_EXPECT(status == KOLO_ERR_ABORTED && freed == KOLO_OK, "%s, %s", kolo_status_name(status),
+                 kolo_status_name(freed));
+    if (strcmp(kolo_error_detail(), why) != 0)
+        snprintf(why, sizeof(why), "%s", kolo_error_detail());
+    WORLD_EXPECT(strstr(why, "the file is bad") != NULL, "replaced by: %s", why);
+    return KOLO_OK;
+}
+
+Test(host_memory, what_is_freed_does_not_replace_the_detail_of_a_failure, .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = "shm"};
+    pthread_barrier_init(&step, NULL, 2);
+    WORLD_MUST_RUN(&world, free_after_a_failure, NULL);
+    pthread_barrier_destroy(&step);
 }

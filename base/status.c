@@ -127,25 +127,24 @@ static bool read_usage(rlim_t *mapped_out, rlim_t *data_out)
     return is_known;
 }
 
-static bool is_beyond(int resource, rlim_t used, rlim_t wanted)
+static bool is_beyond(const struct rlimit *limit, rlim_t used, rlim_t wanted)
 {
-    struct rlimit limit;
-    return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-           (used >= limit.rlim_cur || limit.rlim_cur - used < wanted);
+    return limit->rlim_cur != RLIM_INFINITY &&
+           (used >= limit->rlim_cur || limit->rlim_cur - used < wanted);
 }
 
 /* What to do if no thread or process can be started now (EAGAIN). pthread_create says that too if a
  * stack of the usual size does not fit into what a limit leaves. */
 static const char *start_advice(void)
 {
-    struct rlimit stack;
+    struct rlimit stack, limit;
     rlim_t mapped, data, wanted = STACK_UNLIMITED;
     if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur != RLIM_INFINITY)
         wanted = stack.rlim_cur;
     if (read_usage(&mapped, &data)) {
-        if (is_beyond(RLIMIT_AS, mapped, wanted))
+        if (getrlimit(RLIMIT_AS, &limit) == 0 && is_beyond(&limit, mapped, wanted))
             return ": no room for its stack in the address space; raise `ulimit -v`";
-        if (is_beyond(RLIMIT_DATA, data, wanted))
+        if (getrlimit(RLIMIT_DATA, &limit) == 0 && is_beyond(&limit, data, wanted))
             return ": no room for its stack in the memory for data; raise `ulimit -d`";
     }
     return ": too many processes and threads; raise `ulimit -u`, or pids.max of the cgroup";

@@ -293,13 +293,15 @@ static void judge_net(const struct kolo_checkup *host, int self, const struct ko
     if (text(host, KOLO_FACT_net_unnamed)[0] != '\0')
         NOTE("net-unnamed", "KOLO_NET: nothing of this host is named %s",
              text(host, KOLO_FACT_net_unnamed));
-    if (job->ports[0] != '\0' && ports >= 0 && ports < needed && denied > 0)
+    if (job->ports[0] == '\0' || ports < 0 || ports >= needed)
+        return;
+    if (denied > 0)
         ERROR("ports",
               "this user may not listen at %" PRId64 " ports of KOLO_PORTS=%s, and %" PRId64
               " are needed; give ports above those that the system keeps (sysctl "
               "net.ipv4.ip_unprivileged_port_start)",
               denied, job->ports, needed);
-    else if (job->ports[0] != '\0' && ports >= 0 && ports < needed)
+    else
         ERROR("ports",
               "%" PRId64 " ports of KOLO_PORTS=%s are free and %" PRId64 " are needed; widen it",
               ports, job->ports, needed);

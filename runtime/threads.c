@@ -20,9 +20,8 @@ struct team;
 struct member {
     struct team *team;
     int rank, fd;
-    struct kolo_comm *comm;
+    struct kolo_comm *comm; /* NULL: the rank could not start */
     bool has_thread;
-    bool is_up;
     bool is_inside; /* the rank's function runs */
     bool has_ended; /* its communicator is gone: the function may have finalized it itself */
     pthread_t thread;
@@ -97,13 +96,13 @@ static void leave(void *argument)
                                       "rank %d's function has ended its thread "
                                       "(pthread_exit) instead of returning",
                                       member->rank));
-    if (member->is_up && !member->has_ended) {
+    if (member->comm != NULL && !member->has_ended) {
         const kolo_status left = kolo_finalize(member->comm);
         if (member->status == KOLO_OK)
             keep_result(member, left);
     }
     pthread_mutex_lock(&team->lock);
-    if (!member->is_up && team->broken == NULL)
+    if (member->comm == NULL && team->broken == NULL)
         team->broken = member;
     team->running--;
     pthread_cond_signal(&team->changed);
@@ -117,8 +116,7 @@ static void *member_main(void *argument)
     pthread_cleanup_push(leave, member);
     kolo_log_set_rank(member->rank);
     keep_result(member, come_up(member, &member->comm));
-    member->is_up = member->status == KOLO_OK;
-    if (member->is_up) {
+    if (member->comm != NULL) {
         kolo_detail_set("");
         member->is_inside = true;
         keep_return(member, team->rank_main(member->comm, team->arg));

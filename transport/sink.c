@@ -71,6 +71,7 @@ void kolo_sink_stored(struct kolo_sink *sink, size_t bytes)
     advance(sink, bytes);
 }
 
+/** Combines in the order of the operands, in the floating-point mode of all ranks. */
 static void combine(const struct kolo_sink *sink, const void *data, size_t count)
 {
     const void *in[2] = {sink->incoming_first ? data : (const void *)sink->local,

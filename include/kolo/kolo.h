@@ -37,8 +37,9 @@
  *  library; pthread_setcancelstate() around calls prevents it. kolo_abort() ends the calls of a
  *  rank.
  *
- *  Descriptors: the library has descriptors of its own from kolo_init() to kolo_finalize(), never
- *  those of the standard streams. A program must not close descriptors that it has not opened, as
+ *  Descriptors: the library has descriptors of its own from kolo_init() to kolo_finalize(), none
+ *  of which has the number of a standard stream that the program closed (those of libibverbs and
+ *  of CUDA's driver may). A program must not close descriptors that it has not opened, as
  *  closefrom() does.
  *
  *  Floating point: reductions on the processor are those of IEEE 754, to nearest and with subnormal

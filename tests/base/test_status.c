@@ -58,6 +58,27 @@ Test(status, a_value_that_is_none_has_words_too)
     cr_assert(kolo_status_lost(none) == KOLO_LOST_PROCESS, "lost");
 }
 
+/** What is said of a thread that cannot start under a limit that leaves no room for its stack. */
+#define EXPECT_NO_ROOM(resource, words)                                                            \
+    do {                                                                                           \
+        struct rlimit before_, small_;                                                             \
+        cr_assert(getrlimit(resource, &before_) == 0, "limit");                                    \
+        small_ = before_;                                                                          \
+        small_.rlim_cur = 4096;                                                                    \
+        cr_assert(setrlimit(resource, &small_) == 0, "limit");                                     \
+        kolo_fail_start(EAGAIN, "thread");                                                         \
+        cr_assert(setrlimit(resource, &before_) == 0, "limit");                                    \
+        cr_assert(strcmp(kolo_error_detail(), "thread: Resource temporarily unavailable: no room " \
+                                              "for its stack in the " words) == 0,                 \
+                  "%s", kolo_error_detail());                                                      \
+    } while (0)
+
+Test(status, a_limit_that_leaves_no_room_for_a_stack_is_named)
+{
+    EXPECT_NO_ROOM(RLIMIT_AS, "address space; raise `ulimit -v`");
+    EXPECT_NO_ROOM(RLIMIT_DATA, "memory for data; raise `ulimit -d`");
+}
+
 Test(status, fail_returns_the_status_and_writes_the_detail)
 {
     cr_assert(*kolo_error_detail() == '\0', "a thread begins without a detail");
@@ -73,26 +94,6 @@ Test(status, fail_returns_the_status_and_writes_the_detail)
     cr_assert(strcmp(kolo_error_detail(),
                      "thread 3: Resource temporarily unavailable: too many processes and threads; "
                      "raise `ulimit -u`, or pids.max of the cgroup") == 0,
-              "%s", kolo_error_detail());
-    struct rlimit before, small;
-    cr_assert(getrlimit(RLIMIT_AS, &before) == 0, "limit");
-    small = before;
-    small.rlim_cur = 4096;
-    cr_assert(setrlimit(RLIMIT_AS, &small) == 0, "limit");
-    kolo_fail_start(EAGAIN, "thread");
-    cr_assert(setrlimit(RLIMIT_AS, &before) == 0, "limit");
-    cr_assert(strcmp(kolo_error_detail(), "thread: Resource temporarily unavailable: no room for "
-                                          "its stack in the address space; raise `ulimit -v`") == 0,
-              "%s", kolo_error_detail());
-    cr_assert(getrlimit(RLIMIT_DATA, &before) == 0, "limit");
-    small = before;
-    small.rlim_cur = 4096;
-    cr_assert(setrlimit(RLIMIT_DATA, &small) == 0, "limit");
-    kolo_fail_start(EAGAIN, "thread");
-    cr_assert(setrlimit(RLIMIT_DATA, &before) == 0, "limit");
-    cr_assert(strcmp(kolo_error_detail(),
-                     "thread: Resource temporarily unavailable: no room for "
-                     "its stack in the memory for data; raise `ulimit -d`") == 0,
               "%s", kolo_error_detail());
     kolo_fail_start(EPERM, "thread");
     cr_assert(strcmp(kolo_error_detail(),

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -18,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "launcher/examine.h"
+#include "transport/path_quality.h"
 
 enum { LONG_BYTES = 128 << 10, PIECE_BYTES = 16 << 10, PURPOSE = KOLO_PURPOSE_DOCTOR };
 
@@ -148,9 +148,10 @@ static void send_long(struct kolo_watch *watch, uint32_t events)
     ssize_t got = read(watch->fd, &answer, 1);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (got == 1)
+    if (got == 1) {
+        test->path.rtt_us = kolo_path_round_trip_us(watch->fd);
         end(test, KOLO_PATH_FINE, "");
-    else
+    } else
         end(test, KOLO_PATH_LONG_LOST, got == 0 ? "closed" : strerrordesc_np(errno));
 }
 
@@ -186,16 +187,13 @@ static void fail(struct test *test, kolo_status status)
 static void dialled(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
 {
     struct test *test = context;
-    struct tcp_info info;
-    socklen_t bytes = sizeof info;
     (void)theirs;
     test->conn = NULL;
     if (status != KOLO_OK) {
         fail(test, status);
         return;
     }
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0)
-        test->path.rtt_us = (int64_t)info.tcpi_rtt;
+    test->path.rtt_us = kolo_path_round_trip_us(fd);
     test->state = SENDING;
     test->deadline = kolo_deadline_in_ms(KOLO_PATH_LONG_MS);
     test->watch = (struct kolo_watch){.fd = fd, .ready = send_long};

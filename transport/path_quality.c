@@ -10,8 +10,9 @@
 // among several paths by one interface the round trip decides.
 #include "transport/path_quality.h"
 
+#include <linux/tcp.h> /* netinet/tcp.h has no tcpi_min_rtt */
 #include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -37,17 +38,30 @@ static uint32_t lower_known(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* Not the mean of the round trips (tcpi_rtt): after the few of a handshake, one that found a
+ * processor busy would make a detour of the best path. Linux before 4.9 has the mean only. */
+int64_t kolo_path_round_trip_us(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+    const size_t with_least = offsetof(struct tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt;
+
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 || info.tcpi_rtt == 0)
+        return 0;
+    if (bytes < with_least || info.tcpi_min_rtt > info.tcpi_rtt)
+        return info.tcpi_rtt;
+    return info.tcpi_min_rtt > 0 ? info.tcpi_min_rtt : 1;
+}
+
 void kolo_path_quality_measure(int fd, const struct kolo_place *place,
                                const struct kolo_place *locals, size_t local_count, int numa_node,
                                struct kolo_path_quality *quality_out)
 {
     const struct kolo_place *local = find_local(fd, locals, local_count);
-    struct tcp_info info = {0};
-    socklen_t bytes = sizeof info;
+    const int64_t rtt_us = kolo_path_round_trip_us(fd);
 
-    *quality_out = (struct kolo_path_quality){.rtt_us = INT64_MAX / 4, .preference = UINT32_MAX};
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && info.tcpi_rtt > 0)
-        quality_out->rtt_us = info.tcpi_rtt;
+    *quality_out = (struct kolo_path_quality){.rtt_us = rtt_us > 0 ? rtt_us : INT64_MAX / 4,
+                                              .preference = UINT32_MAX};
     if (local == NULL) {
         quality_out->speed_mbit = place->facts.speed_mbit;
         return; /* its interface is not allowed by KOLO_NET: use it only if no other path exists */

@@ -8,7 +8,7 @@
 #include "transport/conn.h"
 
 struct kolo_path_quality {
-    int64_t rtt_us;      /* of the TCP handshake */
+    int64_t rtt_us;      /* the shortest one so far */
     unsigned preference; /* position in KOLO_NET on both sides; lower is better */
     bool is_hardware;    /* whether both sides have hardware: no bridge, tunnel or veth */
     uint32_t speed_mbit; /* the lower speed of both sides; 0: neither is known */
@@ -16,6 +16,8 @@ struct kolo_path_quality {
     bool is_near;        /* our interface and this rank are known to be on the same NUMA node */
 };
 
+/** The shortest round trip of TCP connection @p fd so far, at least 1; 0: not known. */
+int64_t kolo_path_round_trip_us(int fd);
 /** Measures connection @p fd to @p place. @p locals are this machine's addresses that KOLO_NET
  *  allows, @p numa_node is the node that this rank is bound in, or -1. */
 void kolo_path_quality_measure(int fd, const struct kolo_place *place,

@@ -2,10 +2,12 @@
 // Which of several paths is best, and what a live connection reports.
 #include <criterion/criterion.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/support/await.h"
 #include "transport/path_quality.h"
 
 static struct kolo_path_quality path(int64_t rtt_us, unsigned preference, bool is_hardware,
@@ -120,6 +122,54 @@ Test(path_quality, a_live_connection_shows_interface_speed_and_round_trip)
     cr_assert(strncmp(text, "eth7, 10000 Mbit/s, round trip ", 31) == 0, "%s", text);
     kolo_path_quality_measure(fd, &theirs, NULL, 0, 3, &quality);
     cr_assert(quality.preference == UINT32_MAX && quality.interface[0] == '\0' && !quality.is_near);
+    close(fd);
+    close(door);
+}
+
+static uint32_t mean_round_trip_us(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+
+    cr_assert(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0);
+    return info.tcpi_rtt;
+}
+
+static bool has_sent_all(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+
+    cr_assert(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0);
+    return info.tcpi_unacked == 0;
+}
+
+/** Sends a byte that is acknowledged only after tens of milliseconds; whether that has made the
+ * mean of the round trips ten times as long as @p least_us. */
+static bool is_mean_spoilt(int fd, int peer, int64_t least_us)
+{
+    cr_assert(setsockopt(peer, IPPROTO_TCP, TCP_QUICKACK, &(int){0}, sizeof(int)) == 0);
+    cr_assert(send(fd, "", 1, 0) == 1);
+    cr_assert(AWAIT(has_sent_all(fd)));
+    return mean_round_trip_us(fd) > 10 * least_us;
+}
+
+Test(path_quality, a_few_slow_round_trips_make_no_detour)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t bytes = sizeof at;
+    int door = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    cr_assert(bind(door, (struct sockaddr *)&at, sizeof at) == 0 && listen(door, 1) == 0);
+    cr_assert(getsockname(door, (struct sockaddr *)&at, &bytes) == 0);
+    cr_assert(connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
+    const int peer = accept(door, NULL, NULL);
+    const int64_t least_us = kolo_path_round_trip_us(fd);
+    cr_assert(peer >= 0 && least_us > 0);
+    cr_assert(AWAIT(is_mean_spoilt(fd, peer, least_us)));
+    cr_assert(kolo_path_round_trip_us(fd) <= least_us);
+    cr_assert(kolo_path_round_trip_us(0) == 0, "not a connection");
+    close(peer);
     close(fd);
     close(door);
 }

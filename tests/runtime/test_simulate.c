@@ -127,11 +127,14 @@ static bool are_large_wanted(void)
     return value == NULL || strcmp(value, "0") != 0;
 }
 
-/** Of the worlds of more than 12 ranks that are left to other builds, each multiple of 16 and the
- * size after it are proved, so that the sanitizer sees the same code. */
+/** Of the worlds of more than 32 ranks, except in the long run, the multiples of 8 and the sizes
+ * beside them. Of those of more than 12 that are left to other builds, each multiple of 16 and the
+ * size after it, so that the sanitizer sees the same code. */
 static bool is_size_wanted(int size)
 {
-    return size <= 12 || are_large_wanted() || size % 16 <= 1;
+    if (size > 12 && !are_large_wanted())
+        return size % 16 <= 1;
+    return size <= 32 || test_is_long() || (size + 1) % 8 <= 2;
 }
 
 /** Proves both in and out of place, and segmented plans with segments of one, some, and all
@@ -321,12 +324,12 @@ Test(simulate, every_plan_for_1000, .timeout = 400)
     }
 }
 
-Test(simulate, plans_of_few_steps_for_4096, .timeout = 400)
+Test(simulate, plans_of_few_steps_for_thousands, .timeout = 400)
 {
     for (const struct kolo_plan *plan = kolo_plans; are_large_wanted() && plan->name != NULL;
          plan = next_plan(plan))
         if (!is_linear(plan))
-            prove_large(plan, 4096, 0);
+            prove_large(plan, test_is_long() ? 4096 : 2048, 0);
 }
 
 static int linear_plans[64];
@@ -339,8 +342,8 @@ ParameterizedTestParameters(simulate, plans_of_many_steps_for_thousands)
             linear_plans[count++] = (int)(plan - kolo_plans);
     return cr_make_param_array(int, linear_plans, count);
 }
-/** n ranks of n steps each take time proportional to n^2, so 4096 ranks are left to the long run;
- * the ring, with which everything else is compared, is proved for 2048 in the others. */
+/** n ranks of n steps each take time proportional to n^2, so of these plans only the ring, with
+ * which everything else is compared, is proved for 2048 ranks outside the long run. */
 ParameterizedTest(int *plan, simulate, plans_of_many_steps_for_thousands, .timeout = 400)
 {
     const struct kolo_plan *linear = &kolo_plans[*plan];
@@ -377,7 +380,7 @@ Test(simulate, every_plan_on_hosts, .timeout = 200)
     const int largest = are_large_wanted() ? 64 : 33;
     for (int size = 1; size <= largest; size += size < 20 ? 1 : 4)
         for (int way = 0; is_size_wanted(size) && way < 3 + (size % 3 == 0); way++)
-            for (int count = 1; count <= size; count += 1 + size / 7)
+            for (int count = 1; count <= size; count += 1 + size / (test_is_long() ? 7 : 3))
                 prove_on_hosts(size, count, way, (unsigned)(size * 31 + way * 7 + count));
 }
 
@@ -1027,10 +1030,11 @@ Test(simulate, objects_to_steps_that_begin_too_early)
 /** Ranks go on to the next broadcast, from another root, as soon as one is over for them. */
 static void check_broadcasts_in_turn(enum kolo_closing closing, int closed_every)
 {
+    const uint64_t seeds = test_is_long() ? 8 : 3;
     for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan))
         for (int size = 2; size <= 65 && plan->collective == KOLO_COLLECTIVE_BROADCAST;
              size += size < 18 ? 1 : 47)
-            for (uint64_t seed = 0; is_size_wanted(size) && seed < 8; seed++) {
+            for (uint64_t seed = 0; is_size_wanted(size) && seed < seeds; seed++) {
                 struct kolo_simulation what = {.plan = plan,
                                                .size = size,
                                                .root = (int)seed % size,

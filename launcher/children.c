@@ -22,6 +22,7 @@
 #include "launcher/children.h"
 #include "launcher/gpus.h"
 #include "launcher/lines.h"
+#include "launcher/open_files.h"
 #include "launcher/records.h"
 #include "launcher/spawn.h"
 #include "tools/exit_status.h"
@@ -155,6 +156,8 @@ kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
         .channel = channel, .credit = spec->credit_bytes, .heard_ns = kolo_now_ns()};
     children->kills_before = memory_kills();
     int error = 0;
+    uintmax_t most = 0;
+    (void)kolo_open_files_allow(kolo_open_files_of_agent((int)spec->ranks.count), 0, &most);
     kolo_status status = kolo_program_find(spec->argv.at[0], spec->cwd, search_path(spec),
                                            children->program, sizeof children->program, &error);
     if (status != KOLO_OK) {

@@ -16,6 +16,7 @@
 #include "launcher/examine.h"
 #include "launcher/filer.h"
 #include "launcher/job.h"
+#include "launcher/open_files.h"
 #include "tools/exit_status.h"
 
 enum { REACH_MS = 15000 /* unless --start-timeout is given */ };
@@ -230,6 +231,8 @@ int kolo_doctor_run(const struct kolo_options *options, const struct kolo_hosts 
     struct kolo_doctor doctor = {
         .options = options, .hosts = hosts, .size = size, .began_ns = kolo_now_ns()};
     (void)signal(SIGPIPE, SIG_IGN);
+    uintmax_t most = 0; /* too few of them are a finding */
+    (void)kolo_open_files_allow(kolo_open_files_of_job(size, hosts->count), 0, &most);
     int exit_status = open_places(&doctor) == KOLO_OK ? EXIT_STATUS_FAILED : EXIT_STATUS_REFUSED;
     if (exit_status == EXIT_STATUS_REFUSED || kolo_loop_open(&doctor.loop) != KOLO_OK) {
         fprintf(stderr, "kolorun: %s\n", kolo_error_detail());

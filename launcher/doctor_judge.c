@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "launcher/doctor_judge.h"
+#include "launcher/open_files.h"
 
 #define ERROR(kind, ...) kolo_findings_add(findings, KOLO_SEVERITY_ERROR, kind, self, __VA_ARGS__)
 #define WARNING(kind, ...)                                                                         \
@@ -18,13 +19,10 @@ enum {
     /* A difference of a second is noticed where times of several hosts are compared (logs,
      * make). */
     CLOCK_MAX_S = 1,
-    /* Measured on one host: a rank has 9 descriptors and 2 per peer, an agent 12 and 2 per rank (3
-     * until the rank is executed, and 1 more with --timeline), kolorun 18, 1 per rank and 3 per
-     * host. tests/launcher/doctor.sh compares these numbers with real ranks. */
+    /* Measured on one host: a rank has 9 descriptors and 2 per peer. tests/launcher/doctor.sh
+     * compares these numbers with real ranks. */
     FILES_OF_RANK = 32,
-    FILES_OF_PEER = 2,
-    FILES_OF_CHILD = 4,
-    FILES_OF_HOST = 3
+    FILES_OF_PEER = 2
 };
 
 static int64_t number(const struct kolo_checkup *host, enum kolo_fact_number which)
@@ -180,26 +178,33 @@ static bool has_device(const struct kolo_checkup *host, const char *kind, const 
     return false;
 }
 
-static void judge_limits(const struct kolo_checkup *host, int self,
-                         const struct kolo_prognosis *job, size_t hosts,
-                         struct kolo_findings *findings)
+/* kolorun and its agents raise their soft limit themselves. A rank has the one of its login. */
+static void judge_open_files(const struct kolo_checkup *host, int self,
+                             const struct kolo_prognosis *job, size_t hosts,
+                             struct kolo_findings *findings)
 {
-    int64_t files = number(host, KOLO_FACT_open_files);
-    int64_t most = number(host, KOLO_FACT_open_files_most);
-    int64_t locked = number(host, KOLO_FACT_locked_bytes);
-    int64_t file_bytes = number(host, KOLO_FACT_file_bytes);
-    int64_t needed = FILES_OF_RANK + (int64_t)FILES_OF_PEER * job->size;
-    int64_t watched = FILES_OF_RANK + (int64_t)FILES_OF_CHILD * host->ranks;
-    if (host->is_here || host->is_launcher)
-        watched += job->size + FILES_OF_HOST * (int64_t)hosts;
-    if (watched > needed)
-        needed = watched;
-    if (files >= 0 && files < needed)
+    const int64_t files = number(host, KOLO_FACT_open_files);
+    const int64_t most = number(host, KOLO_FACT_open_files_most);
+    const int64_t of_rank =
+        host->is_launcher ? 0 : FILES_OF_RANK + (int64_t)FILES_OF_PEER * job->size;
+    int64_t watched = host->is_launcher ? 0 : (int64_t)kolo_open_files_of_agent(host->ranks);
+    if (host->is_here || host->is_launcher) {
+        const int64_t of_job = (int64_t)kolo_open_files_of_job(job->size, hosts);
+        watched = watched > of_job ? watched : of_job;
+    }
+    const int64_t needed = of_rank > watched ? of_rank : watched;
+    if ((files >= 0 && files < of_rank) || (most >= 0 && most < watched))
         ERROR("open-files",
               "ulimit -n is %" PRId64 " and %d ranks may need %" PRId64 " files in a process; %s",
               files, job->size, needed,
               most < 0 || most >= needed ? "raise it in the shell's start-up file"
                                          : "raise nofile in /etc/security/limits.conf");
+}
+
+static void judge_limits(const struct kolo_checkup *host, int self, struct kolo_findings *findings)
+{
+    int64_t locked = number(host, KOLO_FACT_locked_bytes);
+    int64_t file_bytes = number(host, KOLO_FACT_file_bytes);
     if (file_bytes >= 0)
         WARNING("file-size",
                 "ulimit -f is %" PRId64
@@ -406,7 +411,8 @@ void kolo_judge_hosts(const struct kolo_checkup *hosts, size_t count,
         if (!host->has_facts)
             continue;
         judge_net(host, self, job, count, findings);
-        judge_limits(host, self, job, count, findings);
+        judge_open_files(host, self, job, count, findings);
+        judge_limits(host, self, findings);
         if (host->is_launcher)
             continue;
         judge_build(host, self, job, findings);

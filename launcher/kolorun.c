@@ -15,6 +15,7 @@
 #include "launcher/hosts.h"
 #include "launcher/info.h"
 #include "launcher/job.h"
+#include "launcher/open_files.h"
 #include "launcher/options.h"
 #include "launcher/spawn.h"
 #include "launcher/timeline_command.h"
@@ -105,6 +106,8 @@ static int run(const struct kolo_options *options)
         exit_status = kolo_doctor_run(options, &hosts, size);
     else if (options->dry_run)
         kolo_job_print(options, &hosts, size);
+    else if (kolo_open_files_allow_job(size, hosts.count) != KOLO_OK)
+        exit_status = usage_error();
     else
         exit_status = kolo_job_run(options, &hosts, size);
     kolo_hosts_fini(&hosts);

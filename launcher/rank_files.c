@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "launcher/open_files.h"
 
 enum { PATH_BYTES = 4096, STREAMS = 2, FILE_MODE = 0666, FOLDER_MODE = 0777 };
 enum { OWN = 2 /* descriptors of the directory, while it is looked through */ };
@@ -59,16 +59,14 @@ static kolo_status refuse(const struct kolo_rank_files *files, int error, const 
 /* Otherwise only some of the files would be made, and removed again. */
 static kolo_status check_limit(const struct kolo_rank_files *files, size_t others)
 {
-    struct rlimit limit;
+    uintmax_t most = 0;
     const size_t needed = (size_t)files->size * STREAMS + OWN + others;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
-        return KOLO_OK; /* RLIM_INFINITY is the largest number */
+    if (kolo_open_files_allow(needed, 0, &most))
+        return KOLO_OK;
     return kolo_fail(KOLO_ERR_CONFIG,
                      "--output-dir %.512s: kolorun needs %zu open files for %d ranks, and "
-                     "ulimit -n is %ju; %s",
-                     files->path, needed, files->size, (uintmax_t)limit.rlim_cur,
-                     limit.rlim_max >= needed ? "raise it (`ulimit -n`)"
-                                              : "raise nofile in /etc/security/limits.conf");
+                     "ulimit -n is %ju at most; raise nofile in /etc/security/limits.conf",
+                     files->path, needed, files->size, most);
 }
 
 /* ---- the directory ---- */

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "launcher/open_files.h"
 #include "launcher/spawn.h"
 
 enum stage { STAGE_NONE, STAGE_DIRECTORY, STAGE_STREAMS, STAGE_BIND, STAGE_EXEC, STAGES };
@@ -83,6 +84,7 @@ static enum stage become(const struct kolo_spawn *spawn, pid_t parent)
     (void)close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     if (spawn->kept_fd > STDERR_FILENO)
         (void)fcntl(spawn->kept_fd, F_SETFD, 0);
+    kolo_open_files_give_back();
     execve(spawn->path, spawn->argv, spawn->env);
     return STAGE_EXEC;
 }

@@ -25,7 +25,8 @@ struct kolo_spawn {
 };
 
 /** Starts @p spawn as the leader of its own process group, with default signal handling and no file
- * descriptors except its standard streams and kept_fd. Returns once it has been executed, which may
+ * descriptors except its standard streams and kept_fd, and with the limit of open files that this
+ * process was started with (open_files.h). Returns once it has been executed, which may
  * take long where the file system of the program or of `cwd` does not answer.
  *  @return KOLO_OK; ERR_SYSTEM with what failed in the detail and its errno in *error_out. */
 kolo_status kolo_spawn(const struct kolo_spawn *spawn, pid_t *pid_out,

@@ -65,6 +65,7 @@ struct kolo_listener {
     size_t pending_count, pending_max;
     int64_t grace_ms; /* for the next connection */
     uint64_t strangers;
+    bool has_run_out;          /* of descriptors or memory, and has said so */
     struct kolo_place failed;  /* the latest stranger that tried to prove itself */
     enum kolo_verdict verdict; /* on that one; KOLO_VERDICT_PROVED: there was none */
 };
@@ -130,7 +131,7 @@ static void remove_pending(struct pending *pending)
     kolo_free_memory(pending);
 }
 
-static void drop_stranger(struct pending *pending, const char *why)
+static void drop(struct pending *pending, const char *why)
 {
     char text[128];
 
@@ -138,8 +139,13 @@ static void drop_stranger(struct pending *pending, const char *why)
         kolo_place_format(&pending->place, text, sizeof text);
         KOLO_DEBUG("listener: dropped %s: %s", text, why);
     }
-    pending->listener->strangers++;
     remove_pending(pending);
+}
+
+static void drop_stranger(struct pending *pending, const char *why)
+{
+    pending->listener->strangers++;
+    drop(pending, why);
 }
 
 static const char *verdict_words(enum kolo_verdict verdict)
@@ -204,20 +210,30 @@ static const struct kolo_handshake_owner owner = {.may_prove = never_held, .over
 
 /* ---- accepting ---- */
 
-/** Out of file descriptors or memory: drops the oldest pending connection to free its own. If there
- *  is none, accepting pauses for a while. */
-static void run_out(struct kolo_listener *listener, int error)
+/** Said once, since a listener that runs out does so for each connection that follows. */
+static void warn_of_shortage(struct kolo_listener *listener, int error)
 {
     char text[128], words[96];
 
+    if (listener->has_run_out)
+        return;
+    listener->has_run_out = true;
+    kolo_place_format(&listener->place, text, sizeof text);
+    KOLO_WARN("listener %s: accept: %s; connections are dropped or wait, and are tried again (see "
+              "`ulimit -n`)",
+              text, strerror_r(error, words, sizeof words));
+}
+
+/** Out of file descriptors or memory: drops the oldest pending connection to free its own. It may
+ *  be a peer's, which tries again, so it does not count as a stranger. If there is none, accepting
+ *  pauses for a while. */
+static void run_out(struct kolo_listener *listener, int error)
+{
+    warn_of_shortage(listener, error);
     if (listener->oldest) {
-        drop_stranger(listener->oldest, "its file descriptor is needed");
+        drop(listener->oldest, "its file descriptor is needed");
         return;
     }
-    kolo_place_format(&listener->place, text, sizeof text);
-    if (listener->pause_ms == PAUSE_FIRST_MS)
-        KOLO_WARN("listener %s: accept: %s; trying again every %d ms at most (see `ulimit -n`)",
-                  text, strerror_r(error, words, sizeof words), PAUSE_MAX_MS);
     pause_until(listener, kolo_now_ns() + listener->pause_ms * KOLO_NS_PER_MS);
     listener->pause_ms =
         listener->pause_ms * 2 < PAUSE_MAX_MS ? listener->pause_ms * 2 : PAUSE_MAX_MS;

@@ -90,7 +90,7 @@ mkdir "$work/earlier" && touch "$work/earlier/rank.5.out"
 run 2 "$KOLORUN" doctor --output-dir "$work/earlier" -np 1 true
 says err "^kolorun: --output-dir $work/earlier: there is rank\\.5\\.out of an earlier job"
 run 2 bash -c 'ulimit -n 50; exec "$@"' - "$KOLORUN" doctor --output-dir "$work/new/logs" -np 100 true
-says err '^kolorun: --output-dir .*: kolorun needs 206 open files for 100 ranks, and ulimit -n is 50; raise'
+says err '^kolorun: --output-dir .*: kolorun needs 206 open files for 100 ranks, and ulimit -n is 50 at most; raise'
 lines out 0
 "$KOLORUN" doctor --output-dir "$work/new/logs" --timeline "$work/new/logs/t.json" -np 1 true >/dev/null 2>"$work/err"
 lines err 0

@@ -249,13 +249,30 @@ Test(doctor_judge, kolorun_needs_files_for_all_ranks)
     hosts[0].is_here = false;
     hosts[0].is_launcher = true;
     hosts[0].ranks = 0;
+    const int needed = 18 + 2000 + 3 * HOSTS;
     set(0, KOLO_FACT_open_files, 1024);
+    set(0, KOLO_FACT_open_files_most, 1024);
     expect(KOLO_SEVERITY_ERROR, "open-files", 0, "1024");
-    set(0, KOLO_FACT_open_files, 32 + 2 * 2000 - 1);
-    expect(KOLO_SEVERITY_ERROR, "open-files", 0, "may need 4032"); /* also for --output-dir */
-    set(0, KOLO_FACT_open_files, 32 + 2 * 2000);
+    set(0, KOLO_FACT_open_files_most, needed - 1);
+    expect(KOLO_SEVERITY_ERROR, "open-files", 0, "limits.conf");
+    set(0, KOLO_FACT_open_files_most, needed); /* kolorun raises the soft one */
     judge();
     cr_assert(findings.count == 0);
+}
+
+/* A soft limit that is enough for a rank is raised by the agent, if the hard one allows it. */
+Test(doctor_judge, agents_need_files_for_their_ranks)
+{
+    hosts[1].ranks = 500;
+    set(1, KOLO_FACT_cpus, 500);
+    set(1, KOLO_FACT_cores, 500);
+    set(1, KOLO_FACT_available_bytes, -1);
+    set(1, KOLO_FACT_open_files, 1024);
+    set(1, KOLO_FACT_open_files_most, 32 + 4 * 500 - 1);
+    expect(KOLO_SEVERITY_ERROR, "open-files", 1, "may need 2032 files");
+    set(1, KOLO_FACT_open_files_most, 32 + 4 * 500);
+    judge();
+    cr_assert(findings.count == 0, "%s", findings.at[0].text);
 }
 
 Test(doctor_judge, devices)

@@ -189,15 +189,12 @@ Test(rank_files, too_many_files_are_refused_before_any_is_made)
     struct kolo_rank_files *files = NULL;
     struct rlimit limit;
     cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const rlim_t before = limit.rlim_cur;
-    limit.rlim_cur = 64;
+    limit.rlim_cur = limit.rlim_max = 64;
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    refused("many", 100, "needs 202 open files for 100 ranks, and ulimit -n is 64; raise");
+    refused("many", 100, "needs 202 open files for 100 ranks, and ulimit -n is 64 at most; raise");
     cr_assert_eq(kolo_rank_files_create("many", 10, 43, &files), KOLO_ERR_CONFIG);
     refused("many", 31, "Too many open files: raise `ulimit -n`"); /* some are open already */
     cr_assert_eq(kolo_rank_files_create("few", 10, 42, &files), KOLO_OK);
-    limit.rlim_cur = before;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
     cr_assert_eq(kolo_rank_files_close(files, false), KOLO_OK);
     cr_assert_eq(count("many"), 0);
 }

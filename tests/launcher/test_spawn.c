@@ -15,6 +15,7 @@
 
 #include <criterion/criterion.h>
 
+#include "launcher/open_files.h"
 #include "launcher/spawn.h"
 #include "tests/support/await.h"
 
@@ -185,6 +186,23 @@ Test(spawn, too_few_files_are_named, .timeout = 120)
     cr_assert(start("/bin/sh", NULL, "", -1, &pid, &error) == KOLO_ERR_SYSTEM);
     cr_assert(error == EMFILE && strstr(kolo_error_detail(), "raise `ulimit -n`"), "%s",
               kolo_error_detail());
+}
+
+/* kolorun raises its own. */
+Test(spawn, a_child_has_the_limit_of_files_from_before, .timeout = 120)
+{
+    struct rlimit limit;
+    uintmax_t most = 0;
+    int error = 0;
+    pid_t pid;
+    cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = 100;
+    cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    cr_assert(kolo_open_files_allow(200, 0, &most));
+    cr_assert(start("/bin/sh", "/", "[ $(ulimit -n) = 100 ]", -1, &pid, &error) == KOLO_OK);
+    const int status = status_of(pid);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur == 200);
 }
 
 Test(spawn, finds_programs)

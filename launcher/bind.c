@@ -35,48 +35,78 @@ static bool add_object(hwloc_topology_t topology, hwloc_obj_t object, cpu_set_t 
 {
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
-    if (object == NULL ||
-        hwloc_cpuset_to_glibc_sched_affinity(topology, object->cpuset, &cpus, sizeof cpus) != 0)
+    if (hwloc_cpuset_to_glibc_sched_affinity(topology, object->cpuset, &cpus, sizeof cpus) != 0)
         return false;
     CPU_OR(set, set, &cpus);
     return true;
 }
 
+/* What is given out: cores, or NUMA nodes that processors belong to. */
+struct objects {
+    hwloc_obj_t *at;
+    int count;
+};
+
+static kolo_status list_objects(hwloc_topology_t topology, hwloc_obj_type_t type,
+                                struct objects *objects)
+{
+    const int most = hwloc_get_nbobjs_by_type(topology, type);
+    hwloc_obj_t object = NULL;
+    objects->at = kolo_calloc(most > 0 ? (size_t)most : 1, sizeof(hwloc_obj_t));
+    if (!objects->at)
+        return KOLO_ERR_NO_MEMORY;
+    while (objects->count < most &&
+           (object = hwloc_get_next_obj_by_type(topology, type, object)) != NULL)
+        if (type != HWLOC_OBJ_NUMANODE || kolo_local_is_home(topology, object))
+            objects->at[objects->count++] = object;
+    return KOLO_OK;
+}
+
 /* The block of rank @p rank, one of @p ranks, among @p objects: at least one object, shared if
  * there are fewer than ranks. */
-static bool fill_set(hwloc_topology_t topology, hwloc_obj_type_t type, int objects, int ranks,
-                     int rank, cpu_set_t *set)
+static bool fill_set(hwloc_topology_t topology, const struct objects *objects, int ranks, int rank,
+                     cpu_set_t *set)
 {
-    long long first = (long long)rank * objects / ranks;
-    long long past = (long long)(rank + 1) * objects / ranks;
+    long long first = (long long)rank * objects->count / ranks;
+    long long past = (long long)(rank + 1) * objects->count / ranks;
     CPU_ZERO(set);
     for (long long i = first; i < (past > first ? past : first + 1); i++)
-        if (!add_object(topology, hwloc_get_obj_by_type(topology, type, (unsigned)i), set))
+        if (!add_object(topology, objects->at[i], set))
             return false;
     return CPU_COUNT(set) > 0;
 }
 
-static kolo_status split(hwloc_topology_t topology, enum kolo_bind bind, int ranks, cpu_set_t *sets,
-                         bool *is_bound)
+static kolo_status deal(hwloc_topology_t topology, const struct objects *objects,
+                        enum kolo_bind bind, int ranks, cpu_set_t *sets, bool *is_bound)
 {
-    hwloc_obj_type_t type = bind == KOLO_BIND_NUMA ? HWLOC_OBJ_NUMANODE : HWLOC_OBJ_CORE;
-    int objects = hwloc_get_nbobjs_by_type(topology, type);
-    if (objects < 1)
+    if (objects->count < 1)
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "hwloc sees no %s here", texts[bind]);
-    if (bind != KOLO_BIND_NUMA && ranks > objects) {
+    if (bind != KOLO_BIND_NUMA && ranks > objects->count) {
         if (bind == KOLO_BIND_AUTO)
             return KOLO_OK;
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "--bind core: %d ranks do not fit on %d core%s: start fewer here, or take "
                          "--bind auto",
-                         ranks, objects, objects == 1 ? "" : "s");
+                         ranks, objects->count, objects->count == 1 ? "" : "s");
     }
     for (int i = 0; i < ranks; i++)
-        if (!fill_set(topology, type, objects, ranks, i, &sets[i]))
+        if (!fill_set(topology, objects, ranks, i, &sets[i]))
             return kolo_fail(KOLO_ERR_UNSUPPORTED, "hwloc gave no processors for a set of rank %d",
                              i);
     *is_bound = true;
     return KOLO_OK;
+}
+
+static kolo_status split(hwloc_topology_t topology, enum kolo_bind bind, int ranks, cpu_set_t *sets,
+                         bool *is_bound)
+{
+    struct objects objects = {.at = NULL};
+    kolo_status status = list_objects(
+        topology, bind == KOLO_BIND_NUMA ? HWLOC_OBJ_NUMANODE : HWLOC_OBJ_CORE, &objects);
+    if (status == KOLO_OK)
+        status = deal(topology, &objects, bind, ranks, sets, is_bound);
+    kolo_free_memory(objects.at);
+    return status;
 }
 
 static kolo_status load(hwloc_topology_t topology)
@@ -107,7 +137,7 @@ kolo_status kolo_bind_plan(enum kolo_bind bind, int ranks, cpu_set_t **sets_out)
     hwloc_obj_t root = status == KOLO_OK ? hwloc_get_root_obj(topology) : NULL;
     hwloc_bitmap_t own = hwloc_bitmap_alloc();
     if (root && own && hwloc_get_cpubind(topology, own, HWLOC_CPUBIND_PROCESS) == 0)
-        (void)hwloc_topology_restrict(topology, own, 0);
+        (void)hwloc_topology_restrict(topology, own, HWLOC_RESTRICT_FLAG_REMOVE_CPULESS);
     hwloc_bitmap_free(own);
     if (status == KOLO_OK)
         status = sets ? split(topology, bind, ranks, sets, &is_bound) : KOLO_ERR_NO_MEMORY;
@@ -119,25 +149,29 @@ kolo_status kolo_bind_plan(enum kolo_bind bind, int ranks, cpu_set_t **sets_out)
     return status;
 }
 
-static int node_of(hwloc_topology_t topology, const cpu_set_t *set, hwloc_bitmap_t cpus,
-                   hwloc_bitmap_t nodes)
+static int node_of(hwloc_topology_t topology, const cpu_set_t *set, hwloc_bitmap_t cpus)
 {
+    hwloc_obj_t node = NULL;
+    int found = -1, count = 0;
     if (hwloc_cpuset_from_glibc_sched_affinity(topology, cpus, set, sizeof *set) != 0)
         return -1;
-    hwloc_cpuset_to_nodeset(topology, cpus, nodes);
-    return hwloc_bitmap_weight(nodes) == 1 ? hwloc_bitmap_first(nodes) : -1;
+    while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)))
+        if (kolo_local_is_home(topology, node) && hwloc_bitmap_intersects(node->cpuset, cpus)) {
+            found = (int)node->os_index;
+            count++;
+        }
+    return count == 1 ? found : -1;
 }
 
 void kolo_bind_nodes(const cpu_set_t *sets, int ranks, int *nodes_out)
 {
     hwloc_topology_t topology;
-    hwloc_bitmap_t cpus = hwloc_bitmap_alloc(), nodes = hwloc_bitmap_alloc();
+    hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
     const bool is_there = hwloc_topology_init(&topology) == 0;
-    const bool knows = is_there && cpus && nodes && load(topology) == KOLO_OK;
+    const bool knows = is_there && cpus && load(topology) == KOLO_OK;
     for (int i = 0; i < ranks; i++)
-        nodes_out[i] = knows ? node_of(topology, &sets[i], cpus, nodes) : -1;
+        nodes_out[i] = knows ? node_of(topology, &sets[i], cpus) : -1;
     if (is_there)
         hwloc_topology_destroy(topology);
     hwloc_bitmap_free(cpus);
-    hwloc_bitmap_free(nodes);
 }

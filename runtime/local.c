@@ -176,20 +176,38 @@ static int count_touched(hwloc_topology_t topology, hwloc_const_cpuset_t set, hw
     return count;
 }
 
+bool kolo_local_is_home(struct hwloc_topology *topology, const struct hwloc_obj *node)
+{
+    hwloc_obj_t other = NULL;
+    if (!node->cpuset || hwloc_bitmap_iszero(node->cpuset))
+        return false;
+    while ((other = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, other))) {
+        if (other == node || !other->cpuset || hwloc_bitmap_iszero(other->cpuset) ||
+            !hwloc_bitmap_isincluded(other->cpuset, node->cpuset))
+            continue;
+        if (!hwloc_bitmap_isequal(other->cpuset, node->cpuset) ||
+            other->logical_index < node->logical_index)
+            return false;
+    }
+    return true;
+}
+
 static void look_at_binding(hwloc_topology_t topology, hwloc_const_cpuset_t set)
 {
     hwloc_obj_t node = NULL;
     int cores = count_touched(topology, set, HWLOC_OBJ_CORE);
     int cpus = count_touched(topology, set, HWLOC_OBJ_PU);
-    int nodes = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
+    int nodes = 0;
     facts.cpus = cpus > 0 ? cpus : facts.cpus;
     facts.cores = cores > 0 ? cores : facts.cpus;
-    facts.numa_nodes = nodes > 0 ? nodes : 1;
-    while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)))
-        if (node->cpuset && hwloc_bitmap_isincluded(set, node->cpuset)) {
+    while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node))) {
+        if (!kolo_local_is_home(topology, node))
+            continue;
+        nodes++;
+        if (facts.numa_node < 0 && hwloc_bitmap_isincluded(set, node->cpuset))
             facts.numa_node = (int)node->os_index;
-            break;
-        }
+    }
+    facts.numa_nodes = nodes > 0 ? nodes : 1;
 }
 
 bool kolo_local_may_look(void)

@@ -34,11 +34,18 @@ bool kolo_local_may_look(void);
  * of it, since every rank asks this at its start. */
 int kolo_local_numa(void);
 
+struct hwloc_topology;
+struct hwloc_obj;
+/** Whether the NUMA node @p node is one that processors belong to. Memory may be a node without
+ * processors (that of a GPU, or CXL), or with those of another node (HBM), or of several: the node
+ * with the fewest processors counts, of equal ones the first. */
+bool kolo_local_is_home(struct hwloc_topology *topology, const struct hwloc_obj *node);
+
 struct kolo_local {
     int cpus;        /* hardware threads of the binding, at least 1 */
     int cores;       /* cores of the binding, at least 1 */
     int numa_node;   /* as kolo_local_numa() */
-    int numa_nodes;  /* of the machine, at least 1 */
+    int numa_nodes;  /* of the machine, with processors of their own; at least 1 */
     char error[128]; /* "", or why hwloc failed; then the figures are the system's */
 };
 /** Loads hwloc's view in the first call (tens of milliseconds); always returns the same object.

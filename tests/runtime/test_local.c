@@ -148,12 +148,13 @@ Test(local, who_has_a_processor_to_itself)
     cr_assert(kolo_local_has_cores((int[]){0}, 1, &can) && can, "this thread");
 }
 
-/** Simulates a machine with two NUMA nodes of two cores, and a process bound to one node. */
+/** Simulates a machine with two NUMA nodes of two cores, more memory for each of them and for both,
+ * and a process bound to one node. */
 static int look_at_two_nodes(void)
 {
     cpu_set_t set;
     int cpu = 0;
-    if (setenv("HWLOC_SYNTHETIC", "numa:2 core:2 pu:1", 1) != 0 ||
+    if (setenv("HWLOC_SYNTHETIC", "[numa] pack:2 [numa] [numa] core:2 pu:1", 1) != 0 ||
         setenv("HWLOC_THISSYSTEM", "1", 1) != 0 || sched_getaffinity(0, sizeof set, &set) != 0)
         return 2;
     while (!CPU_ISSET(cpu, &set))
@@ -167,7 +168,7 @@ static int look_at_two_nodes(void)
     const struct kolo_local *local = kolo_local_facts();
     if (local->error[0] != '\0' || local->numa_nodes != 2)
         return 4;
-    return local->numa_node == cpu / 2 && local->cores == 1 ? 0 : 5;
+    return local->numa_node == 2 * (cpu / 2) && local->cores == 1 ? 0 : 5;
 }
 
 Test(local, a_bound_rank_knows_its_numa_node)

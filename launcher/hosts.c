@@ -112,6 +112,16 @@ static kolo_status add_slots(struct kolo_host *host, int slots, bool is_open)
     return KOLO_OK;
 }
 
+/* The entry of this machine, under whatever name; NULL: none yet. Two entries would be two agents,
+ * each with ranks from local rank 0 on, which then share processors and GPUs. */
+static struct kolo_host *find_here(const struct kolo_hosts *hosts)
+{
+    for (size_t i = 0; i < hosts->count; i++)
+        if (hosts->at[i].is_here)
+            return &hosts->at[i];
+    return NULL;
+}
+
 kolo_status kolo_hosts_add(struct kolo_hosts *hosts, const char *name, int slots, bool is_open)
 {
     if (!is_host_name(name))
@@ -122,6 +132,10 @@ kolo_status kolo_hosts_add(struct kolo_hosts *hosts, const char *name, int slots
     uint32_t *place = find_place(hosts, name);
     if (*place != 0)
         return add_slots(&hosts->at[*place - 1], slots, is_open);
+    const bool is_here = is_this_machine(name);
+    struct kolo_host *here = is_here ? find_here(hosts) : NULL;
+    if (here)
+        return add_slots(here, slots, is_open);
     if (hosts->count == KOLO_HOSTS_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "more than %d hosts, the most that kolorun takes",
                          (int)KOLO_HOSTS_MAX);
@@ -129,7 +143,7 @@ kolo_status kolo_hosts_add(struct kolo_hosts *hosts, const char *name, int slots
     *place = (uint32_t)++hosts->count;
     *host = (struct kolo_host){.slots = slots, .is_open = is_open};
     memcpy(host->name, name, strlen(name) + 1);
-    host->is_here = is_this_machine(name);
+    host->is_here = is_here;
     return KOLO_OK;
 }
 

@@ -27,8 +27,9 @@ struct kolo_hosts {
     uint32_t *ranks; /* of all hosts, one host after the other */
 };
 
-/** Adds a host, or slots to one that is already there. ERR_INVALID: not a host name, or too
- * many. */
+/** Adds a host, or slots to one that is already there. All names of this machine (localhost,
+ * 127.0.0.1, ::1, its own) are one host, which has the first of them as its name. ERR_INVALID: not
+ * a host name, or too many. */
 kolo_status kolo_hosts_add(struct kolo_hosts *hosts, const char *name, int slots,
                            bool is_open) KOLO_NODISCARD;
 /** Parses "host[:slots],[2001:db8::1]:2,user@host". The slots of a host named twice are added.

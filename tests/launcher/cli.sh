@@ -204,6 +204,8 @@ done
 run 0 "$KOLORUN" -np 5 -H localhost:2,host2:3 --dry-run rm "$work/witness"
 says out '^localhost: ranks 0 to 1 \(this machine\)$'
 says out "^host2: ranks 2 to 4 by ssh .* -- host2 exec '.*' --agent$"
+run 0 "$KOLORUN" --no-prefix -H "localhost:1,$(hostname):1,127.0.0.1:1" sh -c 'echo $LOCAL_RANK of $LOCAL_WORLD_SIZE'
+[[ $(sort "$work/out" | tr '\n' ,) == '0 of 3,1 of 3,2 of 3,' ]] || fail "three names of this machine: $(<"$work/out")"
 run 0 "$KOLORUN" -np 5 -H localhost:3,host2:4 --map-by node --dry-run rm "$work/witness"
 says out '^localhost: ranks 0, 2 and 4 \(this machine\)$'
 says out '^host2: ranks 1 and 3 by ssh '

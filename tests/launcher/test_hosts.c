@@ -51,13 +51,34 @@ Test(hosts, parses_every_form)
 
 Test(hosts, knows_this_machine)
 {
-    char list[300] = "localhost,127.0.0.1,elsewhere.invalid,user@localhost,", name[256] = "";
+    char name[256] = "";
+    (void)gethostname(name, sizeof name - 1);
+    const char *const here[] = {"localhost", "127.0.0.1", "[::1]", name};
+    for (size_t i = 0; i < sizeof here / sizeof here[0]; i++) {
+        struct kolo_hosts hosts = parsed(here[i]);
+        cr_assert(hosts.count == 1 && hosts.at[0].is_here, "%s", here[i]);
+        kolo_hosts_fini(&hosts);
+    }
+    struct kolo_hosts hosts = parsed("elsewhere.invalid,user@localhost");
+    cr_assert(hosts.count == 2 && !hosts.at[0].is_here && !hosts.at[1].is_here);
+    kolo_hosts_fini(&hosts);
+}
+
+Test(hosts, names_of_this_machine_are_one_host)
+{
+    char list[400] = "a:1,127.0.0.1:2,localhost:3,b:1,[::1]:4,localhost:5,", name[256] = "";
+    int size = 0;
     (void)gethostname(name, sizeof name - 1);
     strncat(list, name, sizeof list - strlen(list) - 1);
     struct kolo_hosts hosts = parsed(list);
-    static const bool want[] = {true, true, false, false, true};
-    for (size_t i = 0; i < hosts.count; i++)
-        cr_assert(hosts.at[i].is_here == want[i], "%s", hosts.at[i].name);
+    cr_assert(hosts.count == 3 && hosts.at[1].slots == 15, "%zu hosts", hosts.count);
+    cr_assert(strcmp(hosts.at[1].name, "127.0.0.1") == 0 && !hosts.at[1].is_open);
+    cr_assert(kolo_hosts_map(&hosts, 0, false, false, &size) == KOLO_OK && size == 17);
+    cr_assert(host_of(&hosts, 15) == &hosts.at[1] && host_of(&hosts, 16) == &hosts.at[2]);
+    kolo_hosts_fini(&hosts);
+    cr_assert(kolo_hosts_parse(&hosts, "localhost:1048576,127.0.0.1:1") == KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "too many slots for host 'localhost'"), "%s",
+              kolo_error_detail());
     kolo_hosts_fini(&hosts);
 }
 

@@ -10,8 +10,6 @@
 #include "base/alloc.h"
 #include "launcher/job_spec.h"
 
-enum { PORT_FIRST = 20000, PORT_COUNT = 12000 };
-
 static const char *const inherited[] = {"PATH", "LD_LIBRARY_PATH", "LANG"};
 
 static kolo_status add_settings(const struct kolo_settings *settings, struct kolo_texts *env)
@@ -49,7 +47,7 @@ static kolo_status add_master(const struct kolo_job_facts *facts, struct kolo_te
         kolo_meeting_address(facts->meeting, address, sizeof address);
     else
         snprintf(address, sizeof address, "%s", user ? user + 1 : facts->first_host->name);
-    snprintf(port, sizeof port, "%d", PORT_FIRST + (int)(getpid() % PORT_COUNT));
+    snprintf(port, sizeof port, "%u", (unsigned)kolo_meeting_master_port(facts->meeting));
     kolo_status status = kolo_texts_define(env, "MASTER_ADDR", address);
     return status == KOLO_OK ? kolo_texts_define(env, "MASTER_PORT", port) : status;
 }

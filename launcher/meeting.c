@@ -10,6 +10,8 @@
 #include "launcher/meeting.h"
 
 enum { PLACES_MAX = 16, LOST_GRACE_MS = 500 };
+/* Of MASTER_PORT without KOLO_PORTS: below those that systems give out. */
+enum { MASTER_LOW = 20000, MASTER_HIGH = 31999 };
 
 static const char scheme[] = "tcp://";
 
@@ -19,6 +21,7 @@ struct kolo_meeting {
     uv_poll_t ready;
     uv_timer_t timer;
     bool has_handles;
+    uint16_t port, master_port; /* of the server; for programs of other frameworks */
     struct kolo_secret secret;
     char secret_text[2 * KOLO_SECRET_BYTES + 1];
     char place[KOLO_TEXT_MAX];
@@ -150,6 +153,7 @@ static kolo_status listen_to_all(struct kolo_meeting *meeting, const char *net)
     }
     for (size_t i = 0; i < count; i++)
         kolo_place_set_port(&places[i], port);
+    meeting->port = port;
     memcpy(meeting->place, scheme, sizeof scheme);
     add_places(meeting, net, places, count);
 out:
@@ -168,10 +172,22 @@ static kolo_status listen_here(struct kolo_meeting *meeting)
     }
     if (status != KOLO_OK)
         return status;
+    meeting->port = port;
     memcpy(meeting->place, scheme, sizeof scheme);
     place = any_place(place.addr.ss_family == AF_INET6, true, port);
     (void)add_place(meeting, &place);
     return KOLO_OK;
+}
+
+/* Chosen at random: jobs of one machine must differ also if each kolorun is the first process of a
+ * container, and nobody learns anything about the secret from it. */
+static void choose_master_port(struct kolo_meeting *meeting, const struct kolo_ports *ports)
+{
+    const struct kolo_ports range =
+        ports->low != 0 ? *ports : (struct kolo_ports){.low = MASTER_LOW, .high = MASTER_HIGH};
+    const unsigned index = kolo_ports_first(&range);
+    const uint16_t port = kolo_ports_at(&range, index);
+    meeting->master_port = port != meeting->port ? port : kolo_ports_at(&range, index + 1);
 }
 
 static kolo_status watch(struct kolo_meeting *meeting, uv_loop_t *loop)
@@ -216,6 +232,7 @@ kolo_status kolo_meeting_create(uv_loop_t *loop, int size, bool is_local,
     if (status != KOLO_OK)
         goto out;
     KOLO_TRY(is_local ? listen_here(meeting) : listen_to_all(meeting, settings->net));
+    choose_master_port(meeting, &ports);
     KOLO_TRY(watch(meeting, loop));
 out:
     if (status == KOLO_OK) {
@@ -235,6 +252,11 @@ const char *kolo_meeting_place(const struct kolo_meeting *meeting)
 const char *kolo_meeting_secret(const struct kolo_meeting *meeting)
 {
     return meeting->secret_text;
+}
+
+uint16_t kolo_meeting_master_port(const struct kolo_meeting *meeting)
+{
+    return meeting->master_port;
 }
 
 void kolo_meeting_address(const struct kolo_meeting *meeting, char *text, size_t capacity)

@@ -21,6 +21,9 @@ const char *kolo_meeting_place(const struct kolo_meeting *meeting);
 const char *kolo_meeting_secret(const struct kolo_meeting *meeting);
 /** Writes the first of the places that is an address of this machine, without its port. */
 void kolo_meeting_address(const struct kolo_meeting *meeting, char *text, size_t capacity);
+/** A port at which a program of another framework may let rank 0 listen: one of KOLO_PORTS if that
+ * is set, and not the store's if there is another. */
+uint16_t kolo_meeting_master_port(const struct kolo_meeting *meeting);
 void kolo_meeting_died(struct kolo_meeting *meeting, int rank, const char *how);
 void kolo_meeting_abort(struct kolo_meeting *meeting, kolo_status why, const char *text);
 int kolo_meeting_connected(const struct kolo_meeting *meeting);

@@ -222,6 +222,18 @@ says out '^green$'
 # -x may change what programs of other frameworks find, but not a rank's number.
 run 0 "$KOLORUN" -np 2 --no-prefix -x MASTER_PORT=1234 -x RANKS=7 sh -c 'echo $MASTER_PORT $RANKS'
 [[ $(grep -cx '1234 7' "$work/out") == 2 ]] || fail "-x MASTER_PORT: $(<"$work/out")"
+# The port is one of KOLO_PORTS and not that of the rendezvous; without KOLO_PORTS it differs from job to job, also
+# where each kolorun has the same pid.
+run 0 "$KOLORUN" -np 2 --no-prefix --set PORTS=23456-23457 sh -c 'echo ${KOLO_RENDEZVOUS##*:} $MASTER_PORT'
+[[ $(sort -u "$work/out") == '23456 23457' || $(sort -u "$work/out") == '23457 23456' ]] || fail "MASTER_PORT of KOLO_PORTS: $(<"$work/out")"
+contain=()
+! unshare -pf --mount-proc true 2>/dev/null || contain=(unshare -pf --mount-proc)
+for job in 0 1 2 3; do
+    run 0 "${contain[@]}" "$KOLORUN" -np 2 --no-prefix sh -c 'echo $MASTER_PORT'
+    cat "$work/out" >>"$work/ports"
+done
+(($(sort -u "$work/ports" | wc -l) > 1)) || fail "four jobs have the same MASTER_PORT: $(<"$work/ports")"
+awk '$1 < 20000 || $1 > 31999 {exit 1}' "$work/ports" && [[ $(uniq "$work/ports" | wc -l) -le 4 ]] || fail "MASTER_PORT: $(<"$work/ports")"
 run 0 "$KOLORUN" -np 1 --chdir / pwd
 says out '^\[0\] /$'
 run 0 "$KOLORUN" -np 2 printf 'no newline at the end'

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -72,12 +73,29 @@ out:
     return status;
 }
 
+/* The current directory as the user's shell calls it, if that is so; NULL: not known. */
+static const char *logical_cwd(void)
+{
+    struct stat there, here;
+    const char *path = kolo_environment("PWD");
+    return path && path[0] == '/' && strlen(path) < PATH_MAX && stat(path, &there) == 0 &&
+                   stat(".", &here) == 0 && there.st_dev == here.st_dev &&
+                   there.st_ino == here.st_ino
+               ? path
+               : NULL;
+}
+
+/* On other hosts, links of the path may lead elsewhere or be directories: there the path that the
+ * user knows must be followed, not where it leads to here. */
 static char *make_cwd(const struct kolo_options *options)
 {
-    char here[PATH_MAX], there[2 * PATH_MAX];
+    char physical[PATH_MAX], there[2 * PATH_MAX];
     if (options->chdir && options->chdir[0] == '/')
         return kolo_strdup(options->chdir);
-    if (!getcwd(here, sizeof here)) {
+    const char *here = logical_cwd();
+    if (!here)
+        here = getcwd(physical, sizeof physical);
+    if (!here) {
         (void)kolo_fail(KOLO_ERR_SYSTEM,
                         "the current directory: %s; go to one that is there, or give --chdir its "
                         "whole path",

@@ -314,6 +314,24 @@ limited 0 -Sn localhost:24 sh -c 'ulimit -Sn'
 limited 2 -n a:8,b:8,c:8 true
 says err '^kolorun: 51 open files are needed for 24 ranks on 3 hosts, and ulimit -n is 48 at most; raise nofile in /etc/security/limits.conf$'
 lines err 1
+# The directory is the one that the shell names. On another host its last part is no link, and where that leads is not there.
+mkdir -p "$work/tree/real/sub" "$work/other/link/sub" && ln -s real "$work/tree/link"
+printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift 2\nexec unshare -m sh -c %s "$*"\n' \
+    "'mount --bind $work/other $work/tree && eval \"\$0\"'" >"$work/sshother"
+chmod +x "$work/sshother"
+if unshare -m true 2>/dev/null; then
+    cd "$work/tree/link"
+    run 0 "$KOLORUN" --no-prefix --ssh "$work/sshother" -H elsewhere sh -c 'pwd -P'
+    says out "/tree/link\$"
+    run 0 "$KOLORUN" --no-prefix --ssh "$work/sshother" -H elsewhere --chdir sub sh -c 'pwd -P'
+    says out "/tree/link/sub\$"
+    # Another directory than this one, or no path.
+    for wrong in "$work" link .; do
+        PWD=$wrong run 0 "$KOLORUN" --no-prefix -np 1 sh -c 'pwd -P'
+        says out "/tree/real\$"
+    done
+    cd "$here"
+fi
 # Ranks in turn over hosts; only rank 0 has standard input.
 run 0 "$KOLORUN" --ssh "$work/ssh" -H localhost:3,elsewhere:2,third:1 --map-by node --output-dir "$work/turns" \
     sh -c 'echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $WORLD_SIZE'

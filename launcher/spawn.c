@@ -230,28 +230,36 @@ static kolo_status cannot_find(const char *name, const char *cwd, int error)
     return kolo_fail_errno(KOLO_ERR_NOT_FOUND, error, "program '%.512s' in PATH", name);
 }
 
+/* Writes the path of @p name in the first @p len bytes of @p folder, an entry of PATH: below @p cwd
+ * unless it is absolute, since the program is executed there. Returns false if it is too long. */
+static bool place_in(const char *cwd, const char *folder, size_t len, const char *name,
+                     char file[PATH_MAX])
+{
+    const bool is_absolute = folder[0] == '/';
+    const int written = len == 0 ? snprintf(file, PATH_MAX, "%s/%s", cwd, name)
+                                 : snprintf(file, PATH_MAX, "%s%s%.*s/%s", is_absolute ? "" : cwd,
+                                            is_absolute ? "" : "/", (int)len, folder, name);
+    return written < PATH_MAX;
+}
+
 kolo_status kolo_program_find(const char *name, const char *cwd, const char *path, char *found_out,
                               size_t capacity, int *error_out)
 {
     char file[PATH_MAX];
+    const bool is_searched = strchr(name, '/') == NULL;
     *error_out = ENOENT;
-    const char *folder = strchr(name, '/') ? cwd : path;
-    const char *separators = folder == path ? ":" : "";
-    while (folder) {
-        size_t len = strcspn(folder, separators);
-        if (!*separators)
-            len = strlen(folder);
-        int written = name[0] == '/' ? snprintf(file, sizeof file, "%s", name)
-                                     : snprintf(file, sizeof file, "%.*s/%s", (int)len,
-                                                len ? folder : ".", name);
-        int error = written < (int)sizeof file ? executable(file) : ENAMETOOLONG;
+    for (const char *folder = is_searched ? path : ""; folder;) {
+        const size_t len = strcspn(folder, ":");
+        const bool fits = name[0] == '/' ? snprintf(file, sizeof file, "%s", name) < PATH_MAX
+                                         : place_in(cwd, folder, len, name, file);
+        const int error = fits ? executable(file) : ENAMETOOLONG;
         if (error == 0 && strlen(file) < capacity) {
             memcpy(found_out, file, strlen(file) + 1);
             return KOLO_OK;
         }
         if (error == EACCES || *error_out == ENOENT)
             *error_out = error;
-        folder = *separators && folder[len] ? folder + len + 1 : NULL;
+        folder = folder[len] ? folder + len + 1 : NULL;
     }
     return cannot_find(name, cwd, *error_out);
 }

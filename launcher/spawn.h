@@ -42,8 +42,8 @@ kolo_status kolo_spawn_end(const struct kolo_spawn *spawn, int report,
                            int *error_out) KOLO_NODISCARD;
 
 /** Finds the file that executing @p name in directory @p cwd with search path @p path would run: it
- * is executable and not a directory. ERR_NOT_FOUND (*error_out ENOENT or EACCES) names what was
- * looked for. */
+ * is executable and not a directory. Its path is absolute if @p cwd is. ERR_NOT_FOUND (*error_out
+ * ENOENT or EACCES) names what was looked for. */
 kolo_status kolo_program_find(const char *name, const char *cwd, const char *path, char *found_out,
                               size_t capacity, int *error_out) KOLO_NODISCARD;
 

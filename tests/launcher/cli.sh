@@ -234,6 +234,11 @@ for job in 0 1 2 3; do
 done
 (($(sort -u "$work/ports" | wc -l) > 1)) || fail "four jobs have the same MASTER_PORT: $(<"$work/ports")"
 awk '$1 < 20000 || $1 > 31999 {exit 1}' "$work/ports" && [[ $(uniq "$work/ports" | wc -l) -le 4 ]] || fail "MASTER_PORT: $(<"$work/ports")"
+# Relative entries of PATH are below the directory of the job.
+mkdir -p "$work/job/bin" && printf '#!/bin/sh\necho relative\n' >"$work/job/bin/kolotest-program" && chmod +x "$work/job/bin/kolotest-program"
+PATH=nowhere:bin:$PATH run 0 "$KOLORUN" --no-prefix -np 1 --chdir "$work/job" kolotest-program
+says out '^relative$'
+PATH=:$PATH run 0 "$KOLORUN" --no-prefix -np 1 --chdir "$work/job/bin" kolotest-program
 run 0 "$KOLORUN" -np 1 --chdir / pwd
 says out '^\[0\] /$'
 run 0 "$KOLORUN" -np 2 printf 'no newline at the end'

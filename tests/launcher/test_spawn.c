@@ -212,6 +212,10 @@ Test(spawn, finds_programs)
     cr_assert(kolo_program_find("sh", "/", "/nowhere:/bin", found, sizeof found, &error) ==
               KOLO_OK);
     cr_assert(strcmp(found, "/bin/sh") == 0, "%s", found);
+    cr_assert(kolo_program_find("sh", "/", "nowhere:bin", found, sizeof found, &error) == KOLO_OK);
+    cr_assert(strcmp(found, "//bin/sh") == 0, "%s", found);
+    cr_assert(kolo_program_find("sh", "/bin", "nowhere:", found, sizeof found, &error) == KOLO_OK);
+    cr_assert(strcmp(found, "/bin/sh") == 0, "%s", found);
     cr_assert(kolo_program_find("bin/sh", "/", "", found, sizeof found, &error) == KOLO_OK);
     cr_assert(kolo_program_find("/bin/sh", "/nowhere", "", found, sizeof found, &error) == KOLO_OK);
     cr_assert(strcmp(found, "/bin/sh") == 0, "%s", found);

@@ -119,6 +119,14 @@ static const struct kolo_gpu *place_by_name(const struct kolo_gpus *known, bool 
     return &nowhere;
 }
 
+/** Whether it can be one for CUDA, which takes nothing else. Older Slurm writes NoDevFiles where a
+ * step has no device. */
+static bool is_device_name(const char *name, size_t length)
+{
+    return strspn(name, "0123456789") >= length ||
+           (length > 4 && (strncmp(name, "GPU-", 4) == 0 || strncmp(name, "MIG-", 4) == 0));
+}
+
 static kolo_status add_visible(const struct kolo_gpus *known, const char *visible, bool is_by_bus,
                                struct kolo_gpus *gpus)
 {
@@ -128,6 +136,10 @@ static kolo_status add_visible(const struct kolo_gpus *known, const char *visibl
         size_t length = strcspn(at, ", ");
         if (length == 0 || at[0] == '-') /* as CUDA does: it ignores what follows */
             break;
+        if (!is_device_name(at, length)) {
+            snprintf(gpus->stranger, sizeof gpus->stranger, "%.*s", (int)length, at);
+            break; /* so does CUDA here, but the user may not have meant it */
+        }
         status = add(gpus, at, length, place_by_name(known, is_by_bus, at, length));
         at += length;
         at += strspn(at, " ");
@@ -205,6 +217,14 @@ kolo_status kolo_gpus_deal(struct kolo_gpus *gpus, int each, const int *nodes, i
                            struct kolo_gpu_shares *shares)
 {
     const long long count = (long long)gpus->count, wanted = (long long)each * ranks;
+    if (each > count && gpus->stranger[0] != '\0')
+        return kolo_fail(
+            KOLO_ERR_UNSUPPORTED,
+            "--gpus %d: this host has %lld NVIDIA device%s to give out: "
+            "CUDA_VISIBLE_DEVICES ends, for CUDA, at '%s', which is no number, GPU-... "
+            "or MIG-...; correct it, ask a batch system for devices, or leave out "
+            "--gpus",
+            each, count, count == 1 ? "" : "s", gpus->stranger);
     if (each > count)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "--gpus %d: this host has %lld NVIDIA device%s to give out (%s, and "

@@ -19,6 +19,7 @@ struct kolo_gpu {
 struct kolo_gpus {
     struct kolo_gpu *all;
     size_t count, capacity;
+    char stranger[48]; /* the beginning of what ended CUDA_VISIBLE_DEVICES and is no device; "" */
 };
 
 /** One text per rank, or none if --gpus was not given. */
@@ -28,11 +29,12 @@ struct kolo_gpu_shares {
 };
 
 /** Finds the devices of this host that may be assigned: those of @p visible (CUDA_VISIBLE_DEVICES;
- * NULL: not set) in that order, else all that the driver lists, by PCI address. The address and
- * node of a device of @p visible are known if it is given by name, or by number if @p order
- * (CUDA_DEVICE_ORDER; NULL: not set) is PCI_BUS_ID. @p root is put before /proc and /sys ("" except
- * in tests). Finding none is not an error. *gpus_out must be finished in every case.
- *  @return KOLO_OK; ERR_CONFIG names an entry of @p visible that cannot be a device;
+ * NULL: not set) in that order, up to the first entry that cannot be one for CUDA; else all that
+ * the driver lists, by PCI address. The address and node of a device of @p visible are known if it
+ * is given by name, or by number if @p order (CUDA_DEVICE_ORDER; NULL: not set) is PCI_BUS_ID.
+ * @p root is put before /proc and /sys ("" except in tests). Finding none is not an error.
+ * *gpus_out must be finished in every case.
+ *  @return KOLO_OK; ERR_CONFIG names an entry of @p visible that is too long to be a device;
  * ERR_NO_MEMORY. */
 kolo_status kolo_gpus_find(const char *root, const char *visible, const char *order,
                            struct kolo_gpus *gpus_out) KOLO_NODISCARD;

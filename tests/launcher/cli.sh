@@ -259,6 +259,9 @@ says out '^\[1\] 4,5$'
 CUDA_VISIBLE_DEVICES='' run 2 "$KOLORUN" -np 2 --gpus 1 true
 lines err 1
 says err 'host localhost: --gpus 1: this host has 0 NVIDIA devices .*ask for fewer.*; nothing was started$'
+CUDA_VISIBLE_DEVICES=NoDevFiles run 2 "$KOLORUN" -np 2 --gpus 1 true
+lines err 1
+says err "host localhost: --gpus 1: this host has 0 NVIDIA devices .* at 'NoDevFiles', .*; nothing was started\$"
 run 2 "$KOLORUN" -np 4096 --bind core true
 lines err 1
 says err '^kolorun: host localhost: --bind core: 4096 ranks do not fit on [0-9]+ cores?: start fewer here, or .*; nothing was started$'

@@ -139,6 +139,10 @@ Test(gpus, are_those_that_the_environment_leaves)
     expect("2,-1,3", 1, NULL, 2, "2 2");
     expect("2,,3", 1, NULL, 2, "2 2");
     expect("MIG-GPU-aa/1/0", 1, NULL, 1, "MIG-GPU-aa/1/0");
+    /* CUDA ignores what follows an entry that it does not know */
+    expect("2,NoDevFiles,3", 1, NULL, 2, "2 2");
+    expect("2,3x,3", 1, NULL, 2, "2 2");
+    expect("2,GPU-,3", 1, NULL, 2, "2 2");
 }
 
 /** In lower case, as in /sys. */
@@ -180,6 +184,27 @@ Test(gpus, that_are_not_there_are_an_error)
     kolo_gpus_fini(&gpus);
 }
 
+Test(gpus, that_cuda_would_not_know_are_named)
+{
+    struct kolo_gpus gpus;
+    struct kolo_gpu_shares shares = {.names = {.at = NULL}};
+    static const struct {
+        const char *visible, *wanted;
+    } bad[] = {
+        {"NoDevFiles", "this host has 0 NVIDIA devices to give out: CUDA_VISIBLE_DEVICES ends, "
+                       "for CUDA, at 'NoDevFiles', which is no number"},
+        {" 1, gpu0,2", "this host has 1 NVIDIA device to give out: CUDA_VISIBLE_DEVICES ends, "
+                       "for CUDA, at 'gpu0'"},
+        {"MIG-", "at 'MIG-'"}};
+    make_host();
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        cr_assert(kolo_gpus_find(root, bad[i].visible, NULL, &gpus) == KOLO_OK);
+        cr_assert(kolo_gpus_deal(&gpus, 2, NULL, 1, &shares) == KOLO_ERR_UNSUPPORTED);
+        cr_assert(strstr(kolo_error_detail(), bad[i].wanted), "%s", kolo_error_detail());
+        kolo_gpus_fini(&gpus);
+    }
+}
+
 Test(gpus, whose_files_say_nothing_are_left_out)
 {
     char longest[200];
@@ -190,6 +215,7 @@ Test(gpus, whose_files_say_nothing_are_left_out)
     expect(NULL, 1, (const int[]){0}, 1, "GPU-ee");
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
+    memcpy(longest, "GPU-", 4);
     cr_assert(kolo_gpus_find(root, longest, NULL, &gpus) == KOLO_ERR_CONFIG);
     kolo_gpus_fini(&gpus);
 }

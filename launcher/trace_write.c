@@ -160,11 +160,12 @@ static void name_lanes(struct writing *writing)
 
 /* ---- calls ---- */
 
-/** As nccl-tests defines it; 1 for calls for which it defines none. */
+/** As kolobench computes it: see bench/operations.c. */
 static double bus_factor(const char *kind, uint32_t size)
 {
-    static const char *const once[] = {"allgather",       "allgatherv", "reduce_scatter",
-                                       "reduce_scatterv", "alltoall",   "alltoallv"};
+    static const char *const once[] = {
+        "allgather", "allgatherv", "reduce_scatter", "reduce_scatterv", "gather",
+        "gatherv",   "scatter",    "scatterv",       "alltoall",        "alltoallv"};
     if (strcmp(kind, "allreduce") == 0)
         return 2.0 * (size - 1) / size;
     for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++)

@@ -109,6 +109,39 @@ Test(trace, is_what_ranks_did)
     kolo_trace_fini(&trace);
 }
 
+/** The bus bandwidth that the trace says of a call of @p kind that moves 4096 bytes among 4 ranks
+ * within 10 microseconds. */
+static double bandwidth_of(const char *kind)
+{
+    struct kolo_trace trace = {.size = 0};
+    for (int rank = 0; rank < 4; rank++) {
+        struct maker maker = maker_begin(rank, 4, 7, "a");
+        snprintf(maker_head(&maker)->word[MAKER_WORD_ALLREDUCE], KOLO_TIMELINE_WORD_MAX, "%s",
+                 kind);
+        maker_call(&maker, 0, 1000000, 1010000);
+        cr_assert(maker_give(&maker, &trace) == KOLO_OK);
+    }
+    cr_assert(kolo_trace_merge(&trace) == KOLO_OK);
+    json_t *whole = written(&trace, "");
+    const double gbps = number(json_object_get(find(whole, kind, 0), "args"), "busbw_gbps");
+    json_decref(whole);
+    kolo_trace_fini(&trace);
+    return gbps;
+}
+
+/* kolobench(1) says the same of them. */
+Test(trace, has_the_bandwidth_that_kolobench_computes)
+{
+    static const char *const once[] = {
+        "allgather", "allgatherv", "reduce_scatter", "reduce_scatterv", "gather",
+        "gatherv",   "scatter",    "scatterv",       "alltoall",        "alltoallv"};
+    cr_expect_float_eq(bandwidth_of("allreduce"), 0.6144, 1e-4);
+    cr_expect_float_eq(bandwidth_of("reduce"), 0.4096, 1e-4);
+    cr_expect_float_eq(bandwidth_of("broadcast"), 0.4096, 1e-4);
+    for (size_t i = 0; i < sizeof once / sizeof once[0]; i++)
+        cr_expect_float_eq(bandwidth_of(once[i]), 0.3072, 1e-4, "%s", once[i]);
+}
+
 struct said {
     char text[4096];
 };

@@ -25,6 +25,7 @@
 
 /* ---- causes ---- */
 
+/** Programs do not know links: they are told that the peer is lost, and the text says how. */
 static void take_note(struct kolo_comm *comm, int peer, kolo_status status, int64_t grace_ms,
                       bool is_told, const char *text)
 {
@@ -34,7 +35,7 @@ static void take_note(struct kolo_comm *comm, int peer, kolo_status status, int6
         return;
     if (suspicion->status != KOLO_OK && suspicion->deadline <= deadline)
         return;
-    suspicion->status = status;
+    suspicion->status = status == KOLO_ERR_LINK ? KOLO_ERR_PEER : status;
     suspicion->peer = peer;
     suspicion->deadline = deadline;
     suspicion->is_told = is_told;
@@ -336,12 +337,11 @@ static void on_down(void *context, int world, kolo_status why, const char *text)
 {
     struct kolo_engine *engine = context;
     char who[KOLO_RANK_TEXT_MAX], me[KOLO_RANK_TEXT_MAX];
-    kolo_status status = why == KOLO_ERR_LINK ? KOLO_ERR_PEER : why;
     kolo_loans_gone(engine, world);
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
         int peer = kolo_comm_member(comm, world);
         if (peer >= 0)
-            kolo_comm_suspect(comm, peer, status, grace_of(status), "%s, as %s sees it: %s",
+            kolo_comm_suspect(comm, peer, why, grace_of(why), "%s, as %s sees it: %s",
                               kolo_comm_rank_text(comm, peer, who),
                               kolo_comm_rank_text(comm, comm->rank, me), text);
     }

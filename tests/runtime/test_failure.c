@@ -184,3 +184,26 @@ Test(failure, a_communicator_that_is_being_made_hears_of_a_loss, .timeout = 60)
         cr_assert(world.results[0].status == KOLO_OK, "%s", world.results[0].text);
     }
 }
+
+/** A rank finds at a call that its link to the next one has broken. */
+static kolo_status finds_a_broken_link(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    if (kolo_rank(comm) == 0) {
+        kolo_comm_enter(comm);
+        kolo_comm_suspect(comm, 1, KOLO_ERR_LINK, 0, "its link broke");
+        kolo_comm_leave(comm);
+    }
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+Test(failure, a_broken_link_is_a_lost_peer, .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = "inproc", .settings = {"KOLO_TIMEOUT=20"}};
+    (void)world_run(&world, finds_a_broken_link, NULL);
+    for (int rank = 0; rank < 2; rank++) {
+        const struct world_result *result = &world.results[rank];
+        cr_expect(result->status == KOLO_ERR_PEER && strstr(result->text, "its link broke"),
+                  "rank %d: %s: %s", rank, kolo_status_name(result->status), result->text);
+    }
+}

@@ -68,11 +68,12 @@
  *      (the progress thread cannot be started).
  *    - Statuses that lose the communicator: KOLO_ERR_MISMATCH, _PEER, _TIMEOUT, _ABORTED; and, if a
  *      link could not be made or its peer broke the protocol, KOLO_ERR_CONNECT, _AUTH or _PROTOCOL,
- *      for example. A rank that loses it for another reason (its device failed, or it has no memory
- *      for a link) passes its status on: every rank gets that, such as KOLO_ERR_SYSTEM or
- *      _NO_MEMORY. Later calls on the communicator return the same status at once.
- *      (kolo_metrics_compute() also returns KOLO_ERR_MISMATCH if the lists of metrics differ, and
- *      that loses nothing.)
+ *      for example; and, with KOLO_CHECKSUM=1, KOLO_ERR_DATA (bytes were changed on their way; the
+ *      detail says between which ranks and where). A rank that loses it for another reason (its
+ *      device failed, its buffer cannot be read or written, or it has no memory for a link) passes
+ *      its status on: every rank gets that, such as KOLO_ERR_SYSTEM or _NO_MEMORY. Later calls on
+ *      the communicator return the same status at once. (kolo_metrics_compute() also returns
+ *      KOLO_ERR_MISMATCH if the lists of metrics differ, and that loses nothing.)
  *
  *  Memory of CUDA devices:
  *

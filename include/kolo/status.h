@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Statuses, which every function of kolo that can fail returns, and their texts.
  *
- *  A status also says what an error costs: only this call, the link to one peer, the whole
+ *  A status also says what an error costs at least: only this call, the link to one peer, the whole
  *  communicator, or (a bug in kolo) trust in the library. The first function that knows the cause
  *  of an error writes a detail for the calling thread; kolo_error_detail() returns it.
  */
@@ -37,7 +37,9 @@ KOLO_BEGIN_DECLS
 
 // clang-format off
 /** Every status: X(name, value, what is lost, text). KOLO_ is prefixed to the name. The values are
- *  part of the ABI. */
+ *  part of the ABI. What is lost is the least: see kolo_status_lost(). KOLO_ERR_LINK is used within
+ *  the library: a call that needs a link that broke returns KOLO_ERR_PEER to the program, and the
+ *  detail says how the link broke. */
 #define KOLO_STATUS_MAP(X)                                                                         \
     X(OK,               0, NONE,    "success")                                                     \
     X(AGAIN,            1, NONE,    "not finished yet")                                            \
@@ -66,7 +68,7 @@ typedef enum kolo_status {
 #undef KOLO_STATUS_ENUM
 } kolo_status;
 
-/** What is lost with a status. */
+/** What is lost with a status: see kolo_status_lost(). */
 typedef enum kolo_lost {
     KOLO_LOST_NONE,    /**< nothing */
     KOLO_LOST_CALL,    /**< only this call */
@@ -83,8 +85,13 @@ KOLO_API const char *kolo_status_text(kolo_status status);
  *  a status. Threads: any. */
 KOLO_API const char *kolo_status_name(kolo_status status);
 
-/** What is lost with a status, at most: KOLO_ERR_MISMATCH of kolo_metrics_compute(), if the lists
- *  of metrics differ, leaves the communicator usable. Threads: any. */
+/** What is lost with a status, in the least case. KOLO_ERR_SYSTEM, _NO_MEMORY, _UNSUPPORTED, _DATA,
+ *  _CONNECT, _AUTH and _PROTOCOL from a collective, send or receive may lose the communicator: if
+ *  so, the next call on it returns the same status. A program that repeats a call that failed with
+ *  KOLO_LOST_CALL must therefore do so a limited number of times only. Two statuses lose less than
+ *  is said here, and leave the communicator usable: KOLO_ERR_MISMATCH of kolo_metrics_compute(), if
+ *  the lists of metrics differ, and KOLO_ERR_TIMEOUT of functions whose description says so.
+ *  Threads: any. */
 KOLO_API kolo_lost kolo_status_lost(kolo_status status);
 
 /** Explains the last failed call of this thread in one line: which rank, host or value, and what to

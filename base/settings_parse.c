@@ -154,7 +154,7 @@ static const struct {
 } types[KOLO_SETTING_TYPES] = {
     [KOLO_TYPE_BOOL] = {parse_bool, "0, 1, false, true, no, yes, off or on"},
     [KOLO_TYPE_INT] = {parse_int, "a decimal integer"},
-    [KOLO_TYPE_SIZE] = {parse_size, "bytes: N, NKiB, NMiB or NGiB"},
+    [KOLO_TYPE_SIZE] = {parse_size, "bytes: N, or N with K, M, G, KiB, MiB or GiB"},
     [KOLO_TYPE_TIME] = {parse_time, "time such as 500ms, 90s, 5m, 1.5h or 90 (seconds)"},
     [KOLO_TYPE_TEXT] = {parse_text, "text without control characters"},
 };

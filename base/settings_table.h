@@ -32,7 +32,7 @@ extern const struct kolo_setting_row kolo_setting_rows[KOLO_SETTINGS_COUNT];
 kolo_status kolo_setting_parse(const struct kolo_setting_row *row, const char *value,
                                struct kolo_settings *settings) KOLO_NODISCARD;
 
-/** What the type of @p row accepts, without its bounds: "bytes: N, NKiB, NMiB or NGiB". */
+/** What the type of @p row accepts, without its bounds, such as "a decimal integer". */
 const char *kolo_setting_grammar(const struct kolo_setting_row *row);
 
 /** Writes the bounds of @p row in words: "from 4096 to 16777216"; "" if there is nothing to say. */

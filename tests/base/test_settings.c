@@ -80,8 +80,8 @@ Test(settings, nothing_is_applied_if_one_is_bad)
               "status");
     cr_assert(memcmp(&settings, &before, sizeof settings) == 0, "something was applied");
     cr_assert(strcmp(kolo_error_detail(),
-                     "KOLO_SEGMENT_BYTES=12q: expected bytes: N, NKiB, NMiB or NGiB, from 4096 to "
-                     "16777216") == 0,
+                     "KOLO_SEGMENT_BYTES=12q: expected bytes: N, or N with K, M, G, KiB, MiB or "
+                     "GiB, from 4096 to 16777216") == 0,
               "%s", kolo_error_detail());
 }
 

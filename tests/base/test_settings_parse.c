@@ -214,8 +214,8 @@ static void assert_detail(const struct kolo_setting_row *row, const char *value,
 Test(settings_parse, the_whole_line)
 {
     assert_detail(&kolo_setting_rows[KOLO_SET_SEGMENT_BYTES], "12q",
-                  "KOLO_SEGMENT_BYTES=12q: expected bytes: N, NKiB, NMiB or NGiB, from 4096 to "
-                  "16777216");
+                  "KOLO_SEGMENT_BYTES=12q: expected bytes: N, or N with K, M, G, KiB, MiB or GiB, "
+                  "from 4096 to 16777216");
     assert_detail(&rows[KOLO_TYPE_BOOL], "maybe",
                   "KOLO_B=maybe: expected 0, 1, false, true, no, yes, off or on");
     assert_detail(&rows[KOLO_TYPE_INT], "", "KOLO_I=: expected a decimal integer, from -5 to 1000");

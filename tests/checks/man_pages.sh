@@ -18,7 +18,7 @@ titles=$([[ ${#pages[@]} -eq 0 ]] || sed -sn '/^\.SH NAME/,/^\.SH SYNOPSIS/p' "$
 while IFS= read -r twice; do
     violation "docs/man:1: $twice is named under NAME of two pages; leave it to one"
 done < <(uniq -d <<<"$titles")
-mapfile -t headers < <(files_in '*.h' include/kolo)
+mapfile -t headers < <(files_in '*.h' include/kolo; files_in '*.h.in' include/kolo)
 for header in "${headers[@]}"; do
     while IFS= read -r function; do
         grep -qx "$function" <<<"$titles" ||

@@ -176,6 +176,7 @@ expect man_pages 'docs/man/kolo_ring.3:1: a line is wider than 80 columns'
 echo '.TH KOLO\-MORE 1' >"$work/tree/docs/man/kolo-more.1"; expect man_pages 'docs/man/kolo.7:1: kolo-more.1'
 cp "$work/tree/docs/man/kolo_ring.3" "$work/tree/docs/man/kolo_more.3"; expect man_pages 'kolo_ring is named under NAME of two pages'
 put include/kolo/more.h 'KOLO_API int' 'kolo_untold(int a);'; expect man_pages 'include/kolo/more.h:1: kolo_untold'
+put include/kolo/more.h.in 'KOLO_API int kolo_untold(int a);'; expect man_pages 'include/kolo/more.h.in:1: kolo_untold'
 
 : >"$work/tree/base/wrong.c"; expect file_map 'base/wrong.c:1: ARCHITECTURE.md does not name it'
 : >"$work/tree/memory/ring.c"; expect file_map 'memory/ring.c:1: ARCHITECTURE.md does not name it'

@@ -188,12 +188,13 @@ struct kolo_opts {
  *  writes to the file). Under kolorun each rank joins only once: not again after kolo_finalize(),
  *  nor in a second program that its command runs.
  *  @return KOLO_OK; ERR_INVALID (comm_out is NULL, config->size is wrong, this rank has joined
- *  before); ERR_CONFIG (a setting, which the detail names); ERR_UNSUPPORTED (KOLO_TRANSPORT names a
- *  transport that cannot connect these ranks); ERR_CONNECT (this rank cannot reach the rendezvous,
- *  or another rank); ERR_AUTH; ERR_PROTOCOL (a rank has another version); ERR_TIMEOUT (the detail
- *  names the missing ranks); ERR_PEER (a rank died or gave up before all had joined); ERR_ABORTED
- *  (a rank that was faster has called kolo_abort()); ERR_NO_MEMORY; ERR_SYSTEM. If a rank fails
- *  after all have met, the others get its status too.
+ *  before, or the number of ranks is not that of the launcher or of the other ranks); ERR_CONFIG (a
+ *  setting, which the detail names); ERR_UNSUPPORTED (KOLO_TRANSPORT names a transport that cannot
+ *  connect these ranks); ERR_CONNECT (this rank cannot reach the rendezvous, or another rank);
+ *  ERR_AUTH; ERR_PROTOCOL (a rank has another version); ERR_TIMEOUT (the detail names the missing
+ *  ranks); ERR_PEER (a rank died or gave up before all had joined); ERR_ABORTED (a rank that was
+ *  faster has called kolo_abort()); ERR_NO_MEMORY; ERR_SYSTEM. If a rank fails after all have met,
+ *  the others get its status too.
  *  Ownership: *comm_out is the caller's until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
                                               struct kolo_comm **comm_out);

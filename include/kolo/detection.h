@@ -253,8 +253,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_detection_create(
  *  @param detections  NULL: none
  *  @return KOLO_OK; ERR_INVALID (an unknown category, a number that is not finite, a negative width
  *  or height, masks of an image that differ in size or do not fill it, counts that do not add up or
- *  are 2^32 - 1 or more; the detail has the place and the value); ERR_NO_MEMORY; ERR_SYSTEM (a
- *  device array could not be copied). */
+ *  are 2^32 - 1 or more; the detail has the place and the value); ERR_NO_MEMORY; ERR_SYSTEM,
+ *  ERR_TIMEOUT or ERR_UNSUPPORTED (a device array could not be copied, see metrics.h). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_detection_update(struct kolo_detection *detection,
                                                           const int64_t *images, size_t count,
                                                           const struct kolo_boxes *truths,

@@ -84,7 +84,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_mask_from_box(const double *box, uint32
 /** Makes a mask of the pixels that are not 0.
  *  @param pixels   height * width bytes; may be in CUDA device memory (metrics.h)
  *  @param by_rows  true: pixel (x, y) is pixels[y * width + x]; false: pixels[x * height + y]
- *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY; ERR_SYSTEM (device memory could not be copied). */
+ *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY; ERR_SYSTEM, ERR_TIMEOUT or ERR_UNSUPPORTED (device
+ *  memory could not be copied, see metrics.h). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_mask_from_pixels(const uint8_t *pixels, bool by_rows,
                                                           uint32_t height, uint32_t width,
                                                           struct kolo_mask *mask_out);

@@ -39,9 +39,9 @@
  *  Threads: a metric, a sampler or a sum may be used by only one thread at a time; different ones
  *  by different threads.
  *  Ownership: what is passed in is read before the call returns.
- *  Statuses: if a device array cannot be copied, an update adds nothing and returns ERR_SYSTEM, or
- *  ERR_NO_MEMORY if that is the cause; the detail names the array, the driver's call and result,
- *  and the device.
+ *  Statuses: if a device array cannot be copied, an update adds nothing and returns ERR_TIMEOUT or
+ *  ERR_UNSUPPORTED (see CUDA above), ERR_NO_MEMORY if that is the cause, else ERR_SYSTEM; the
+ *  detail names the array, the driver's call and result, and the device.
  */
 #ifndef KOLO_METRICS_H
 #define KOLO_METRICS_H

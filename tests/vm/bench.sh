@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs the programs that measure RDMA in the virtual machine: kolobench --limits with its bare
-# writes and, if TEST_SOAK=1, bench/rdma, which compares kolo with perftest. The values of the
+# writes (if TEST_SOAK=1 beside all other loops) and, if TEST_SOAK=1, bench/rdma, which compares kolo
+# with perftest. The values of the
 # figures are not checked, because the processor is emulated and shared. ctest sets BIN (the folder
 # of kolorun and kolobench).
 . "${BASH_SOURCE%/*}/../launcher/common.sh"
@@ -17,12 +18,13 @@ bin=$1
 for other in "${@:2}"; do
     export other
     "$bin/kolorun" -np 2 sh -c 'case $RANK in 0) KOLO_RDMA_DEVICE=rxe0 ;; *) KOLO_RDMA_DEVICE=$other ;; esac
-        export KOLO_RDMA_DEVICE; exec "$@"' sh "$bin/kolobench" --limits -s 12,600K -t 1ms --json /tmp/limits.json &&
+        export KOLO_RDMA_DEVICE; exec "$@"' sh "$bin/kolobench" --limits $LOOPS -s 12,600K -t 1ms --json /tmp/limits.json &&
         cat /tmp/limits.json || exit
 done
 INSIDE
 others=(rxe1)
-[[ ${TEST_SOAK-0} == 0 ]] || others+=(none)
+export LOOPS='--transport rdma'
+[[ ${TEST_SOAK-0} == 0 ]] || others+=(none) LOOPS=
 run 0 "$vm" --timeout 900 -- bash "$work/limits" "$BIN" "${others[@]}"
 says out '# RDMA by: rxe0 port 1$'
 for key in rdma_us rdma_swap_us rdma_4k_gbps rdma_64k_gbps rdma_1m_gbps rdma_4m_gbps rdma_both_gbps; do

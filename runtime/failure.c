@@ -55,27 +55,45 @@ void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int
     take_note(comm, peer, status, grace_ms, false, text);
 }
 
+/** Whether this rank itself lacks something: no peer is at fault then. */
+static bool is_own(kolo_status status)
+{
+    return status == KOLO_ERR_SYSTEM || status == KOLO_ERR_NO_MEMORY;
+}
+
 /** How long another cause may come. What this rank lacks is certain; other ranks only see a link
  * that breaks because of it, and shall hear of it before they take that for the cause. Nobody knows
  * more about bytes that were changed on their way than the rank that has them. */
 static int64_t grace_of(kolo_status status)
 {
-    const bool is_own = status == KOLO_ERR_SYSTEM || status == KOLO_ERR_NO_MEMORY;
     if (status == KOLO_ERR_DATA)
         return 0;
-    return is_own ? KOLO_VERDICT_GRACE_MS / 3 : KOLO_VERDICT_GRACE_MS;
+    return is_own(status) ? KOLO_VERDICT_GRACE_MS / 3 : KOLO_VERDICT_GRACE_MS;
+}
+
+void kolo_comm_suspect_link(struct kolo_comm *comm, int peer, kolo_status status, const char *text)
+{
+    char who[KOLO_RANK_TEXT_MAX], me[KOLO_RANK_TEXT_MAX];
+    kolo_comm_rank_text(comm, peer, who);
+    kolo_comm_rank_text(comm, comm->rank, me);
+    if (is_own(status))
+        kolo_comm_suspect(comm, peer, status, grace_of(status), "%s, for its link to %s: %s", me,
+                          who, text);
+    else
+        kolo_comm_suspect(comm, peer, status, grace_of(status), "%s, as %s sees it: %s", who, me,
+                          text);
 }
 
 void kolo_comm_suspect_here(struct kolo_comm *comm, int peer, kolo_status status)
 {
-    char who[KOLO_RANK_TEXT_MAX] = "", me[KOLO_RANK_TEXT_MAX];
+    char me[KOLO_RANK_TEXT_MAX];
     const char *detail = kolo_error_detail();
+    const char *text = detail[0] != '\0' ? detail : kolo_status_text(status);
     if (peer >= 0)
-        kolo_comm_rank_text(comm, peer, who);
-    kolo_comm_suspect(comm, peer, status, grace_of(status), "%s%s%s%s: %s", who,
-                      peer >= 0 ? ", as " : "", kolo_comm_rank_text(comm, comm->rank, me),
-                      peer >= 0 ? " sees it" : "",
-                      detail[0] != '\0' ? detail : kolo_status_text(status));
+        kolo_comm_suspect_link(comm, peer, status, text);
+    else
+        kolo_comm_suspect(comm, -1, status, grace_of(status), "%s: %s",
+                          kolo_comm_rank_text(comm, comm->rank, me), text);
 }
 
 /* ---- failures of communicators that do not exist here yet ---- */
@@ -336,14 +354,11 @@ static void on_left(void *context, int world)
 static void on_down(void *context, int world, kolo_status why, const char *text)
 {
     struct kolo_engine *engine = context;
-    char who[KOLO_RANK_TEXT_MAX], me[KOLO_RANK_TEXT_MAX];
     kolo_loans_gone(engine, world);
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
         int peer = kolo_comm_member(comm, world);
         if (peer >= 0)
-            kolo_comm_suspect(comm, peer, why, grace_of(why), "%s, as %s sees it: %s",
-                              kolo_comm_rank_text(comm, peer, who),
-                              kolo_comm_rank_text(comm, comm->rank, me), text);
+            kolo_comm_suspect_link(comm, peer, why, text);
     }
 }
 

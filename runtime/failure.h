@@ -38,6 +38,9 @@ struct kolo_suspicion {
  * unless a more telling cause arrives. */
 void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int64_t grace_ms,
                        const char *format, ...) __attribute__((format(printf, 5, 6)));
+/** Something failed in what this rank does with @p peer; @p text says what. The words blame the
+ * peer, unless it is this rank that lacks something. */
+void kolo_comm_suspect_link(struct kolo_comm *comm, int peer, kolo_status status, const char *text);
 /** Something failed on this rank, in what it does with @p peer unless it is -1; this thread's
  * detail says what. All ranks are told where. */
 void kolo_comm_suspect_here(struct kolo_comm *comm, int peer, kolo_status status);

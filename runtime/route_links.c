@@ -175,11 +175,13 @@ static void explain(struct kolo_request *request, const struct kolo_flight *flig
     int peer = has_failed(&flight->in) ? flight->from : flight->to;
     if (comm->failure.status != KOLO_OK || comm->suspicion.status != KOLO_OK)
         return;
-    kolo_comm_rank_text(comm, peer, who);
+    if (status != KOLO_ERR_PEER) {
+        kolo_comm_suspect_link(comm, peer, status, kolo_status_text(status));
+        return;
+    }
     /* a rank that failed also leaves, and its report to the store may still be on its way */
-    kolo_comm_suspect(comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s%s%s", who,
-                      status == KOLO_ERR_PEER ? " has left" : ": ",
-                      status == KOLO_ERR_PEER ? "" : kolo_status_text(status));
+    kolo_comm_suspect(comm, peer, status, KOLO_VERDICT_GRACE_MS, "%s has left",
+                      kolo_comm_rank_text(comm, peer, who));
 }
 
 /** A step is over: copies what it received to the device if that is needed. False: the device

@@ -9,8 +9,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "runtime/comm.h"
+#include "tests/support/await.h"
 #include "tests/support/world.h"
 
 /* ---- a rank that leaves ---- */
@@ -206,4 +208,79 @@ Test(failure, a_broken_link_is_a_lost_peer, .timeout = 60)
         cr_expect(result->status == KOLO_ERR_PEER && strstr(result->text, "its link broke"),
                   "rank %d: %s: %s", rank, kolo_status_name(result->status), result->text);
     }
+}
+
+/* ---- a rank that lacks something ---- */
+
+/** Rank 1 has no memory for its first message to rank 2. The others make their calls when that has
+ * happened, so that the allocation which fails is rank 1's. */
+static kolo_status lacks_memory(struct kolo_comm *comm, void *argument)
+{
+    atomic_bool *has_failed = argument;
+    const struct kolo_opts opts = {.size = sizeof(opts), .flags = KOLO_PERSISTENT};
+    struct kolo_request *request = NULL;
+    float value = 1;
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) != 1) {
+        WORLD_EXPECT(AWAIT(atomic_load(has_failed)), "rank 1 has not failed");
+        return kolo_barrier(comm, NULL, NULL);
+    }
+    WORLD_TRY(kolo_send(comm, &value, 1, KOLO_FLOAT32, 2, &opts, &request));
+    kolo_alloc_fail_nth(1);
+    kolo_status status = kolo_start(request);
+    kolo_alloc_fail_nth(0);
+    atomic_store(has_failed, true);
+    return status == KOLO_OK ? kolo_wait(&request, -1) : status;
+}
+
+Test(failure, a_rank_that_lacks_memory_blames_no_peer, .timeout = 60)
+{
+    static const char words[] = "), for its link to rank 2 (";
+    atomic_bool has_failed = false;
+    struct world world = {.size = 3, .transport = "tcp", .settings = {"KOLO_TIMEOUT=20"}};
+    (void)world_run(&world, lacks_memory, &has_failed);
+    for (int rank = 0; rank < 3; rank++) {
+        const struct world_result *result = &world.results[rank];
+        cr_assert(result->status == KOLO_ERR_NO_MEMORY, "rank %d: %s: %s", rank,
+                  kolo_status_name(result->status), result->text);
+        cr_assert(strncmp(result->text, "rank 1 (", 8) == 0 && strstr(result->text, words) != NULL,
+                  "rank %d: %s", rank, result->text);
+    }
+}
+
+/** Rank 0's own links go down, for the statuses of the table. */
+static kolo_status goes_down(struct kolo_comm *comm, void *argument)
+{
+    static const struct {
+        kolo_status why;
+        const char *first;
+    } rows[] = {{KOLO_ERR_NO_MEMORY, "rank 0 ("},
+                {KOLO_ERR_SYSTEM, "rank 0 ("},
+                {KOLO_ERR_LINK, "rank 1 ("},
+                {KOLO_ERR_DATA, "rank 1 ("}};
+    struct kolo_endpoint_events events;
+    struct kolo_store_client_events unused;
+    struct kolo_engine *engine = comm->engine;
+    kolo_status status = KOLO_OK;
+    (void)argument;
+    if (kolo_rank(comm) != 0)
+        return KOLO_OK;
+    kolo_engine_events(engine, &events, &unused);
+    kolo_engine_enter(engine);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && status == KOLO_OK; i++) {
+        events.down(events.context, 1, rows[i].why, "what happened");
+        const char *text = comm->suspicion.text;
+        if (strncmp(text, rows[i].first, 8) != 0 || strstr(text, "what happened") == NULL)
+            status = kolo_fail(KOLO_ERR_INTERNAL, "%s: %s", kolo_status_name(rows[i].why), text);
+        comm->suspicion.status = KOLO_OK;
+    }
+    kolo_engine_leave(engine);
+    return status;
+}
+
+Test(failure, a_broken_link_is_blamed_on_the_side_that_lacks_something, .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = "inproc", .settings = {"KOLO_TIMEOUT=20"}};
+    (void)world_run(&world, goes_down, NULL);
+    cr_assert(world.results[0].status == KOLO_OK, "%s", world.results[0].text);
 }

@@ -39,8 +39,9 @@ kolo_status kolo_engine_share_figures(struct kolo_engine *engine, kolo_deadline 
     if (engine->rank == 0) {
         KOLO_TRY(kolo_kv_set(engine->world, profile_key, text, strlen(text)));
     } else {
+        const int left_ms = kolo_deadline_poll_ms(deadline);
         KOLO_TRY(kolo_kv_read(engine->world, "kolo_init", "figures of rank 0", profile_key, text,
-                              &bytes, kolo_deadline_poll_ms(deadline)));
+                              &bytes, left_ms != 0 ? left_ms : 1)); /* 0 would not wait */
         text[bytes] = '\0';
         kolo_figures_init(&engine->figures);
         KOLO_TRY(kolo_figures_parse(&engine->figures, text, setting));

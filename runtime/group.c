@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/forks.h"
 #include "base/log.h"
 #include "memory/reduce.h"
 #include "runtime/accesses.h"
@@ -81,6 +82,8 @@ kolo_status kolo_group_note(struct kolo_comm *comm, kolo_status status)
 {
     if (status == KOLO_OK || comm == NULL ||
         atomic_load_explicit(&comm->group, memory_order_relaxed) == NULL)
+        return status;
+    if (comm->engine->forks != kolo_forks()) /* a thread that is not here may hold the lock */
         return status;
     kolo_comm_enter(comm);
     struct kolo_group *group = atomic_load(&comm->group);

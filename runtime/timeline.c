@@ -23,6 +23,7 @@
 #include "base/descriptor.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "memory/shared_file.h"
 
 enum {
     CALLS_AUTO = 16384, /* calls of each rank */
@@ -272,7 +273,7 @@ static kolo_status open_file(struct kolo_timeline *timeline, const char *prefix,
         status = create(path, &fd);
     if (status != KOLO_OK)
         return status;
-    const int error = posix_fallocate(fd, 0, (off_t)bytes);
+    const int error = kolo_shared_file_reserve(fd, 0, bytes);
     status = error == 0 ? map(timeline, fd, bytes) : refuse_place(path, error);
     (void)close(fd);
     if (status != KOLO_OK) {

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/comm.h"
 #include "tests/support/world.h"
 
 /** Checks that @p status is ERR_INVALID and that the detail names @p function and @p argument. */
@@ -246,6 +247,19 @@ static kolo_status try_in_child(struct inherited *own)
     return KOLO_OK;
 }
 
+/** The same while a group is open, and a thread that the child does not have holds the lock. */
+static kolo_status try_in_group(struct inherited *own)
+{
+    kolo_status status = kolo_group_begin(own->world);
+    if (status != KOLO_OK)
+        return status;
+    kolo_comm_enter(own->world);
+    status = try_in_child(own);
+    kolo_comm_leave(own->world);
+    const kolo_status ended = kolo_group_end(own->world, NULL, NULL);
+    return status != KOLO_OK ? status : ended;
+}
+
 static kolo_status have_children(struct kolo_comm *comm, void *argument)
 {
     const struct kolo_opts again = {.size = sizeof(again), .flags = KOLO_PERSISTENT};
@@ -259,6 +273,7 @@ static kolo_status have_children(struct kolo_comm *comm, void *argument)
     KOLO_TRY(kolo_allreduce(comm, &one, &sum, 1, KOLO_INT32, KOLO_SUM, &again, &own.again));
     KOLO_TRY(kolo_recv(comm, &got, 1, KOLO_INT32, other, NULL, &own.pending));
     KOLO_TRY(try_in_child(&own));
+    KOLO_TRY(try_in_group(&own));
     KOLO_TRY(kolo_send(comm, &one, 1, KOLO_INT32, other, NULL, NULL));
     KOLO_TRY(kolo_wait(&own.pending, -1));
     KOLO_TRY(kolo_run(own.again));

@@ -23,6 +23,8 @@ enum {
 };
 
 static const int forwarded[] = {SIGTERM, SIGINT, SIGHUP};
+/* They are for kolorun, which may be found by its name: `pkill -QUIT kolorun`. */
+static const int ignored[] = {SIGQUIT, SIGUSR1, SIGUSR2};
 
 /* Kills and reaps until there is no child left. As a subreaper the guardian inherits every
  * orphan. */
@@ -110,6 +112,8 @@ int kolo_agent_main(void)
         fprintf(stderr, "kolorun: --agent is for kolorun itself; try 'kolorun --help'\n");
         return 2;
     }
+    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
+        (void)signal(ignored[i], SIG_IGN);
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
         fprintf(stderr, "kolorun: agent: cannot become a subreaper: %s\n", strerror(errno));
     sigset_t mask, before;

@@ -27,6 +27,9 @@
 static const int watched_signals[KOLO_JOB_SIGNALS] = {SIGINT,  SIGTERM, SIGHUP,
                                                       SIGQUIT, SIGUSR1, SIGUSR2};
 
+/* A person does not press Ctrl-C again so soon. */
+static const int64_t REPEATED_NS = 200 * KOLO_NS_PER_MS;
+
 /* ---- time and signals ---- */
 
 static void on_start_timeout(uv_timer_t *timer)
@@ -49,6 +52,18 @@ static void on_job_timeout(uv_timer_t *timer)
         kolo_job_end_by_timeout(job);
 }
 
+/* Some programs pass on to kolorun a signal that the terminal, or they, send to its whole process
+ * group as well: that is one request, and does not kill what the ranks are saving. */
+static bool is_repeated(struct kolo_job *job, int number)
+{
+    const int64_t now_ns = kolo_now_ns();
+    if (number == job->asked_by && now_ns - job->asked_ns < REPEATED_NS)
+        return true;
+    job->asked_by = number;
+    job->asked_ns = now_ns;
+    return false;
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct kolo_job *job = handle->data;
@@ -61,6 +76,8 @@ static void on_signal(uv_signal_t *handle, int number)
         kolo_job_tell_status(job);
         return;
     }
+    if (is_repeated(job, number))
+        return;
     if (job->phase == JOB_COLLECTING) { /* the user does not want to wait for the rest */
         kolo_job_kill(job);
         return;

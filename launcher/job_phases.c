@@ -6,6 +6,7 @@
 //   STARTING --all hosts prepared--> RUNNING --a failure--> GRACE --1 s--> TERM --0.3 s--> KILL
 //      |  a failure                     | SIGINT...: forwarded                  --2 s--> ABANDON
 //      `--> KILL                        `--> ASKED --exit timeout, a failure--> GRACE
+//   RUNNING --output broken for 0.2 s, and no signal came--> KILL
 //   any --every host done, timelines come in--> COLLECTING --every host gone--> LEAVING
 //                                                   `--2 s without any--> ABANDON
 //   any --every host gone--> LEAVING (what was said is written) --> the loop ends
@@ -113,6 +114,7 @@ static void say_verdict(struct kolo_job *job)
     if (job->said_verdict)
         return;
     job->said_verdict = true;
+    kolo_job_judge_output(job);
     job->exit_status =
         kolo_verdict_finish(job->verdict, job->verdict_line, sizeof job->verdict_line);
     if (job->verdict_line[0] && !job->is_quiet)
@@ -160,6 +162,9 @@ void kolo_job_phase_ended(uv_timer_t *timer)
 {
     struct kolo_job *job = timer->data;
     switch ((int)job->phase) {
+    case JOB_RUNNING:
+        kolo_job_end_unread(job);
+        break;
     case JOB_ASKED:
         kolo_job_begin_end(job);
         break;

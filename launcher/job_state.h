@@ -64,7 +64,11 @@ struct kolo_job {
     struct kolo_gather *gather; /* NULL: no timeline */
     char verdict_line[2 * KOLO_DETAIL_MAX];
     int64_t began_ns;
-    uint64_t lost; /* bytes of output that are nowhere; known once the streams are closed */
+    uint64_t lost;     /* bytes of output that are nowhere; known once the streams are closed */
+    int broken_error;  /* that standard output cannot be written with; 0: none yet */
+    int64_t broken_ns; /* since when */
+    int asked_by;      /* the latest signal that asked the job to end; 0: none */
+    int64_t asked_ns;
     int exit_status;
     bool is_input_cut; /* rank 0 did not get all of it: the job fails */
     bool has_started, is_joined, is_quiet, said_verdict, said_stray;
@@ -135,6 +139,10 @@ kolo_status kolo_job_open_streams(struct kolo_job *job) KOLO_NODISCARD;
 /** Passes on what a rank has written. ERR_PROTOCOL: the host had no credit for it. */
 kolo_status kolo_job_output(struct kolo_job *job, struct kolo_remote *remote,
                             const struct kolo_message *message) KOLO_NODISCARD;
+/** The job ends: tells the verdict if its output was broken, and no signal or deadline ended it. */
+void kolo_job_judge_output(struct kolo_job *job);
+/** Ends the job because its output is broken. */
+void kolo_job_end_unread(struct kolo_job *job);
 /** Begins to pass standard input on to rank 0. If that cannot be, rank 0 gets its end. */
 void kolo_job_open_input(struct kolo_job *job);
 /** Whether all output is written. */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The streams of a job: its output, for which the agents get credit back, and its input. A reader
-// that goes away ends the job; files that cannot be written any more do not (job_files.c). With
-// --no-copy the output comes to kolorun's own streams after that, and for the same reason the job
-// does not end if those are broken as well.
+// that goes away ends the job, unless a signal ends it: the rest is dropped then, and its credit
+// returned. Files that cannot be written any more do not end it (job_files.c). With --no-copy the
+// output comes to kolorun's own streams after that, and for the same reason the job does not end if
+// those are broken as well.
 //
 // With --output-dir each byte goes to a file and, without --no-copy, also to kolorun's own streams.
 // Its credit is returned once it is in both, so that neither queue grows beyond the credit.
@@ -15,6 +16,7 @@
 
 #include "launcher/job_spec.h"
 
+enum { BROKEN_MS = 200 /* for a signal that broken output came with */ };
 enum { TO_SELF, TO_FILES }; /* where bytes were written: index of kolo_remote.written */
 
 static bool copies(const struct kolo_job *job)
@@ -66,6 +68,9 @@ static void on_drained(void *context)
     kolo_job_leave(context);
 }
 
+/* Ctrl-C ends the reader in `kolorun ... | tee log` as well, and a terminal that closes breaks the
+ * output before its SIGHUP comes: the job does not end because of its output if it is about to be
+ * ended by a signal, for which its ranks have more time. */
 static void on_stdout_broken(void *context, int error)
 {
     struct kolo_job *job = context;
@@ -77,15 +82,34 @@ static void on_stdout_broken(void *context, int error)
                           strerror_r(error, words, sizeof words));
         return;
     }
+    if (job->is_bounded) /* a signal or its time ends the job: the ranks keep the time they have */
+        return;
+    job->broken_error = error;
+    job->broken_ns = kolo_now_ns();
+    if (job->phase == JOB_RUNNING)
+        (void)uv_timer_start(&job->phase_timer, kolo_job_phase_ended, BROKEN_MS, 0);
+    else
+        kolo_job_end_unread(job);
+}
+
+void kolo_job_judge_output(struct kolo_job *job)
+{
+    char words[96];
+    const int error = job->is_bounded ? 0 : job->broken_error;
     if (error == EPIPE) {
         job->is_quiet = true; /* as if SIGPIPE had ended it: `kolorun ... | head` */
-        kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_SIGNAL + SIGPIPE,
+        kolo_verdict_trouble(job->verdict, job->broken_ns, KOLO_EXIT_SIGNAL + SIGPIPE,
                              "nobody reads the output");
-    } else {
-        kolo_verdict_trouble(job->verdict, kolo_now_ns(), EXIT_FAILURE,
+    } else if (error != 0) {
+        kolo_verdict_trouble(job->verdict, job->broken_ns, EXIT_FAILURE,
                              "the output cannot be written: %s",
                              strerror_r(error, words, sizeof words));
     }
+}
+
+void kolo_job_end_unread(struct kolo_job *job)
+{
+    kolo_job_judge_output(job);
     kolo_job_kill(job);
 }
 

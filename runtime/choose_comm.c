@@ -13,7 +13,7 @@
 #include "runtime/kv.h"
 #include "runtime/profile.h"
 
-static const char profile_key[] = "kolo/profile";
+static const char profile_key[] = "\001profile"; /* none that a program can set */
 
 void kolo_choices_free(struct kolo_choices *choices)
 {
@@ -36,12 +36,11 @@ kolo_status kolo_engine_share_figures(struct kolo_engine *engine, kolo_deadline 
     }
     if (engine->world->size == 1)
         return KOLO_OK;
-    if (engine->rank == 0) {
-        KOLO_TRY(kolo_kv_set(engine->world, profile_key, text, strlen(text)));
-    } else {
-        const int left_ms = kolo_deadline_poll_ms(deadline);
-        KOLO_TRY(kolo_kv_read(engine->world, "kolo_init", "figures of rank 0", profile_key, text,
-                              &bytes, left_ms != 0 ? left_ms : 1)); /* 0 would not wait */
+    if (engine->rank == 0)
+        bytes = strlen(text);
+    KOLO_TRY(kolo_kv_share(engine->world, "kolo_init", "figures of rank 0", profile_key, text,
+                           &bytes, deadline));
+    if (engine->rank != 0) {
         text[bytes] = '\0';
         kolo_figures_init(&engine->figures);
         KOLO_TRY(kolo_figures_parse(&engine->figures, text, setting));

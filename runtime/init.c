@@ -230,7 +230,16 @@ out:
     return status;
 }
 
-/** All ranks have met: does what remains before the first call. */
+static bool has_lost_a_rank(struct kolo_comm *world)
+{
+    kolo_comm_enter(world);
+    const bool has = world->failure.status == KOLO_ERR_PEER;
+    kolo_comm_leave(world);
+    return has;
+}
+
+/** All ranks have met: does what remains before the first call. A rank that is lost from now on
+ * fails the world only: the others may go on without it (kolo_shrink). */
 static kolo_status begin_in_world(struct kolo_engine *engine, kolo_deadline deadline)
 {
     kolo_status status = kolo_endpoint_set_peers(engine->endpoint, engine->peers);
@@ -239,7 +248,10 @@ static kolo_status begin_in_world(struct kolo_engine *engine, kolo_deadline dead
     kolo_comm_count_local(engine->world);
     choose_waiting(engine);
     status = kolo_engine_share_figures(engine, deadline);
-    return status == KOLO_OK ? kolo_nest_open(engine->world, deadline) : status;
+    if (status != KOLO_OK)
+        return status;
+    status = kolo_nest_open(engine->world, deadline);
+    return status != KOLO_OK && has_lost_a_rank(engine->world) ? KOLO_OK : status;
 }
 
 /** The others have met this rank and would wait for it: tells them why it has failed, unless the

@@ -30,12 +30,13 @@ static kolo_status check_key(const struct kolo_comm *comm, const char *function,
 
 static const char no_answer[] = "no answer from the job's store";
 
-/** Waits for the answer, and puts an error about @p shown, the key, into words; @p awaited: what
- * has not arrived in a timeout. Held: lock. */
-static kolo_status await(struct kolo_comm *comm, const char *function, const char *shown,
+static const char no_value[] = "no value (has a rank set it?)";
+
+/** The wait for the answer is over. Puts an error about @p shown, the key, into words; @p awaited:
+ * what has not arrived in a timeout. Held: lock. */
+static kolo_status judge(struct kolo_comm *comm, const char *function, const char *shown,
                          const char *awaited, struct kolo_store_call *call, int64_t timeout_ms)
 {
-    (void)kolo_engine_wait(comm, &call->status, kolo_deadline_in_ms(timeout_ms));
     if (call->status == KOLO_AGAIN) {
         kolo_store_client_cancel(comm->engine->store, call);
         if (comm->failure.status != KOLO_OK)
@@ -49,6 +50,14 @@ static kolo_status await(struct kolo_comm *comm, const char *function, const cha
         return kolo_comm_failed(comm, NULL);
     return kolo_fail(call->status, "%s '%s': %s", function, shown,
                      call->why[0] != '\0' ? call->why : kolo_status_text(call->status));
+}
+
+/** Held: lock. */
+static kolo_status await(struct kolo_comm *comm, const char *function, const char *shown,
+                         const char *awaited, struct kolo_store_call *call, int64_t timeout_ms)
+{
+    (void)kolo_engine_wait(comm, &call->status, kolo_deadline_in_ms(timeout_ms));
+    return judge(comm, function, shown, awaited, call, timeout_ms);
 }
 
 kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key, const void *value, size_t bytes)
@@ -99,11 +108,48 @@ kolo_status kolo_kv_read(struct kolo_comm *comm, const char *function, const cha
     } else {
         bool waits = timeout_ms != 0;
         kolo_store_client_get(comm->engine->store, key, waits, &call);
-        status = await(comm, function, shown, waits ? "no value (has a rank set it?)" : no_answer,
-                       &call, timeout_ms > 0 ? timeout_ms : comm->engine->settings.timeout_ms);
+        status = await(comm, function, shown, waits ? no_value : no_answer, &call,
+                       timeout_ms > 0 ? timeout_ms : comm->engine->settings.timeout_ms);
     }
     kolo_comm_leave(comm);
     if (status == KOLO_OK)
+        status = hand_over(function, shown, &call, value, bytes);
+    kolo_free_memory(call.value);
+    return status;
+}
+
+/** The store answers whatever becomes of the ranks: if one is lost, waits for the answer all the
+ * same, unless rank 0 is lost and has set nothing. Held: lock. */
+static void await_in_loss(struct kolo_comm *comm, const char *key, struct kolo_store_call *call,
+                          kolo_deadline deadline)
+{
+    struct kolo_store_client *store = comm->engine->store;
+    if (comm->rank != 0 && comm->engine->left_ns[0] != 0) {
+        kolo_store_client_cancel(store, call);
+        *call = (struct kolo_store_call){0};
+        kolo_store_client_get(store, key, false, call);
+    }
+    (void)kolo_engine_await(comm->engine, NULL, &call->status, deadline);
+}
+
+kolo_status kolo_kv_share(struct kolo_comm *comm, const char *function, const char *shown,
+                          const char *key, void *value, size_t *bytes, kolo_deadline deadline)
+{
+    struct kolo_store_call call = {0};
+    const int left_ms = kolo_deadline_poll_ms(deadline);
+    kolo_comm_enter(comm);
+    if (comm->rank == 0)
+        kolo_store_client_set(comm->engine->store, key, value, *bytes, &call);
+    else
+        kolo_store_client_get(comm->engine->store, key, true, &call);
+    (void)kolo_engine_wait(comm, &call.status, deadline);
+    if (call.status == KOLO_AGAIN && comm->failure.status == KOLO_ERR_PEER)
+        await_in_loss(comm, key, &call, deadline);
+    kolo_status status = call.status == KOLO_ERR_NOT_FOUND
+                             ? kolo_comm_failed(comm, NULL)
+                             : judge(comm, function, shown, no_value, &call, left_ms);
+    kolo_comm_leave(comm);
+    if (status == KOLO_OK && comm->rank != 0)
         status = hand_over(function, shown, &call, value, bytes);
     kolo_free_memory(call.value);
     return status;

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "runtime/kv.h"
 #include "tests/support/await.h"
 #include "tests/support/world.h"
 
@@ -158,4 +160,61 @@ Test(kv, beside_a_collective, .timeout = 60)
         struct world world = {.size = 2, .transport = world_transports[i]};
         WORLD_MUST_RUN(&world, ask_beside, &beside);
     }
+}
+
+/* ---- what the library shares ---- */
+
+static void lose(struct kolo_comm *comm)
+{
+    kolo_comm_enter(comm);
+    kolo_comm_fail(comm, KOLO_ERR_PEER, "a rank was lost", false);
+    kolo_comm_leave(comm);
+}
+
+static kolo_status share_in_loss(struct kolo_comm *comm, void *argument)
+{
+    const bool is_root = kolo_rank(comm) == 0;
+    const kolo_deadline deadline = kolo_deadline_in_ms(20000);
+    char text[16] = "";
+    size_t bytes = is_root ? 7 : sizeof(text);
+    kolo_status status;
+    (void)argument;
+    memcpy(text, "figures", is_root ? 7 : 0);
+    lose(comm);
+    KOLO_TRY(kolo_kv_share(comm, "test", "it", "\001it", text, &bytes, deadline));
+    WORLD_EXPECT(bytes == 7 && memcmp(text, "figures", 7) == 0, "%zu bytes: %.16s", bytes, text);
+    WORLD_EXPECT(kolo_kv_set(comm, "k", "v", 1) == KOLO_ERR_PEER, "the world is not lost");
+out:
+    return status;
+}
+
+/* A rank that is lost while others are in kolo_init does not matter to them. */
+Test(kv, shares_although_a_rank_is_lost, .timeout = 120)
+{
+    struct world world = {.size = 3};
+    WORLD_MUST_RUN(&world, share_in_loss, NULL);
+}
+
+static kolo_status share_without_rank_0(struct kolo_comm *comm, void *argument)
+{
+    char text[16] = "";
+    size_t bytes = sizeof(text);
+    (void)argument;
+    lose(comm);
+    if (kolo_rank(comm) == 0)
+        return KOLO_OK;
+    kolo_comm_enter(comm);
+    comm->engine->left_ns[0] = kolo_now_ns();
+    kolo_comm_leave(comm);
+    WORLD_EXPECT(kolo_kv_share(comm, "test", "it", "\001it", text, &bytes,
+                               kolo_deadline_in_ms(60000)) == KOLO_ERR_PEER,
+                 "%s", kolo_error_detail());
+    WORLD_EXPECT(strstr(kolo_error_detail(), "a rank was lost") != NULL, "%s", kolo_error_detail());
+    return KOLO_OK;
+}
+
+Test(kv, shares_nothing_of_a_rank_0_that_is_lost, .timeout = 30)
+{
+    struct world world = {.size = 2};
+    WORLD_MUST_RUN(&world, share_without_rank_0, NULL);
 }

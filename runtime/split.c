@@ -215,17 +215,31 @@ struct making {
 };
 
 /** This rank cannot take part in the exchange, for which the others wait: it loses the
- * communicator. */
+ * communicator, if that is not lost already. This thread's detail says why. */
 static kolo_status cannot_exchange(struct kolo_comm *comm, const struct making *making)
 {
     char who[KOLO_RANK_TEXT_MAX], text[KOLO_DETAIL_MAX];
-    snprintf(text, sizeof(text), "%s: %s has no memory for a list of the %d members",
-             making->function, kolo_comm_rank_text(comm, comm->rank, who), comm->size);
+    snprintf(text, sizeof(text), "%s: %s cannot exchange lists with the %d members: %s",
+             making->function, kolo_comm_rank_text(comm, comm->rank, who), comm->size,
+             kolo_error_detail());
     kolo_comm_enter(comm);
     kolo_comm_fail(comm, KOLO_ERR_SYSTEM, text, true);
     const kolo_status status = kolo_comm_failed(comm, NULL);
     kolo_comm_leave(comm);
     return status;
+}
+
+/** The exchange. A rank that cannot even begin it must not leave the others waiting. */
+static kolo_status exchange(struct kolo_comm *comm, const struct making *making,
+                            const struct kolo_task *task)
+{
+    const kolo_status status = kolo_task_run(comm, task);
+    if (status == KOLO_OK)
+        return KOLO_OK;
+    kolo_comm_enter(comm);
+    const bool has_failed = comm->failure.status != KOLO_OK;
+    kolo_comm_leave(comm);
+    return has_failed ? status : cannot_exchange(comm, making);
 }
 
 /** Takes numbers for the new communicators. The store has half of the time, so that members can
@@ -285,7 +299,7 @@ static kolo_status make(struct kolo_comm *comm, struct making *making, struct ko
     making->deadline = task.deadline = kolo_deadline_in_ms(kolo_task_timeout_ms(comm, &task));
     KOLO_TRY(prepare(comm, making));
     task.recv = making->table;
-    KOLO_TRY(kolo_task_run(comm, &task));
+    KOLO_TRY(exchange(comm, making, &task));
     KOLO_TRY(check_table(comm, making->function, making->table));
     if (making->mine.colour == KOLO_NO_COLOUR)
         goto out;

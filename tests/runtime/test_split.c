@@ -15,6 +15,7 @@
 #include "runtime/kv.h"
 #include "runtime/split.h"
 #include "runtime/submit.h"
+#include "tests/support/await.h"
 #include "tests/support/world.h"
 #include "transport/core.h"
 
@@ -317,6 +318,43 @@ Test(split, memory_runs_out, .timeout = 120)
             cr_assert(world.results[rank].status != KOLO_ERR_INTERNAL &&
                           (world.results[rank].status == KOLO_OK) == (first == KOLO_OK),
                       "allocation %d, rank %d: %s", (int)nth, rank, world.results[rank].text);
+    }
+}
+
+struct lack {
+    uint64_t nth;          /* the allocation that fails */
+    _Atomic uint64_t past; /* how many there have been then */
+    _Atomic int waiting;   /* the others, which allocate nothing meanwhile */
+};
+
+/** Rank 1 has no memory for what it needs until it waits for the others, which come after that. */
+static kolo_status lacking_before_others(struct kolo_comm *comm, void *argument)
+{
+    struct lack *lack = argument;
+    struct kolo_comm *part = NULL;
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 1) {
+        WORLD_EXPECT(AWAIT(lack->waiting == 2), "the others do not come");
+        kolo_alloc_fail_nth(lack->nth);
+        lack->past = kolo_alloc_count() + lack->nth;
+    } else {
+        lack->waiting++;
+        WORLD_EXPECT(AWAIT(lack->past > 0 && kolo_alloc_count() >= lack->past),
+                     "rank 1 needs less memory");
+    }
+    const kolo_status status = kolo_dup(comm, NULL, &part);
+    WORLD_EXPECT((status == KOLO_ERR_NO_MEMORY || status == KOLO_ERR_SYSTEM) &&
+                     strstr(kolo_error_detail(), "rank 1 (") != NULL,
+                 "%s: %s", kolo_status_name(status), kolo_error_detail());
+    return KOLO_OK;
+}
+
+Test(split, a_rank_without_memory_tells_the_others, .timeout = 120)
+{
+    for (uint64_t nth = 1; nth <= 6; nth++) {
+        struct lack lack = {.nth = nth};
+        struct world world = {.size = 3, .transport = "tcp", .settings = {"KOLO_TIMEOUT=10s"}};
+        WORLD_MUST_RUN(&world, lacking_before_others, &lack);
     }
 }
 

@@ -294,6 +294,13 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
         kolo_endpoint_wake(comm->engine->endpoint);
 }
 
+void kolo_comm_fail_here(struct kolo_comm *comm, kolo_status status, const char *what)
+{
+    char who[KOLO_RANK_TEXT_MAX], text[KOLO_DETAIL_MAX];
+    snprintf(text, sizeof(text), "%s: %s", kolo_comm_rank_text(comm, comm->rank, who), what);
+    kolo_comm_fail(comm, status, text, true);
+}
+
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request)
 {
     struct kolo_failure *failure = &comm->failure;

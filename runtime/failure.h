@@ -51,6 +51,8 @@ void kolo_comm_hear(struct kolo_comm *comm);
 void kolo_comm_settle(struct kolo_comm *comm);
 /** Sets the failure; the first one wins. @p tell: the store and the links do not know of it yet. */
 void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text, bool tell);
+/** The same for what failed on this rank: @p what, to which the text adds where, for all ranks. */
+void kolo_comm_fail_here(struct kolo_comm *comm, kolo_status status, const char *what);
 /** The failure as the result of a call: sets this thread's detail and returns the status. @p
  * request NULL: the call is not a request. */
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request);

@@ -342,7 +342,7 @@ static void refuse(struct kolo_request *request, const struct kolo_request *call
         return;
     }
     request->nested->has_failed = true;
-    kolo_comm_fail(request->comm, status, text, true);
+    kolo_comm_fail_here(request->comm, status, text);
 }
 
 /** Counts the calls of both rows that are over. False: one failed. */

@@ -128,7 +128,7 @@ static void give_up(struct kolo_comm *child, bool is_of_split, kolo_status statu
     char detail[KOLO_DETAIL_MAX];
     kolo_detail_keep(detail);
     kolo_engine_enter(engine);
-    kolo_comm_fail(child, status, detail, true);
+    kolo_comm_fail_here(child, status, detail);
     if (is_of_split)
         kolo_comm_tell_store(engine, child->number, child->ranks, child->size);
     kolo_comm_close(child);

@@ -284,3 +284,25 @@ Test(failure, a_broken_link_is_blamed_on_the_side_that_lacks_something, .timeout
     (void)world_run(&world, goes_down, NULL);
     cr_assert(world.results[0].status == KOLO_OK, "%s", world.results[0].text);
 }
+
+/** Rank 1 lacks something that has to do with no link. */
+static kolo_status lacks_something(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 1) {
+        kolo_comm_enter(comm);
+        kolo_comm_fail_here(comm, KOLO_ERR_NO_MEMORY, "cannot allocate 4 bytes");
+        kolo_comm_leave(comm);
+    }
+    const kolo_status status = kolo_barrier(comm, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_NO_MEMORY && strncmp(kolo_error_detail(), "rank 1 (", 8) == 0,
+                 "%s", kolo_error_detail());
+    return KOLO_OK;
+}
+
+Test(failure, what_a_rank_lacks_is_told_with_its_name, .timeout = 60)
+{
+    struct world world = {.size = 3, .settings = {"KOLO_TIMEOUT=20"}};
+    WORLD_MUST_RUN(&world, lacks_something, NULL);
+}

@@ -63,7 +63,7 @@ static void forward(int signals_fd, pid_t worker)
     struct signalfd_siginfo info;
     while (read(signals_fd, &info, sizeof info) == sizeof info)
         if (info.ssi_signo != SIGCHLD)
-            (void)kill(worker, SIGTERM);
+            (void)kill(worker, (int)info.ssi_signo);
 }
 
 /* Waits until the worker has ended. Kills a worker that goes on after the launcher disconnected. */

@@ -8,8 +8,9 @@
 //               `- whatever they start, in whatever session
 //
 // The worker ends the job when kolorun says so, when its standard input ends or falls silent, and
-// on a signal; it then kills its descendants until none is left. When the worker is gone for any
-// reason, the guardian does the same. Neither may write a file or open a port.
+// some time after a signal (worker.c); it then kills its descendants until none is left. When the
+// worker is gone for any reason, the guardian does the same. Neither may write a file or open a
+// port.
 #ifndef KOLO_LAUNCHER_AGENT_H
 #define KOLO_LAUNCHER_AGENT_H
 

@@ -7,6 +7,7 @@
 //   PREPARED | REFUSED --------------------->            directory and program were checked
 //             <------------------------------ START      once every host is prepared
 //   STARTED per rank, OUTPUT, EXITED ------->
+//   SIGNAL -------------------------------->            it got a signal, as its ranks have now
 //   STRAY per rank ------------------------->            what outlived it, and will be ended
 //             <------------------------------ INPUT, CREDIT, SIGNAL, END
 //             <------------------------------ PAUSE      stop the ranks; no heartbeat from here on
@@ -40,7 +41,7 @@ enum {
     KOLO_PREAMBLE_BYTES = 16,
     KOLO_PREAMBLE_NOISE_MAX = 64 << 10,
     KOLO_NOISE_KEPT = 256,
-    KOLO_AGENT_PROTOCOL = 6
+    KOLO_AGENT_PROTOCOL = 7
 };
 
 #define KOLO_FRAME_MAP(X)                                                                          \
@@ -59,7 +60,7 @@ enum {
     X(START)    /* nothing */                                                                      \
     X(INPUT)    /* bytes of standard input for rank 0; none: its end */                            \
     X(CREDIT)   /* u32 bytes of output that were written */                                        \
-    X(SIGNAL)   /* u32 signal, for the ranks' process groups */                                    \
+    X(SIGNAL)   /* u32 signal for the ranks' process groups; from an agent: they have it */        \
     X(END)      /* kill everything at once */                                                      \
     X(PAUSE)    /* u32 round: stop the ranks, expect no heartbeat until RESUME */                  \
     X(PAUSED)   /* u32 round */                                                                    \
@@ -148,8 +149,9 @@ struct kolo_spec {
     enum kolo_bind bind;
     uint32_t gpus; /* devices that each rank sees; 0: not restricted */
     uint32_t peer_timeout_ms;
-    uint32_t credit_bytes;   /* initial credit for output */
-    uint32_t timeline_calls; /* calls kept per rank; 0: no timeline */
+    uint32_t exit_timeout_ms; /* for ranks that a signal to the agent is to end */
+    uint32_t credit_bytes;    /* initial credit for output */
+    uint32_t timeline_calls;  /* calls kept per rank; 0: no timeline */
 };
 kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out,
                            size_t *bytes_out) KOLO_NODISCARD;

@@ -53,15 +53,26 @@ static void on_job_timeout(uv_timer_t *timer)
 }
 
 /* Some programs pass on to kolorun a signal that the terminal, or they, send to its whole process
- * group as well: that is one request, and does not kill what the ranks are saving. */
+ * group as well, a session that is ended gets SIGHUP right after SIGTERM, and agents that got a
+ * signal as kolorun did may be heard first: that is one request, and does not kill what the ranks
+ * are saving. */
 static bool is_repeated(struct kolo_job *job, int number)
 {
     const int64_t now_ns = kolo_now_ns();
-    if (number == job->asked_by && now_ns - job->asked_ns < REPEATED_NS)
+    const bool is_same = number == job->asked_by || number == SIGHUP || job->asked_by == SIGHUP;
+    if (is_same && job->asked_by != 0 && now_ns - job->asked_ns < REPEATED_NS)
         return true;
     job->asked_by = number;
     job->asked_ns = now_ns;
     return false;
+}
+
+static void blame_signal(struct kolo_job *job, int64_t when_ns, int number)
+{
+    job->agent_asked_ns = 0;
+    kolo_verdict_trouble(job->verdict, when_ns, KOLO_EXIT_SIGNAL + number,
+                         "stopped by signal %d (SIG%s); the job was ended", number,
+                         sigabbrev_np(number));
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -76,24 +87,22 @@ static void on_signal(uv_signal_t *handle, int number)
         kolo_job_tell_status(job);
         return;
     }
-    if (is_repeated(job, number))
+    if (is_repeated(job, number)) {
+        if (job->agent_asked_ns != 0)
+            blame_signal(job, job->agent_asked_ns - 1, number);
         return;
+    }
     if (job->phase == JOB_COLLECTING) { /* the user does not want to wait for the rest */
         kolo_job_kill(job);
         return;
     }
     job->is_bounded = true;
-    kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_SIGNAL + number,
-                         "stopped by signal %d (SIG%s); the job was ended", number,
-                         sigabbrev_np(number));
+    blame_signal(job, kolo_now_ns(), number);
     if (job->phase == JOB_LEAVING) { /* nobody reads the rest, and the user does not want to wait */
         job->exit_status = KOLO_EXIT_SIGNAL + number;
         uv_stop(&job->loop);
     } else if (job->phase == JOB_RUNNING) {
-        kolo_pause_forbid(&job->pause);
-        kolo_job_tell_stall(job);
-        (void)kolo_job_enter(job, JOB_ASKED, job->options->settings.exit_timeout_ms);
-        kolo_job_signal(job, number);
+        kolo_job_ask(job, number);
     } else {
         kolo_job_kill(job);
     }

@@ -3,6 +3,7 @@
 // are prepared, and notices their loss. Must never decide how the job ends (job_phases.c).
 #include "launcher/job_state.h"
 
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -69,9 +70,9 @@ static void on_prepared(void *context, struct kolo_remote *remote)
 }
 
 /* Records that a host is lost, and why; it was last heard at @p seen_ns. The ranks end with their
- * agent, and their end may have been noticed before. */
-static void note_host(struct kolo_job *job, const struct kolo_host *host, int64_t seen_ns,
-                      int exit_status, const char *why)
+ * agent, and their end may have been noticed before: returns when. */
+static int64_t note_host(struct kolo_job *job, const struct kolo_host *host, int64_t seen_ns,
+                         int exit_status, const char *why)
 {
     int64_t when_ns = kolo_verdict_evidence(job->verdict, &host->ranks, seen_ns);
     if (kolo_job_keeps_going(job))
@@ -80,6 +81,7 @@ static void note_host(struct kolo_job *job, const struct kolo_host *host, int64_
         kolo_verdict_trouble(job->verdict, when_ns, exit_status, "%s; nothing was started", why);
     else
         kolo_verdict_host(job->verdict, when_ns, exit_status, why, &host->ranks);
+    return when_ns;
 }
 
 static void on_refused(void *context, struct kolo_remote *remote, int exit_status, const char *why)
@@ -87,9 +89,26 @@ static void on_refused(void *context, struct kolo_remote *remote, int exit_statu
     struct kolo_job *job = context;
     char text[KOLO_DETAIL_MAX];
     snprintf(text, sizeof text, "host %s: %s", remote->host->name, why);
-    note_host(job, remote->host, kolo_now_ns(), exit_status, text);
+    (void)note_host(job, remote->host, kolo_now_ns(), exit_status, text);
     if (!kolo_job_keeps_going(job)) /* else its ranks end, or are lost with it */
         kolo_job_begin_end(job);
+}
+
+kolo_status kolo_job_agent_signalled(struct kolo_job *job, struct kolo_remote *remote,
+                                     uint32_t number)
+{
+    char text[KOLO_DETAIL_MAX];
+    if (number != SIGTERM && number != SIGINT && number != SIGHUP)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "signal %u for its ranks", number);
+    if (job->phase != JOB_RUNNING) /* it ends, and its ranks have the time that this takes */
+        return KOLO_OK;
+    const bool goes_on = kolo_job_keeps_going(job);
+    snprintf(text, sizeof text, "host %s: its agent got signal %u (SIG%s)", remote->host->name,
+             number, sigabbrev_np((int)number));
+    job->agent_asked_ns = note_host(job, remote->host, kolo_now_ns(), KOLO_EXIT_HOST, text);
+    if (!goes_on)
+        kolo_job_ask(job, (int)number);
+    return KOLO_OK;
 }
 
 /* If one host is silent and so are all others, this machine is the one that is cut off. */
@@ -116,8 +135,8 @@ static void on_failed(void *context, struct kolo_remote *remote, const char *why
                                : "");
     /* What keeps an agent on this machine from starting is no host that cannot be reached. */
     const bool is_shortage = remote->host->is_here && remote->agent_pid == 0;
-    note_host(job, remote->host, remote->lost_ns, is_shortage ? KOLO_EXIT_SHORTAGE : KOLO_EXIT_HOST,
-              text);
+    (void)note_host(job, remote->host, remote->lost_ns,
+                    is_shortage ? KOLO_EXIT_SHORTAGE : KOLO_EXIT_HOST, text);
     for (uint32_t i = 0; i < remote->host->ranks.count && job->phase != JOB_STARTING; i++) {
         const int rank = (int)remote->host->ranks.at[i];
         if (!kolo_verdict_has_ended(job->verdict, rank))

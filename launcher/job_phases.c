@@ -81,6 +81,17 @@ void kolo_job_kill(struct kolo_job *job)
             kolo_remote_dismiss(&job->remotes[i]);
 }
 
+void kolo_job_ask(struct kolo_job *job, int number)
+{
+    job->is_bounded = true;
+    job->asked_by = number;
+    job->asked_ns = kolo_now_ns();
+    kolo_pause_forbid(&job->pause);
+    kolo_job_tell_stall(job);
+    if (kolo_job_enter(job, JOB_ASKED, job->options->settings.exit_timeout_ms))
+        kolo_job_signal(job, number);
+}
+
 static void terminate(struct kolo_job *job)
 {
     if (!kolo_job_enter(job, JOB_TERM, TERM_MS))

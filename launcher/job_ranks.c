@@ -130,6 +130,8 @@ kolo_status kolo_job_message(struct kolo_remote *remote, const struct kolo_messa
     case KOLO_FRAME_NOTE:
         on_note(job, remote, &message->piece);
         return KOLO_OK;
+    case KOLO_FRAME_SIGNAL:
+        return kolo_job_agent_signalled(job, remote, message->value);
     case KOLO_FRAME_WANTED:
         if (job->input)
             kolo_input_taken(job->input, message->value);

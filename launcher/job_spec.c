@@ -127,6 +127,7 @@ kolo_status kolo_job_spec_pack(const struct kolo_job_facts *facts, uint8_t **dat
                              .bind = options->bind,
                              .gpus = (uint32_t)options->gpus,
                              .peer_timeout_ms = (uint32_t)options->settings.peer_timeout_ms,
+                             .exit_timeout_ms = (uint32_t)options->settings.exit_timeout_ms,
                              .credit_bytes = KOLO_JOB_CREDIT_BYTES,
                              .timeline_calls = kolo_options_timeline_calls(options, facts->size)};
     kolo_status status = KOLO_OK;

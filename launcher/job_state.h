@@ -69,6 +69,7 @@ struct kolo_job {
     int64_t broken_ns; /* since when */
     int asked_by;      /* the latest signal that asked the job to end; 0: none */
     int64_t asked_ns;
+    int64_t agent_asked_ns; /* when an agent got it; 0: none, or kolorun has got it too */
     int exit_status;
     bool is_input_cut; /* rank 0 did not get all of it: the job fails */
     bool has_started, is_joined, is_quiet, said_verdict, said_stray;
@@ -100,6 +101,8 @@ bool kolo_job_keeps_going(const struct kolo_job *job);
 /** Something failed: gives the ranks time to report their errors, then ends them. */
 void kolo_job_begin_end(struct kolo_job *job);
 void kolo_job_kill(struct kolo_job *job);
+/** A signal ends the job: all ranks get it, and have the exit timeout. */
+void kolo_job_ask(struct kolo_job *job, int number);
 /** Sends a signal to all running ranks. */
 void kolo_job_signal(struct kolo_job *job, int number);
 /** If everything has ended and all output is written: prints the verdict and ends the loop. */
@@ -112,6 +115,10 @@ void kolo_job_phase_ended(uv_timer_t *timer);
 /* job_hosts.c */
 /** Calls as many of the remaining hosts as may be called at a time. */
 void kolo_job_call_hosts(struct kolo_job *job);
+/** An agent got a signal, which its ranks have got from it: the others get it too. ERR_PROTOCOL: it
+ * is none that ends an agent. */
+kolo_status kolo_job_agent_signalled(struct kolo_job *job, struct kolo_remote *remote,
+                                     uint32_t number) KOLO_NODISCARD;
 struct kolo_remote_events kolo_job_host_events(struct kolo_job *job);
 
 /* job_ranks.c */

@@ -254,6 +254,7 @@ static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kol
     case KOLO_FRAME_WANTED:
     case KOLO_FRAME_NOTE:
     case KOLO_FRAME_STRAY:
+    case KOLO_FRAME_SIGNAL:
     case KOLO_FRAME_PAUSED:
     case KOLO_FRAME_SEEN:
     case KOLO_FRAME_LOOKED:

@@ -134,6 +134,7 @@ kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out, siz
     kolo_write_u8(&writer, (uint8_t)spec->bind);
     kolo_write_u32(&writer, spec->gpus);
     kolo_write_u32(&writer, spec->peer_timeout_ms);
+    kolo_write_u32(&writer, spec->exit_timeout_ms);
     kolo_write_u32(&writer, spec->credit_bytes);
     kolo_write_u32(&writer, spec->timeline_calls);
     kolo_status status = kolo_writer_finish(&writer, data, bytes_out);
@@ -171,6 +172,7 @@ kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_
     spec_out->bind = (enum kolo_bind)bind;
     spec_out->gpus = kolo_read_u32(reader);
     spec_out->peer_timeout_ms = kolo_read_u32(reader);
+    spec_out->exit_timeout_ms = kolo_read_u32(reader);
     spec_out->credit_bytes = kolo_read_u32(reader);
     spec_out->timeline_calls = kolo_read_u32(reader);
     KOLO_TRY(kolo_reader_finish(reader, "the job's description"));

@@ -4,7 +4,13 @@
 // EXAMINE, before START, starts the examiner (relay.h) and does not change the state.
 //
 //   WAITING --JOB--> PREPARED --START--> RUNNING --last rank ended--> LINGERING --time--> ENDING
-//      any state --END, hang-up, silence, signal--> ENDING --time--> KILLING --nobody left--> DONE
+//      any state --END, hang-up, silence--> ENDING --time--> KILLING --nobody left--> DONE
+//
+// A signal while ranks run is passed on to them and told to kolorun, which does the same for the
+// others; what runs after the exit timeout is ended, whatever kolorun does. Before START, or if the
+// guardian is gone, it leads to ENDING. All processes of kolorun may get one at a time (pkill, a
+// batch system, the end of a session): then it comes from the guardian and from kolorun as well,
+// which the ranks should not notice.
 //
 // LINGERING gives processes that the ranks left behind (the tee of a shell's >(tee log)) a moment
 // to finish, and tells kolorun which have not (strays.h). ENDING has sent SIGTERM; KILLING sends
@@ -62,6 +68,7 @@ struct worker {
     struct kolo_channel channel;
     uv_signal_t child, term, hang, intr;
     uv_timer_t tick;
+    uv_timer_t patience; /* with ranks that a signal is to end */
     struct kolo_spec spec;
     struct kolo_children *children;
     struct kolo_relay *relay;
@@ -72,6 +79,8 @@ struct worker {
     kolo_deadline naming;   /* when processes that still live are named */
     int exit_status;
     bool is_paused; /* the ranks are stopped */
+    bool is_asked;  /* the ranks got a signal to end */
+    int passed_on;  /* a signal that kolorun will send back; 0: none */
 };
 
 static void move(struct worker *worker, enum state state, int64_t limit_ms)
@@ -101,6 +110,7 @@ static void finish(struct worker *worker)
     close_handle((uv_handle_t *)&worker->hang);
     close_handle((uv_handle_t *)&worker->intr);
     close_handle((uv_handle_t *)&worker->tick);
+    close_handle((uv_handle_t *)&worker->patience);
 }
 
 static void done(struct worker *worker)
@@ -278,10 +288,34 @@ static void refuse(struct worker *worker, int exit_status)
         kolo_channel_send(&worker->channel, KOLO_FRAME_REFUSED, body, bytes);
 }
 
-/* SIGTERM: the guardian has died, or somebody wants the agent to end. */
+static void on_patience_ended(uv_timer_t *timer)
+{
+    end(timer->data, ENDING);
+}
+
+/* The ranks have as long as if kolorun had got the signal, and what they write is still sent. */
+static void pass_on(struct worker *worker, int number)
+{
+    if (worker->state != RUNNING || worker->is_asked)
+        return;
+    worker->is_asked = true;
+    worker->passed_on = number;
+    kolo_children_signal(worker->children, number);
+    if (worker->is_paused)
+        kolo_children_signal(worker->children, SIGCONT);
+    worker->is_paused = false;
+    kolo_channel_send_u32(&worker->channel, KOLO_FRAME_SIGNAL, (uint32_t)number);
+    (void)uv_timer_start(&worker->patience, on_patience_ended, worker->spec.exit_timeout_ms, 0);
+}
+
+/* The guardian has died, or somebody wants the agent to end. */
 static void on_term(uv_signal_t *handle, int number)
 {
     struct worker *worker = handle->data;
+    if (worker->state >= RUNNING && getppid() == worker->guardian) {
+        pass_on(worker, number);
+        return;
+    }
     if (worker->state < LINGERING) {
         if (getppid() != worker->guardian)
             (void)kolo_fail(KOLO_ERR_SYSTEM, "its agent was killed");
@@ -390,6 +424,18 @@ static kolo_status look(struct worker *worker, const struct kolo_piece *piece)
     return KOLO_OK;
 }
 
+/* SIGNAL */
+static void signal_ranks(struct worker *worker, int number)
+{
+    const bool is_known = worker->passed_on == number;
+    if (number == SIGTERM || number == SIGINT || number == SIGHUP)
+        worker->is_asked = true;
+    if (is_known)
+        worker->passed_on = 0;
+    else
+        kolo_children_signal(worker->children, number);
+}
+
 /* What concerns ranks that are there. */
 static kolo_status on_rank_message(struct worker *worker, const struct kolo_message *message)
 {
@@ -405,7 +451,7 @@ static kolo_status on_rank_message(struct worker *worker, const struct kolo_mess
     case KOLO_FRAME_SIGNAL:
         if (message->value >= NSIG)
             return kolo_fail(KOLO_ERR_PROTOCOL, "there is no signal %u", message->value);
-        kolo_children_signal(worker->children, (int)message->value);
+        signal_ranks(worker, (int)message->value);
         return KOLO_OK;
     case KOLO_FRAME_LOOK:
         return look(worker, &message->piece);
@@ -488,6 +534,8 @@ int kolo_worker_main(int fd_in, int fd_out, pid_t guardian)
     watch_signal(&worker, &worker.intr, on_term, SIGINT);
     (void)uv_timer_init(&worker.loop, &worker.tick);
     worker.tick.data = &worker;
+    (void)uv_timer_init(&worker.loop, &worker.patience);
+    worker.patience.data = &worker;
     kolo_status status = kolo_channel_open(&worker.channel, &worker.loop, fd_in, fd_out, false);
     if (status == KOLO_OK)
         greet(&worker);

@@ -9,7 +9,7 @@ export KOLOTEST_MARK=malformed-$$
 # What an agent may send. (In those that are not cut or not too long here, any number may follow.)
 cat >"$work/ssh" <<'SSH'
 #!/bin/bash
-exec python3 "$HELPERS/odd_agent.py" "$VERSION" 6 "$WHAT"
+exec python3 "$HELPERS/odd_agent.py" "$VERSION" 7 "$WHAT"
 SSH
 chmod +x "$work/ssh"
 VERSION=$("$KOLORUN" --version | cut -d' ' -f2)
@@ -23,8 +23,8 @@ from_agent() { # NAME...: for each, with $how
         lines out 0
     done
 }
-how=cut from_agent READY REFUSED STARTED OUTPUT EXITED WANTED STRAY SEEN TIMELINE PAUSED LOOKED
-how=long from_agent READY PREPARED REFUSED STARTED EXITED WANTED STRAY SEEN DONE PAUSED LOOKED BEAT
+how=cut from_agent READY REFUSED STARTED OUTPUT EXITED WANTED STRAY SIGNAL SEEN TIMELINE PAUSED LOOKED
+how=long from_agent READY PREPARED REFUSED STARTED EXITED WANTED STRAY SIGNAL SEEN DONE PAUSED LOOKED BEAT
 
 # More output than kolorun gave credit for, while nobody reads what it prints (its standard output is a
 # pipe that is read only once the agent has ended).

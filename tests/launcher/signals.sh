@@ -4,11 +4,12 @@
 # processes of a name. The ranks have the exit timeout, in which they save what they have.
 . "${BASH_SOURCE%/*}/common.sh"
 
-# A rank that, when it is asked to end, goes on writing for a while, and then leaves saved.RANK.
+# A rank that, when it is asked to end, goes on writing for a while, and then leaves saved.RANK. With ONCE
+# it dies of a second signal.
 cat >"$work/saving" <<'RANK'
 #!/bin/bash
 save() {
-    trap '' INT TERM HUP
+    if [[ -n ${ONCE:-} ]]; then trap - INT TERM HUP; else trap '' INT TERM HUP; fi
     for _ in {1..40}; do
         echo saving
         read -rt 0.02 <> <(:)
@@ -102,6 +103,95 @@ await grep -q '^kolorun: after ' "$work/err"
 kill -INT "$launcher"
 expect 130 "signals to agents"
 saved "signals to agents"
+
+# Signals to all of kolorun's processes (pkill kolorun), in any order, and to all processes of the job (a
+# batch system; a session that ends sends SIGHUP right after): the ranks have as long as if kolorun
+# alone had got it, get it once from its agents, and what they write is shown.
+signalled() { # NAME ARGUMENTS...: kolorun in the background, with $agents, both processes of one
+    export KOLOTEST_MARK=$1-$$
+    "$KOLORUN" "${@:2}" >"$work/out" 2>"$work/err" </dev/null &
+    launcher=$!
+    await saving_is_up
+    agents=$(pgrep -P "$launcher")
+    agents+=" $(pgrep -P "$agents" kolorun)"
+    [[ $(wc -w <<<"$agents") == 2 ]] || fail "$1: not two processes of an agent: $agents"
+}
+all_wrote() { [[ $(grep -c saving "$work/out") == 80 ]] || fail "$1: what the ranks wrote is lost"; }
+for order in "kolorun agent" "agent kolorun"; do
+    for name in TERM INT; do
+        ONCE=1 signalled "named-$name-${order// /-}" -np 2 "$work/saving"
+        # shellcheck disable=SC2086
+        if [[ $order == kolorun* ]]; then kill -"$name" "$launcher" $agents; else kill -"$name" $agents "$launcher"; fi
+        expect "$((128 + $(kill -l "$name")))" "SIG$name to $order"
+        says err "^kolorun: stopped by signal [0-9]+ \\(SIG$name\\); the job was ended\$"
+        all_wrote "SIG$name to $order"
+        lines err 1
+        saved "SIG$name to $order"
+    done
+done
+signalled session -np 2 "$work/saving"
+# shellcheck disable=SC2046
+set -- $(marked "$KOLOTEST_MARK")
+kill -TERM "$@"
+kill -HUP "$@" 2>/dev/null
+expect 143 "the end of a session"
+all_wrote "the end of a session"
+lines err 1
+saved "the end of a session"
+
+# An agent that alone gets one, by its guardian or its worker.
+for which in 1 2; do
+    ONCE=1 signalled "agent-$which" -np 2 "$work/saving"
+    kill -TERM "$(cut -d ' ' -f "$which" <<<"$agents")"
+    expect 255 "SIGTERM to an agent's process $which"
+    says err '^kolorun: host localhost: its agent got signal 15 \(SIGTERM\); the job was ended$'
+    lines err 1
+    all_wrote "SIGTERM to an agent's process $which"
+    saved "SIGTERM to an agent's process $which"
+done
+
+# Ranks that do not end are killed after the exit timeout; at once, if kolorun or the connection to it is
+# gone as well.
+cat >"$work/stubborn" <<'RANK'
+#!/bin/bash
+trap '' INT TERM HUP
+setsid sleep 600 &
+touch "$SAVED.up.$RANK"
+while :; do read -rt 0.05 <> <(:); done
+RANK
+cat >"$work/ssh" <<'SSH'
+#!/bin/bash
+while [[ $1 != -- ]]; do shift; done
+cat | bash -c "${*:3}" | cat
+SSH
+chmod +x "$work/stubborn" "$work/ssh"
+for case in agent all kolorun connection; do
+    if [[ $case == connection ]]; then
+        export KOLOTEST_MARK=stubborn-$case-$$
+        "$KOLORUN" --ssh "$work/ssh" -H far:2 "$work/stubborn" >"$work/out" 2>"$work/err" </dev/null &
+        launcher=$!
+        await saving_is_up
+        ssh=$(pgrep -P "$launcher" ssh)
+        # shellcheck disable=SC2046
+        kill -TERM $(pgrep -P "$(pgrep -P "$ssh" kolorun)" kolorun)
+        # shellcheck disable=SC2046
+        kill -KILL $(pgrep -P "$ssh" cat)
+    else
+        [[ $case == kolorun ]] && timeout=600s || timeout=500ms
+        KOLO_EXIT_TIMEOUT=$timeout signalled "stubborn-$case" -np 2 "$work/stubborn"
+        # shellcheck disable=SC2086
+        kill -TERM $agents
+        [[ $case == all ]] && kill -TERM "$launcher"
+        [[ $case == kolorun ]] && kill -KILL "$launcher"
+    fi
+    case $case in
+    agent | connection) expect 255 "stubborn ranks, $case" ;;
+    all) expect 143 "stubborn ranks, $case" ;;
+    kolorun) expect 137 "stubborn ranks, $case" 2>/dev/null ;;
+    esac
+    rm -f "$SAVED".*
+    nobody_left "$KOLOTEST_MARK"
+done
 
 # A reader that goes away by itself ends the job.
 export KOLOTEST_MARK=head-$$

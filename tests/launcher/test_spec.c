@@ -43,6 +43,7 @@ static struct kolo_spec example(void)
                              .bind = KOLO_BIND_CORE,
                              .gpus = 5,
                              .peer_timeout_ms = 900,
+                             .exit_timeout_ms = 800,
                              .credit_bytes = 1000,
                              .timeline_calls = 64};
     static const uint32_t ranks[] = {0, 2, 3, 6};
@@ -73,7 +74,8 @@ Test(spec, survives)
     cr_assert(back.size == 7 && back.ranks.count == 4 && back.has_input);
     cr_assert(memcmp(back.ranks.at, spec.ranks.at, 4 * sizeof(uint32_t)) == 0);
     cr_assert(back.bind == KOLO_BIND_CORE && back.gpus == 5 && back.peer_timeout_ms == 900 &&
-              back.credit_bytes == 1000 && back.timeline_calls == 64);
+              back.exit_timeout_ms == 800 && back.credit_bytes == 1000 &&
+              back.timeline_calls == 64);
     kolo_free_memory(data);
     kolo_spec_fini(&spec);
     kolo_spec_fini(&back);

@@ -48,6 +48,7 @@ good = {
     b"WANTED": struct.pack("<I", 1),
     b"STRAY": struct.pack("<IIB", 0, 4711, 1) + text(b"sleep"),
     b"SEEN": struct.pack("<III", 1, 0, 4711) + text(b"sleep") + struct.pack("<BIIQ", ord("S"), 1, 0, 9) + text(b"futex"),
+    b"SIGNAL": struct.pack("<I", 15),
     b"DONE": b"",
     b"TIMELINE": struct.pack("<I", 0),
     b"PAUSED": struct.pack("<I", 1),

@@ -20,6 +20,7 @@
 #include "launcher/spawn.h"
 
 enum { SETTLE_MS = 1000, RETRY_MS = 200, ATTEMPTS_MAX = 3 };
+enum { NOTES_MAX = 16 /* of an agent; it has one to send */ };
 
 static const bool may_follow[KOLO_REMOTE_STATES][KOLO_REMOTE_STATES] = {
     [KOLO_REMOTE_IDLE] = {[KOLO_REMOTE_CALLING] = true, [KOLO_REMOTE_GONE] = true},
@@ -222,12 +223,26 @@ static kolo_status take_ready(struct kolo_remote *remote, const struct kolo_mess
     return KOLO_OK;
 }
 
+/* These frames need no credit, and nobody may read what they make kolorun say. An agent sends one
+ * STARTED and one STRAY per rank at most. */
+static kolo_status count_telling(struct kolo_remote *remote, enum kolo_frame_type type)
+{
+    if (type != KOLO_FRAME_NOTE && type != KOLO_FRAME_STARTED && type != KOLO_FRAME_STRAY)
+        return KOLO_OK;
+    if (remote->told++ < 2 * remote->host->ranks.count + NOTES_MAX)
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_PROTOCOL, "more than an agent has to tell (%s)",
+                     kolo_frame_text(type));
+}
+
 static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body)
 {
     struct kolo_remote *remote = context;
     const struct kolo_remote_events *events = &remote->config->events;
     struct kolo_message message;
     kolo_status status = kolo_message_read(type, body, &message);
+    if (status == KOLO_OK)
+        status = count_telling(remote, type);
     if (status != KOLO_OK)
         return status;
     switch ((int)type) {

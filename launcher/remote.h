@@ -77,6 +77,7 @@ struct kolo_remote {
     char broken[256];    /* why the channel ended */
     uint64_t written[2]; /* bytes of output written: to kolorun's own streams, to files */
     uint64_t taken;      /* bytes of output that came */
+    uint32_t told;       /* frames that may each have put a line into kolorun's output */
     uint64_t paid;       /* and those of them for which credit was returned */
 };
 

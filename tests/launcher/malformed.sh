@@ -26,6 +26,13 @@ from_agent() { # NAME...: for each, with $how
 how=cut from_agent READY REFUSED STARTED OUTPUT EXITED WANTED STRAY SIGNAL SEEN TIMELINE PAUSED LOOKED
 how=long from_agent READY PREPARED REFUSED STARTED EXITED WANTED STRAY SIGNAL SEEN DONE PAUSED LOOKED BEAT
 
+# More lines for the user than an agent can have.
+for name in NOTE STARTED STRAY; do
+    WHAT=many-$name run 255 "$KOLORUN" --verbose --ssh "$work/ssh" -H odd:1 sleep 600
+    says err "^kolorun: .*host odd.*more than an agent has to tell \\($name\\)"
+    (($(wc -l <"$work/err") < 40)) || fail "kolorun printed $(wc -l <"$work/err") lines for many $name"
+done
+
 # More output than kolorun gave credit for, while nobody reads what it prints (its standard output is a
 # pipe that is read only once the agent has ended).
 mkfifo "$work/pipe"

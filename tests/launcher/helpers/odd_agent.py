@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A mock agent for tests/launcher/doctor.sh and malformed.sh that greets correctly and then misbehaves
 # as WHAT says: odd_agent.py VERSION PROTOCOL WHAT. WHAT cut-NAME or long-NAME: sends frame NAME with a
-# byte too few or too many. WHAT output: sends 8 MiB of output without credit, its process number in file
-# PIDFILE.
+# byte too few or too many. WHAT many-NAME: sends it without end. WHAT output: sends 8 MiB of output
+# without credit, its process number in file PIDFILE.
 import os
 import struct
 import sys
@@ -49,13 +49,14 @@ good = {
     b"STRAY": struct.pack("<IIB", 0, 4711, 1) + text(b"sleep"),
     b"SEEN": struct.pack("<III", 1, 0, 4711) + text(b"sleep") + struct.pack("<BIIQ", ord("S"), 1, 0, 9) + text(b"futex"),
     b"SIGNAL": struct.pack("<I", 15),
+    b"NOTE": b"",
     b"DONE": b"",
     b"TIMELINE": struct.pack("<I", 0),
     b"PAUSED": struct.pack("<I", 1),
     b"LOOKED": struct.pack("<I", 1),
     b"BEAT": b"",
 }
-odd = what.partition("-")[2].encode() if what.startswith(("cut-", "long-")) else None
+odd = what.partition("-")[2].encode() if what.startswith(("cut-", "long-", "many-")) else None
 
 sys.stdout.buffer.write(b"\n\x02kolo-agent-1\x03\0")
 send(READY, misfit(good[READY]) if odd == READY else good[READY])
@@ -69,6 +70,11 @@ send(PREPARED, misfit(b"") if odd == PREPARED else b"")
 if odd:
     while take() != b"START":
         pass
+    try:
+        while what.startswith("many-"):
+            send(odd, good[odd])
+    except BrokenPipeError:
+        os._exit(0)
     send(odd, misfit(good[odd]))
     while take() != b"END":
         pass

@@ -27,6 +27,8 @@
 static const int watched_signals[KOLO_JOB_SIGNALS] = {SIGINT,  SIGTERM, SIGHUP,
                                                       SIGQUIT, SIGUSR1, SIGUSR2};
 
+static const int harmless[] = {SIGQUIT, SIGUSR1, SIGUSR2};
+
 /* A person does not press Ctrl-C again so soon. */
 static const int64_t REPEATED_NS = 200 * KOLO_NS_PER_MS;
 
@@ -222,28 +224,36 @@ static void hush_if_unread(struct kolo_job *job)
     }
 }
 
-/* SIGQUIT asks, and must not end what is written from here on. The loop gives it back its default
- * action when it closes, so it is held back until it is ignored again. */
-static void hold_back_sigquit(bool is_held)
+static void ignore_harmless(void)
 {
-    sigset_t quit;
-    (void)sigemptyset(&quit);
-    (void)sigaddset(&quit, SIGQUIT);
+    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++)
+        (void)signal(harmless[i], SIG_IGN);
+}
+
+/* SIGQUIT asks, SIGUSR1 and SIGUSR2 are for ranks: none may end what is written from here on. The
+ * loop gives them back their default action when it closes, so they are held back until they are
+ * ignored again. */
+static void hold_back_harmless(bool is_held)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++)
+        (void)sigaddset(&set, harmless[i]);
     if (!is_held)
-        (void)signal(SIGQUIT, SIG_IGN);
-    (void)pthread_sigmask(is_held ? SIG_BLOCK : SIG_UNBLOCK, &quit, NULL);
+        ignore_harmless();
+    (void)pthread_sigmask(is_held ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
 static void close_job(struct kolo_job *job)
 {
-    hold_back_sigquit(true);
+    hold_back_harmless(true);
     kolo_meeting_close(job->meeting);
     kolo_input_close(job->input);
     kolo_job_close_streams(job);
     uv_walk(&job->loop, close_left, NULL);
     (void)uv_run(&job->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&job->loop);
-    hold_back_sigquit(false);
+    hold_back_harmless(false);
     for (size_t i = 0; job->remotes && i < job->hosts->count; i++)
         kolo_remote_fini(&job->remotes[i]);
     kolo_survey_fini(&job->survey);
@@ -318,9 +328,9 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
             options->settings.timeline);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN); /* the write fails, which is told */
-    (void)signal(SIGQUIT, SIG_IGN); /* until the loop handles it */
     (void)signal(SIGTTIN, SIG_IGN);
     (void)signal(SIGTTOU, SIG_IGN); /* it would stop this process alone, not the job */
+    ignore_harmless();              /* until the loop handles them */
     job.began_ns = kolo_now_ns();
     if (kolo_loop_open(&job.loop) != KOLO_OK) {
         fprintf(stderr, "kolorun: %s\n", kolo_error_detail());

@@ -8,6 +8,7 @@ mkfifo "$work/fifo"
 ready() { [[ $(grep -c '\] ready' "$work/out") == "$1" ]]; }
 up() { [[ $(grep -c '\] up' "$work/out") == "$1" ]]; }
 has() { grep -qE -- "$1" "$work/err"; }
+has_out() { grep -qE -- "$1" "$work/out"; }
 # asks PATTERN: asks until a line says PATTERN (a call is known once it has waited for KOLO_STALL).
 asked() { kill -QUIT "$launcher" && read -rt 0.3 <> <(:) || has "$1"; }
 asks() { await asked "$1" || cat "$work/err"; }
@@ -150,6 +151,14 @@ background written --timeline "$work/t.json" -np 2 "$RANK_PROGRAM" loop 1
 while kill -QUIT "$launcher" 2>/dev/null; do read -rt 0.003 <> <(:); done
 ended 0
 [[ -s $work/t.json ]] || fail "no timeline is left of a job that was asked"
+# Nor do the signals that are for ranks, which are gone by then.
+rm "$work/t.json"
+background written-usr --timeline "$work/t.json" -np 2 bash -c 'trap "" USR1 USR2; exec "$0" loop 1' "$RANK_PROGRAM"
+await has_out '\[0\] up'
+await has_out '\[1\] up'
+while kill -USR1 "$launcher" 2>/dev/null && kill -USR2 "$launcher" 2>/dev/null; do read -rt 0.003 <> <(:); done
+ended 0
+[[ -s $work/t.json ]] || fail "no timeline is left of a job whose ranks were sent signals"
 
 # A host that does not come: it is named. The job starts nothing.
 printf '#!/bin/bash\nexec sleep 600\n' >"$work/ssh"

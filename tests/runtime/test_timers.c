@@ -380,23 +380,29 @@ Test(timers, a_short_deadline_is_told_in_milliseconds, .timeout = 60)
 
 /* ---- a rank that has left ---- */
 
+/** The second rank of a world that has nothing to do until the first one's call is over. */
+struct idler {
+    atomic_bool is_there, is_over;
+};
+
 /** Rank 0 hears from the store that rank 1 has left, which the test simulates. The deadline of its
- * call passes before the call counts as stalled. */
+ * call passes before the call counts as stalled. Rank 1 is through kolo_init by then: otherwise the
+ * call may wait for what rank 1 says at its start. */
 static kolo_status has_left_says_the_store(struct kolo_comm *comm, void *argument)
 {
     const struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 500};
-    const struct timespec pause = {.tv_nsec = 10000000};
-    atomic_bool *is_over = argument;
+    struct idler *idler = argument;
     if (kolo_rank(comm) == 1) {
-        while (!atomic_load(is_over))
-            nanosleep(&pause, NULL);
+        atomic_store(&idler->is_there, true);
+        WORLD_EXPECT(AWAIT(atomic_load(&idler->is_over)), "rank 0 waits for ever");
         return KOLO_OK;
     }
+    WORLD_EXPECT(AWAIT(atomic_load(&idler->is_there)), "rank 1 does not come");
     kolo_comm_enter(comm);
     comm->engine->left_ns[1] = kolo_now_ns();
     kolo_comm_leave(comm);
     const kolo_status status = kolo_barrier(comm, &opts, NULL);
-    atomic_store(is_over, true);
+    atomic_store(&idler->is_over, true);
     WORLD_EXPECT(status == KOLO_ERR_PEER && strstr(kolo_error_detail(), "rank 1 (") &&
                      strstr(kolo_error_detail(), "has left"),
                  "%s: %s", kolo_status_name(status), kolo_error_detail());
@@ -407,11 +413,11 @@ Test(timers, a_deadline_says_who_has_left, .timeout = 60)
 {
     const char *const transports[] = {"shm", "tcp"}; /* inproc has a link, whose goodbye counts */
     for (int i = 0; i < 2; i++) {
-        atomic_bool is_over = false;
+        struct idler idler = {false, false};
         struct world world = {.size = 2,
                               .transport = transports[i],
                               .settings = {"KOLO_TIMEOUT=40", "KOLO_STALL=30"}};
-        WORLD_MUST_RUN(&world, has_left_says_the_store, &is_over);
+        WORLD_MUST_RUN(&world, has_left_says_the_store, &idler);
     }
 }
 

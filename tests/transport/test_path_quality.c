@@ -145,13 +145,14 @@ static bool has_sent_all(int fd)
 }
 
 /** Sends a byte that is acknowledged only after tens of milliseconds; whether that has made the
- * mean of the round trips ten times as long as @p least_us. */
+ * mean of the round trips three times as long as @p least_us, which a busy machine may have made
+ * long. */
 static bool is_mean_spoilt(int fd, int peer, int64_t least_us)
 {
     cr_assert(setsockopt(peer, IPPROTO_TCP, TCP_QUICKACK, &(int){0}, sizeof(int)) == 0);
     cr_assert(send(fd, "", 1, 0) == 1);
     cr_assert(AWAIT(has_sent_all(fd)));
-    return mean_round_trip_us(fd) > 10 * least_us;
+    return mean_round_trip_us(fd) > 3 * least_us;
 }
 
 Test(path_quality, a_few_slow_round_trips_make_no_detour)

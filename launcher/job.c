@@ -58,20 +58,17 @@ static void on_job_timeout(uv_timer_t *timer)
  * group as well, a session that is ended gets SIGHUP right after SIGTERM, and agents that got a
  * signal as kolorun did may be heard first: that is one request, and does not kill what the ranks
  * are saving. */
-static bool is_repeated(struct kolo_job *job, int number)
+static bool is_repeated(const struct kolo_job *job, int number)
 {
-    const int64_t now_ns = kolo_now_ns();
     const bool is_same = number == job->asked_by || number == SIGHUP || job->asked_by == SIGHUP;
-    if (is_same && job->asked_by != 0 && now_ns - job->asked_ns < REPEATED_NS)
-        return true;
-    job->asked_by = number;
-    job->asked_ns = now_ns;
-    return false;
+    return is_same && job->asked_by != 0 && kolo_now_ns() - job->asked_ns < REPEATED_NS;
 }
 
 static void blame_signal(struct kolo_job *job, int64_t when_ns, int number)
 {
     job->agent_asked_ns = 0;
+    job->asked_by = number;
+    job->asked_ns = when_ns;
     kolo_verdict_trouble(job->verdict, when_ns, KOLO_EXIT_SIGNAL + number,
                          "stopped by signal %d (SIG%s); the job was ended", number,
                          sigabbrev_np(number));
@@ -92,6 +89,8 @@ static void on_signal(uv_signal_t *handle, int number)
     if (is_repeated(job, number)) {
         if (job->agent_asked_ns != 0)
             blame_signal(job, job->agent_asked_ns - 1, number);
+        else if (job->asked_by == SIGHUP && number != SIGHUP) /* of two that wait, it comes first */
+            blame_signal(job, job->asked_ns - 1, number);
         return;
     }
     if (job->phase == JOB_COLLECTING) { /* the user does not want to wait for the rest */

@@ -84,8 +84,6 @@ void kolo_job_kill(struct kolo_job *job)
 void kolo_job_ask(struct kolo_job *job, int number)
 {
     job->is_bounded = true;
-    job->asked_by = number;
-    job->asked_ns = kolo_now_ns();
     kolo_pause_forbid(&job->pause);
     kolo_job_tell_stall(job);
     if (kolo_job_enter(job, JOB_ASKED, job->options->settings.exit_timeout_ms))

@@ -27,6 +27,21 @@ RANK
 chmod +x "$work/saving"
 export SAVED=$work/saved
 saving_is_up() { [[ -e $SAVED.up.0 && -e $SAVED.up.1 ]]; }
+# start NAME ARGUMENTS...: kolorun in the background, whose two ranks are up.
+start() {
+    export KOLOTEST_MARK=$1-$$
+    "$KOLORUN" "${@:2}" >"$output" 2>"$work/err" </dev/null &
+    launcher=$!
+    await saving_is_up
+}
+output=$work/out
+# signalled NAME ARGUMENTS...: the same, with $agents, both processes of one.
+signalled() {
+    start "$@"
+    agents=$(pgrep -P "$launcher")
+    agents+=" $(pgrep -P "$agents" kolorun)"
+    [[ $(wc -w <<<"$agents") == 2 ]] || fail "$1: not two processes of an agent: $agents"
+}
 # saved NAME: both ranks have saved, and nothing is left.
 saved() {
     [[ -e $SAVED.0 && -e $SAVED.1 ]] || { fail "$1: the ranks were killed while they saved"; cat "$work/err"; }
@@ -43,12 +58,10 @@ expect() {
 # Ctrl-C in `kolorun ... | tee log` ends tee too: nobody reads what the ranks write while they save.
 mkfifo "$work/pipe"
 for CHATTY in "" 1; do
-    export CHATTY KOLOTEST_MARK=tee$CHATTY-$$
+    export CHATTY
     cat "$work/pipe" >"$work/out" &
     reader=$!
-    "$KOLORUN" -np 2 "$work/saving" >"$work/pipe" 2>"$work/err" </dev/null &
-    launcher=$!
-    await saving_is_up
+    output=$work/pipe start "tee$CHATTY" -np 2 "$work/saving"
     kill -INT "$launcher"
     kill -KILL "$reader"
     expect 130 "Ctrl-C in a pipeline"
@@ -61,12 +74,13 @@ unset CHATTY
 # A terminal that closes: its SIGHUP ends the job, and nothing can be written any more.
 export KOLOTEST_MARK=hangup-$$
 cat >"$work/terminal.py" <<'PYTHON'
-import os, pty, sys, time
+import os, pty, sys
 pid, terminal = pty.fork()
 if pid == 0:
     os.execv(sys.argv[1], sys.argv[1:])
-while not all(os.path.exists("%s.up.%d" % (os.environ["SAVED"], rank)) for rank in (0, 1)):
-    time.sleep(0.01)
+said = b""
+while not (b"[0] working" in said and b"[1] working" in said):
+    said += os.read(terminal, 4096)
 os.close(terminal)
 print("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 PYTHON
@@ -75,25 +89,14 @@ says out '^status 129$'
 saved "a terminal that closes"
 
 # One request that comes twice, by the terminal and by a wrapper, is one.
-export KOLOTEST_MARK=twice-$$
-"$KOLORUN" -np 2 "$work/saving" >"$work/out" 2>"$work/err" </dev/null &
-launcher=$!
-await saving_is_up
+start twice -np 2 "$work/saving"
 kill -INT "$launcher"
 kill -INT "$launcher"
 expect 130 "a signal that comes twice"
 saved "a signal that comes twice"
 
 # What asks kolorun something, or is for the ranks, does not end the agents of the same name.
-export KOLOTEST_MARK=name-$$
-"$KOLORUN" -np 2 "$work/saving" >"$work/out" 2>"$work/err" </dev/null &
-launcher=$!
-await saving_is_up
-agents=$(pgrep -P "$launcher")
-for agent in $agents; do
-    agents+=" $(pgrep -P "$agent" kolorun)"
-done
-[[ $(wc -w <<<"$agents") -ge 2 ]] || fail "not two processes of an agent: $agents"
+signalled name -np 2 "$work/saving"
 for name in QUIT USR1 USR2; do
     # shellcheck disable=SC2086
     kill -"$name" $agents
@@ -107,15 +110,6 @@ saved "signals to agents"
 # Signals to all of kolorun's processes (pkill kolorun), in any order, and to all processes of the job (a
 # batch system; a session that ends sends SIGHUP right after): the ranks have as long as if kolorun
 # alone had got it, get it once from its agents, and what they write is shown.
-signalled() { # NAME ARGUMENTS...: kolorun in the background, with $agents, both processes of one
-    export KOLOTEST_MARK=$1-$$
-    "$KOLORUN" "${@:2}" >"$work/out" 2>"$work/err" </dev/null &
-    launcher=$!
-    await saving_is_up
-    agents=$(pgrep -P "$launcher")
-    agents+=" $(pgrep -P "$agents" kolorun)"
-    [[ $(wc -w <<<"$agents") == 2 ]] || fail "$1: not two processes of an agent: $agents"
-}
 all_wrote() { [[ $(grep -c saving "$work/out") == 80 ]] || fail "$1: what the ranks wrote is lost"; }
 for order in "kolorun agent" "agent kolorun"; do
     for name in TERM INT; do
@@ -167,10 +161,7 @@ SSH
 chmod +x "$work/stubborn" "$work/ssh"
 for case in agent all kolorun connection; do
     if [[ $case == connection ]]; then
-        export KOLOTEST_MARK=stubborn-$case-$$
-        "$KOLORUN" --ssh "$work/ssh" -H far:2 "$work/stubborn" >"$work/out" 2>"$work/err" </dev/null &
-        launcher=$!
-        await saving_is_up
+        start "stubborn-$case" --ssh "$work/ssh" -H far:2 "$work/stubborn"
         ssh=$(pgrep -P "$launcher" ssh)
         # shellcheck disable=SC2046
         kill -TERM $(pgrep -P "$(pgrep -P "$ssh" kolorun)" kolorun)

@@ -30,8 +30,6 @@ static kolo_status check_key(const struct kolo_comm *comm, const char *function,
 
 static const char no_answer[] = "no answer from the job's store";
 
-static const char no_value[] = "no value (has a rank set it?)";
-
 /** The wait for the answer is over. Puts an error about @p shown, the key, into words; @p awaited:
  * what has not arrived in a timeout. Held: lock. */
 static kolo_status judge(struct kolo_comm *comm, const char *function, const char *shown,
@@ -108,8 +106,8 @@ kolo_status kolo_kv_read(struct kolo_comm *comm, const char *function, const cha
     } else {
         bool waits = timeout_ms != 0;
         kolo_store_client_get(comm->engine->store, key, waits, &call);
-        status = await(comm, function, shown, waits ? no_value : no_answer, &call,
-                       timeout_ms > 0 ? timeout_ms : comm->engine->settings.timeout_ms);
+        status = await(comm, function, shown, waits ? "no value (has a rank set it?)" : no_answer,
+                       &call, timeout_ms > 0 ? timeout_ms : comm->engine->settings.timeout_ms);
     }
     kolo_comm_leave(comm);
     if (status == KOLO_OK)
@@ -132,6 +130,8 @@ static void await_in_loss(struct kolo_comm *comm, const char *key, struct kolo_s
     (void)kolo_engine_await(comm->engine, NULL, &call->status, deadline);
 }
 
+static const char no_share[] = "nothing (raise KOLO_START_TIMEOUT?)";
+
 kolo_status kolo_kv_share(struct kolo_comm *comm, const char *function, const char *shown,
                           const char *key, void *value, size_t *bytes, kolo_deadline deadline)
 {
@@ -147,7 +147,7 @@ kolo_status kolo_kv_share(struct kolo_comm *comm, const char *function, const ch
         await_in_loss(comm, key, &call, deadline);
     kolo_status status = call.status == KOLO_ERR_NOT_FOUND
                              ? kolo_comm_failed(comm, NULL)
-                             : judge(comm, function, shown, no_value, &call, left_ms);
+                             : judge(comm, function, shown, no_share, &call, left_ms);
     kolo_comm_leave(comm);
     if (status == KOLO_OK && comm->rank != 0)
         status = hand_over(function, shown, &call, value, bytes);

@@ -39,7 +39,7 @@ static uint32_t lower_known(uint32_t a, uint32_t b)
 }
 
 /* Not the mean of the round trips (tcpi_rtt): after the few of a handshake, one that found a
- * processor busy would make a detour of the best path. Linux before 4.9 has the mean only. */
+ * processor busy would make a detour of the best path. Linux before 4.6 has the mean only. */
 int64_t kolo_path_round_trip_us(int fd)
 {
     struct tcp_info info = {0};

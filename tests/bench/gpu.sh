@@ -39,7 +39,7 @@ printf '# Results\n\nFirst.\n\n## A\n\n| a |\n\n%s\n\nold\n\n### its own\n\nold 
 
 # gpu ARGUMENT...: a short run of bench/gpu.
 gpu() {
-    PYTHONPATH=$work timeout 300 "$source/bench/gpu" "$work/bin" --seconds 250 --np 1,2 --sizes 4,64K,1M --time 0.005 --bytes 65536 "$@" \
+    PYTHONPATH=$work timeout 300 "$source/bench/gpu" "$work/bin" --seconds 250 --np 1,2 --sizes 4,64K,1M --check-sizes 4,4012 --time 0.005 --bytes 65536 "$@" \
         >"$work/printed" 2>"$work/errors"
 }
 # section FILE: prints the section of the mock GPU.

@@ -5,18 +5,20 @@
 //
 //   STARTING --all hosts prepared--> RUNNING --a failure--> GRACE --1 s--> TERM --0.3 s--> KILL
 //      |  a failure                     | SIGINT...: forwarded                  --2 s--> ABANDON
-//      `--> KILL                        `--> ASKED --exit timeout, a failure--> GRACE
+//      `--> KILL                        `--> ASKED --exit timeout--> GRACE
 //   RUNNING --output broken for 0.2 s, and no signal came--> KILL
 //   any --every host done, timelines come in--> COLLECTING --every host gone--> LEAVING
 //                                                   `--2 s without any--> ABANDON
 //   any --every host gone--> LEAVING (what was said is written) --> the loop ends
 //   ABANDON --2 s--> LEAVING (1 s)
 //
-// GRACE gives the other ranks, which learn of the failure within milliseconds, time to report it.
-// It is short if no rank is connected: then no rank learns of it, but ranks that fail for the same
-// cause (a bad option, which perhaps only rank 0 reports) are about to. Hosts may go in any phase;
-// when all are gone, the job leaves. It waits as long as a reader of its output does (a pager), but
-// only for the exit timeout if the time of the job was over, or a signal ended it.
+// In ASKED ranks that fail do not shorten the time of the others: most die of the signal at
+// once, and one (rank 0, often) saves what it has. GRACE gives the other ranks, which learn of
+// the failure within milliseconds, time to report it. It is short if no rank is connected: then
+// no rank learns of it, but ranks that fail for the same cause (a bad option, which perhaps only
+// rank 0 reports) are about to. Hosts may go in any phase; when all are gone, the job leaves. It
+// waits as long as a reader of its output does (a pager), but only for the exit timeout if the
+// time of the job was over, or a signal ended it.
 #include "launcher/job_state.h"
 
 #include <signal.h>
@@ -98,15 +100,19 @@ static void terminate(struct kolo_job *job)
     kolo_job_signal(job, SIGTERM);
 }
 
+static void give_grace(struct kolo_job *job)
+{
+    (void)kolo_job_enter(
+        job, JOB_GRACE, kolo_meeting_connected(job->meeting) > 0 ? GRACE_MS : UNCONNECTED_GRACE_MS);
+}
+
 void kolo_job_begin_end(struct kolo_job *job)
 {
     kolo_pause_forbid(&job->pause);
     if (job->phase == JOB_STARTING)
         kolo_job_kill(job);
-    else if (job->phase == JOB_RUNNING || job->phase == JOB_ASKED)
-        (void)kolo_job_enter(job, JOB_GRACE,
-                             kolo_meeting_connected(job->meeting) > 0 ? GRACE_MS
-                                                                      : UNCONNECTED_GRACE_MS);
+    else if (job->phase == JOB_RUNNING)
+        give_grace(job);
 }
 
 static void abandon(struct kolo_job *job)
@@ -175,7 +181,7 @@ void kolo_job_phase_ended(uv_timer_t *timer)
         kolo_job_end_unread(job);
         break;
     case JOB_ASKED:
-        kolo_job_begin_end(job);
+        give_grace(job);
         break;
     case JOB_GRACE:
         terminate(job);

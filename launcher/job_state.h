@@ -98,7 +98,8 @@ bool kolo_job_enter(struct kolo_job *job, enum kolo_job_phase phase, int64_t lim
 /** Should the others continue without a rank that was lost? Not before all have met: until then
  * none of them can continue. */
 bool kolo_job_keeps_going(const struct kolo_job *job);
-/** Something failed: gives the ranks time to report their errors, then ends them. */
+/** Something failed: gives the ranks time to report their errors, then ends them. Ranks that a
+ * signal has asked to end have their time already. */
 void kolo_job_begin_end(struct kolo_job *job);
 void kolo_job_kill(struct kolo_job *job);
 /** A signal ends the job: all ranks get it, and have the exit timeout. */

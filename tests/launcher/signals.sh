@@ -4,20 +4,20 @@
 # processes of a name. The ranks have the exit timeout, in which they save what they have.
 . "${BASH_SOURCE%/*}/common.sh"
 
-# A rank that, when it is asked to end, goes on writing for a while, and then leaves saved.RANK. With ONCE
-# it dies of a second signal.
+# A rank that, when it is asked to end, writes ROUNDS lines more (for a second), and then leaves
+# saved.RANK. With ONCE it dies of a second signal. With FEW only rank 0 is such a rank.
 cat >"$work/saving" <<'RANK'
 #!/bin/bash
 save() {
     if [[ -n ${ONCE:-} ]]; then trap - INT TERM HUP; else trap '' INT TERM HUP; fi
-    for _ in {1..40}; do
+    for ((i = 0; i < ${ROUNDS:-40}; i++)); do
         echo saving
         read -rt 0.02 <> <(:)
     done
     touch "$SAVED.$RANK"
     exit 0
 }
-trap save INT TERM HUP
+[[ -n ${FEW:-} && $RANK != 0 ]] || trap save INT TERM HUP
 touch "$SAVED.up.$RANK"
 while :; do
     [[ -z ${CHATTY:-} ]] || echo working
@@ -87,6 +87,16 @@ PYTHON
 CHATTY=1 run 0 python3 "$work/terminal.py" "$KOLORUN" -np 2 "$work/saving"
 says out '^status 129$'
 saved "a terminal that closes"
+
+# Often only rank 0 saves, for longer than others have that learn of a failure, and the signal ends all
+# other ranks at once.
+FEW=1 ROUNDS=120 start few -np 2 "$work/saving"
+kill -INT "$launcher"
+expect 130 "ranks that the signal ends"
+says err '^kolorun: stopped by signal 2 \(SIGINT\); the job was ended$'
+[[ -e $SAVED.0 && ! -e $SAVED.1 ]] || fail "rank 0 was killed while it saved, since rank 1 had ended: $(cat "$work/err")"
+rm -f "$SAVED".*
+nobody_left few-$$
 
 # One request that comes twice, by the terminal and by a wrapper, is one.
 start twice -np 2 "$work/saving"

@@ -280,6 +280,8 @@ static kolo_status open_outputs(struct kolo_children *children, struct child *ch
         KOLO_TRY(kolo_lines_open(&child->streams[i - 1], &children->lines, children->loop,
                                  child->ours[i], child->rank, i));
         child->ours[i] = -1;
+        if (children->spec->is_dialogue && child->rank == 0)
+            kolo_lines_show_prompts(&child->streams[i - 1], children->loop);
     }
 out:
     return status;

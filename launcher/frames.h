@@ -41,7 +41,7 @@ enum {
     KOLO_PREAMBLE_BYTES = 16,
     KOLO_PREAMBLE_NOISE_MAX = 64 << 10,
     KOLO_NOISE_KEPT = 256,
-    KOLO_AGENT_PROTOCOL = 7
+    KOLO_AGENT_PROTOCOL = 8
 };
 
 #define KOLO_FRAME_MAP(X)                                                                          \
@@ -146,6 +146,7 @@ struct kolo_spec {
     uint32_t size;               /* ranks of the job */
     struct kolo_ranks ranks;     /* of this host */
     bool has_input;              /* rank 0 gets kolorun's standard input */
+    bool is_dialogue;            /* which is typed by a person, who reads the output too */
     enum kolo_bind bind;
     uint32_t gpus; /* devices that each rank sees; 0: not restricted */
     uint32_t peer_timeout_ms;

@@ -130,6 +130,8 @@ static void say_verdict(struct kolo_job *job)
         return;
     job->said_verdict = true;
     kolo_job_judge_output(job);
+    for (int i = JOB_OUT; i <= JOB_ERR; i++)
+        kolo_output_end_line(job->streams[i]);
     job->exit_status =
         kolo_verdict_finish(job->verdict, job->verdict_line, sizeof job->verdict_line);
     if (job->verdict_line[0] && !job->is_quiet)

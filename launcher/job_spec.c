@@ -124,6 +124,7 @@ kolo_status kolo_job_spec_pack(const struct kolo_job_facts *facts, uint8_t **dat
     const struct kolo_options *options = facts->options;
     struct kolo_spec spec = {.size = (uint32_t)facts->size,
                              .has_input = !options->no_input,
+                             .is_dialogue = kolo_options_is_dialogue(options),
                              .bind = options->bind,
                              .gpus = (uint32_t)options->gpus,
                              .peer_timeout_ms = (uint32_t)options->settings.peer_timeout_ms,

@@ -53,7 +53,8 @@ struct kolo_job {
     struct kolo_meeting *meeting;
     struct kolo_verdict *verdict;
     struct kolo_output *streams[JOB_STREAMS];
-    struct kolo_filer *filer; /* NULL: without --output-dir, and no stream JOB_FILES */
+    struct kolo_output_line line; /* of the terminal that a person talks with rank 0 by */
+    struct kolo_filer *filer;     /* NULL: without --output-dir, and no stream JOB_FILES */
     uv_timer_t files_timer;
     uint64_t progress; /* of the filer, when it was last looked at */
     int64_t stuck_ms;  /* for how long there has been none, although there is something to write */

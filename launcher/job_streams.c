@@ -142,6 +142,8 @@ static void on_input(void *context, const void *data, size_t bytes)
                           "(--no-stdin leaves it unread)",
                           strerror_r(error, words, sizeof words), (uintmax_t)job->input_bytes);
     }
+    if (bytes > 0 && ((const char *)data)[bytes - 1] == '\n')
+        job->line.of = NULL; /* the terminal shows what is typed */
     send_input(job, data, bytes);
 }
 
@@ -168,6 +170,9 @@ kolo_status kolo_job_open_streams(struct kolo_job *job)
     events.broken = on_stderr_broken;
     if (status == KOLO_OK)
         status = kolo_output_create(&job->loop, STDERR_FILENO, &events, &job->streams[JOB_ERR]);
+    for (int i = JOB_OUT; i <= JOB_ERR && kolo_options_is_dialogue(job->options); i++)
+        if (job->streams[i])
+            kolo_output_keep_open(job->streams[i], &job->line);
     events.written = on_filed;
     return status == KOLO_OK ? kolo_job_watch_files(job, events) : status;
 }

@@ -9,13 +9,20 @@
 
 enum { READ_BYTES = 64 << 10, LINE_MAX_BYTES = 1 << 20 };
 
-/* How many bytes could be sent now: whole lines, or a last or overlong one. */
+/* Much longer than a program takes to write a line in parts, and hardly felt by who types. */
+enum { PROMPT_MS = 200 };
+
+/* How many bytes could be sent now: whole lines, or a last or overlong one. What a carriage return
+ * ends is a line too, or a progress bar would be seen when it is full; unless it may be the first
+ * half of a line's end. */
 static size_t sendable(const struct kolo_lines *lines)
 {
     const uint8_t *newline = lines->used > 0 ? memrchr(lines->data, '\n', lines->used) : NULL;
-    if (newline)
-        return (size_t)(newline - lines->data) + 1;
-    return lines->at_end || lines->used >= LINE_MAX_BYTES ? lines->used : 0;
+    const uint8_t *back = lines->used > 0 ? memrchr(lines->data, '\r', lines->used - 1) : NULL;
+    const uint8_t *end = back && (!newline || back > newline) ? back : newline;
+    if (end)
+        return (size_t)(end - lines->data) + 1;
+    return lines->at_end || lines->is_prompt || lines->used >= LINE_MAX_BYTES ? lines->used : 0;
 }
 
 static void send_bytes(struct kolo_lines *lines, size_t bytes)
@@ -31,6 +38,9 @@ static void send_bytes(struct kolo_lines *lines, size_t bytes)
     lines->used -= bytes;
     if (lines->used > 0)
         memmove(lines->data, lines->data + bytes, lines->used);
+    lines->is_prompt = false;
+    if (lines->shows_prompts)
+        (void)uv_timer_stop(&lines->prompt_timer);
 }
 
 static void closed(uv_handle_t *handle)
@@ -48,6 +58,8 @@ void kolo_lines_close(struct kolo_lines *lines)
     lines->is_open = lines->is_reading = false;
     lines->shared->open--;
     uv_close((uv_handle_t *)&lines->pipe, closed);
+    if (lines->shows_prompts)
+        uv_close((uv_handle_t *)&lines->prompt_timer, NULL);
 }
 
 static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -62,6 +74,20 @@ static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     *buf = uv_buf_init((char *)lines->data + lines->used, READ_BYTES);
 }
 
+static void on_prompt(uv_timer_t *timer)
+{
+    struct kolo_lines *lines = timer->data;
+    lines->is_prompt = lines->used > 0;
+    kolo_lines_resume(lines);
+}
+
+static void await_prompt(struct kolo_lines *lines)
+{
+    if (lines->is_open && lines->shows_prompts && lines->used > 0 &&
+        !uv_is_active((uv_handle_t *)&lines->prompt_timer))
+        (void)uv_timer_start(&lines->prompt_timer, on_prompt, PROMPT_MS, 0);
+}
+
 static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 {
     (void)buf;
@@ -74,6 +100,7 @@ static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
     else
         lines->used += (size_t)got;
     kolo_lines_resume(lines);
+    await_prompt(lines);
 }
 
 /* Sends what credit allows, and reads on unless a whole line waits for credit. */
@@ -113,4 +140,11 @@ kolo_status kolo_lines_open(struct kolo_lines *lines, struct kolo_lines_shared *
                          uv_strerror(error));
     kolo_lines_resume(lines);
     return KOLO_OK;
+}
+
+void kolo_lines_show_prompts(struct kolo_lines *lines, uv_loop_t *loop)
+{
+    (void)uv_timer_init(loop, &lines->prompt_timer);
+    lines->prompt_timer.data = lines;
+    lines->shows_prompts = true;
 }

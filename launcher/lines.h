@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One output stream of one rank. It is sent as whole lines while there is credit, and not read
-// while there is none, so that a slow reader slows the rank down and nothing is lost.
+// while there is none, so that a slow reader slows the rank down and nothing is lost. Of a rank
+// that talks with a person, what has no end after a while is sent as well: a prompt.
 #ifndef KOLO_LAUNCHER_LINES_H
 #define KOLO_LAUNCHER_LINES_H
 
@@ -25,11 +26,15 @@ struct kolo_lines {
     uint32_t rank;
     uint8_t stream; /* 1 or 2 */
     bool is_open, is_reading, at_end;
+    bool shows_prompts, is_prompt; /* what waits is sent though it has no end */
+    uv_timer_t prompt_timer;
 };
 
 /** Takes ownership of @p fd on success. */
 kolo_status kolo_lines_open(struct kolo_lines *lines, struct kolo_lines_shared *shared,
                             uv_loop_t *loop, int fd, uint32_t rank, int stream) KOLO_NODISCARD;
+/** To be called after kolo_lines_open: prompts are sent. */
+void kolo_lines_show_prompts(struct kolo_lines *lines, uv_loop_t *loop);
 /** There is new credit: sends what waits, and reads on. */
 void kolo_lines_resume(struct kolo_lines *lines);
 void kolo_lines_close(struct kolo_lines *lines);

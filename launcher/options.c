@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -284,6 +285,12 @@ static kolo_status apply_timeline(struct kolo_options *options, const char *valu
         return kolo_fail(KOLO_ERR_INVALID, "--timeline '': give the name of a file");
     options->timeline = value;
     return KOLO_OK;
+}
+
+bool kolo_options_is_dialogue(const struct kolo_options *options)
+{
+    return !options->no_input && isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 &&
+           isatty(STDERR_FILENO) == 1;
 }
 
 uint32_t kolo_options_timeline_calls(const struct kolo_options *options, int size)

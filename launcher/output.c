@@ -35,6 +35,7 @@ struct kolo_output {
     struct kolo_output_events events;
     kolo_output_write *write;
     void *write_context;
+    struct kolo_output_line *line; /* NULL: no line stays without an end; used by the loop only */
     struct chunk *queue, **queue_end, *done;
     int error;     /* that a write failed with; 0: none */
     uint64_t lost; /* as kolo_output_lost */
@@ -185,6 +186,11 @@ void kolo_output_write_by(struct kolo_output *output, kolo_output_write *write, 
     output->write_context = context;
 }
 
+void kolo_output_keep_open(struct kolo_output *output, struct kolo_output_line *line)
+{
+    output->line = line;
+}
+
 static void put(struct kolo_output *output, struct chunk *chunk)
 {
     kolo_side_lock(&output->side);
@@ -193,28 +199,34 @@ static void put(struct kolo_output *output, struct chunk *chunk)
     kolo_side_unlock(&output->side);
 }
 
+/* Of the line at @p at, which a newline ends, or a carriage return that is not part of one. */
+static const uint8_t *end_of_line(const uint8_t *at, const uint8_t *past)
+{
+    for (; at < past; at++)
+        if (*at == '\n' || (*at == '\r' && (at + 1 == past || at[1] != '\n')))
+            return at + 1;
+    return past;
+}
+
 static size_t count_lines(const uint8_t *data, size_t bytes)
 {
     size_t lines = 0;
-    for (const uint8_t *at = data, *past = data + bytes; at < past; lines++) {
-        const uint8_t *newline = memchr(at, '\n', (size_t)(past - at));
-        at = newline ? newline + 1 : past;
-    }
+    for (const uint8_t *at = data, *past = data + bytes; at < past; lines++)
+        at = end_of_line(at, past);
     return lines;
 }
 
-static size_t prefix_lines(uint8_t *out, const char *prefix, const uint8_t *data, size_t bytes)
+/* @p is_begun: the prefix of the first line was written with its beginning. */
+static size_t prefix_lines(uint8_t *out, const char *prefix, const uint8_t *data, size_t bytes,
+                           bool is_begun)
 {
-    size_t prefix_bytes = strlen(prefix);
     uint8_t *to = out;
-    for (const uint8_t *at = data, *past = data + bytes; at < past;) {
-        const uint8_t *newline = memchr(at, '\n', (size_t)(past - at));
-        size_t len = (size_t)((newline ? newline : past) - at);
-        memcpy(to, prefix, prefix_bytes);
-        memcpy(to + prefix_bytes, at, len);
-        to += prefix_bytes + len;
-        *to++ = '\n';
-        at += len + (newline ? 1 : 0);
+    for (const uint8_t *at = data, *past = data + bytes, *end; at < past; at = end) {
+        end = end_of_line(at, past);
+        if (!is_begun)
+            to = mempcpy(to, prefix, strlen(prefix));
+        to = mempcpy(to, at, (size_t)(end - at));
+        is_begun = false;
     }
     return (size_t)(to - out);
 }
@@ -249,6 +261,39 @@ void kolo_output_bytes(struct kolo_output *output, int fd, int owner, const void
     put(output, chunk);
 }
 
+/* Of kolorun's own, for which nobody gets credit back. Without memory it is not written. */
+static void put_own(struct kolo_output *output, const char *text, size_t bytes)
+{
+    struct chunk *chunk = kolo_calloc(1, sizeof *chunk + bytes);
+    if (!chunk)
+        return;
+    chunk->fd = output->fd;
+    chunk->owner = NOBODY;
+    chunk->bytes = bytes;
+    memcpy(chunk->data, text, bytes);
+    put(output, chunk);
+}
+
+void kolo_output_end_line(struct kolo_output *output)
+{
+    if (!output->line || !output->line->of)
+        return;
+    put_own(output, "\n", 1);
+    output->line->of = NULL;
+}
+
+/* Whether the last line, which has no end, is of this rank; otherwise it gets one. None is kept
+ * open afterwards. */
+static bool begin_line(struct kolo_output *output, int rank)
+{
+    const bool is_begun = output->line && output->line->of == output && output->line->rank == rank;
+    if (is_begun)
+        output->line->of = NULL;
+    else
+        kolo_output_end_line(output);
+    return is_begun;
+}
+
 void kolo_output_lines(struct kolo_output *output, int owner, int rank, const void *data,
                        size_t bytes)
 {
@@ -257,12 +302,21 @@ void kolo_output_lines(struct kolo_output *output, int owner, int rank, const vo
         kolo_output_bytes(output, output->fd, owner, data, bytes);
         return;
     }
+    if (bytes == 0)
+        return;
     snprintf(prefix, sizeof prefix, "[%d] ", rank);
     const size_t room = bytes + count_lines(data, bytes) * strlen(prefix) + 1;
     struct chunk *chunk = make_chunk(output, output->fd, owner, bytes, room);
     if (!chunk)
         return;
-    chunk->bytes = prefix_lines(chunk->data, prefix, data, bytes);
+    const bool is_begun = begin_line(output, rank);
+    chunk->bytes = prefix_lines(chunk->data, prefix, data, bytes, is_begun);
+    const uint8_t last = chunk->data[chunk->bytes - 1];
+    const bool has_end = last == '\n' || last == '\r';
+    if (!has_end && output->line)
+        *output->line = (struct kolo_output_line){.of = output, .rank = rank};
+    else if (!has_end)
+        chunk->data[chunk->bytes++] = '\n';
     put(output, chunk);
 }
 
@@ -278,14 +332,8 @@ void kolo_output_print(struct kolo_output *output, const char *format, ...)
     size_t bytes = (size_t)len < sizeof line - 1 ? (size_t)len : sizeof line - 2;
     kolo_text_clean_bytes(line, bytes); /* parts of it may be what a host said */
     line[bytes++] = '\n';
-    struct chunk *chunk = kolo_calloc(1, sizeof *chunk + bytes);
-    if (!chunk)
-        return;
-    chunk->fd = output->fd;
-    chunk->owner = NOBODY;
-    chunk->bytes = bytes;
-    memcpy(chunk->data, line, bytes);
-    put(output, chunk);
+    kolo_output_end_line(output);
+    put_own(output, line, bytes);
 }
 
 bool kolo_output_is_drained(struct kolo_output *output)

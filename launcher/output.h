@@ -12,6 +12,12 @@
 #include "base/status.h"
 
 struct kolo_output;
+/** The last line of a terminal while it has no end: whose it is. Before anything is put, and after
+ * an end: {.of = NULL}. */
+struct kolo_output_line {
+    const struct kolo_output *of;
+    int rank;
+};
 struct kolo_output_events {
     void *context;
     /** @p bytes bytes put for @p owner have been written (or discarded). Called on the loop. */
@@ -34,13 +40,20 @@ typedef int kolo_output_write(void *context, int fd, struct iovec *parts, int co
 /** To be called before anything is put: @p write is to be used instead of writev, and the fd of
  * kolo_output_bytes is what it takes for one. */
 void kolo_output_write_by(struct kolo_output *output, kolo_output_write *write, void *context);
-/** Copies the lines of @p data, each with the prefix "[rank] ", and adds a newline to the last one
- * if it has none. If @p rank is negative, copies everything as it is. */
+/** To be called before anything is put: lines may stay without an end. Outputs to the same terminal
+ * share @p line, and end each other's. */
+void kolo_output_keep_open(struct kolo_output *output, struct kolo_output_line *line);
+/** Copies the lines of @p data, each with the prefix "[rank] ". A carriage return ends a line too
+ * (progress bars). Adds a newline to the last one if it has none; but after kolo_output_keep_open
+ * that goes on with what the rank writes next, and is ended before anything else is written. If @p
+ * rank is negative, copies everything as it is. */
 void kolo_output_lines(struct kolo_output *output, int owner, int rank, const void *data,
                        size_t bytes);
 /** Copies everything as it is, to @p fd, which must stay open until it is written. */
 void kolo_output_bytes(struct kolo_output *output, int fd, int owner, const void *data,
                        size_t bytes);
+/** Ends the last line, if it was kept open. */
+void kolo_output_end_line(struct kolo_output *output);
 /** Prints a line of kolorun's own, without control characters. */
 void kolo_output_print(struct kolo_output *output, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -131,6 +131,7 @@ kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out, siz
     for (uint32_t i = 0; i < spec->ranks.count; i++)
         kolo_write_u32(&writer, spec->ranks.at[i]);
     kolo_write_u8(&writer, spec->has_input);
+    kolo_write_u8(&writer, spec->is_dialogue);
     kolo_write_u8(&writer, (uint8_t)spec->bind);
     kolo_write_u32(&writer, spec->gpus);
     kolo_write_u32(&writer, spec->peer_timeout_ms);
@@ -168,6 +169,7 @@ kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_
     spec_out->size = kolo_read_u32(reader);
     KOLO_TRY(read_ranks(reader, &spec_out->ranks));
     spec_out->has_input = kolo_read_u8(reader) != 0;
+    spec_out->is_dialogue = kolo_read_u8(reader) != 0;
     unsigned bind = kolo_read_u8(reader);
     spec_out->bind = (enum kolo_bind)bind;
     spec_out->gpus = kolo_read_u32(reader);

@@ -258,6 +258,38 @@ run 0 "$KOLORUN" -np 1 --no-prefix sh -c 'head -c 3145728 /dev/zero | tr "\0" x;
 says err '^oops$'
 { head -c 3145728 /dev/zero | tr "\0" x; echo; } | cmp - "$work/out" || fail "a long line was changed"
 
+# A progress bar, whose steps begin or end with a carriage return, is seen while it grows; one that is part of
+# a line's end is not an end of its own.
+cat >"$work/bar" <<'RANK'
+printf '%s' "$1"
+: >"$2.$RANK"
+while [ ! -e "$3" ]; do read -rt 0.02 <> <(:); done
+printf 'full\r'
+: >"$2.last.$RANK"
+while [ ! -e "$3.last" ]; do read -rt 0.02 <> <(:); done
+printf '\nend\r\n'
+RANK
+for prefix in --prefix --no-prefix; do
+    for bar in $'\r10%\r20%\r' $'10%\r20%\rmore'; do
+        rm -f "$work"/bar.*
+        timeout "$patience" "$KOLORUN" -np 1 $prefix bash "$work/bar" "$bar" "$work/bar.up" "$work/bar.go" >"$work/out" 2>"$work/err" </dev/null &
+        launcher=$!
+        await grep -q 10% "$work/out" # before the rank goes on
+        touch "$work/bar.go"
+        await test -e "$work/bar.up.last.0"
+        touch "$work/bar.go.last"
+        wait "$launcher" || fail "a progress bar: status $?: $(cat "$work/err")"
+        [[ $prefix == --prefix ]] && mark='[0] ' || mark=
+        whole=$mark$'10%\r'$mark$'20%\r'$mark${bar#*20%?}$'full\r\n'$mark$'end\r\n'
+        [[ $bar != $'\r'* ]] || whole=$mark$'\r'$whole
+        [[ $(<"$work/out") == "${whole%$'\n'}" ]] || fail "a progress bar, $prefix: $(od -c "$work/out")"
+    done
+done
+
+# At a terminal, so is a question.
+mkfifo "$work/other"
+timeout "$patience" python3 "${BASH_SOURCE%/*}/helpers/dialogue.py" "$KOLORUN" "$work/other" || fail "a dialogue at a terminal"
+
 # Binary output is passed on unchanged, without an added newline.
 head -c 2500000 /dev/urandom >"$work/in"
 "$KOLORUN" -np 1 --no-prefix cat <"$work/in" | cmp - "$work/in" || fail "bytes were changed"

@@ -243,3 +243,62 @@ Test(output, lines_of_kolorun_have_no_control_characters, .timeout = 60)
     close(ends[0]);
     close(ends[1]);
 }
+
+/* Reads what is written by @p output until the loop hears that all is. */
+static void expect_written(uv_loop_t *loop, struct heard *heard, int fd, const char *expected)
+{
+    char text[128] = "";
+    for (heard->drained = 0; heard->drained == 0;)
+        uv_run(loop, UV_RUN_ONCE);
+    cr_assert(read(fd, text, sizeof text - 1) > 0);
+    cr_assert_str_eq(text, expected);
+}
+
+/* A person sees the line of a question at once, and nobody else's text in it. */
+Test(output, a_line_that_is_kept_open_goes_on_or_is_ended, .timeout = 60)
+{
+    struct heard heard = {0};
+    struct kolo_output_events events = {&heard, on_written, on_batch, on_drained, on_broken};
+    struct kolo_output *out = NULL, *err = NULL;
+    struct kolo_output_line line = {.of = NULL};
+    uv_loop_t loop;
+    int ends[2];
+    cr_assert(uv_loop_init(&loop) == 0 && kolo_pipe(ends) == KOLO_OK);
+    cr_assert_eq(kolo_output_create(&loop, ends[1], &events, &out), KOLO_OK);
+    cr_assert_eq(kolo_output_create(&loop, ends[1], &events, &err), KOLO_OK);
+    kolo_output_keep_open(out, &line);
+    kolo_output_keep_open(err, &line);
+
+    kolo_output_lines(out, 0, 0, "a\nname? ", 8);
+    expect_written(&loop, &heard, ends[0], "[0] a\n[0] name? ");
+    kolo_output_lines(out, 0, 0, "", 0);
+    kolo_output_lines(out, 0, 0, "really? ", 8);
+    expect_written(&loop, &heard, ends[0], "really? ");
+    kolo_output_lines(out, 0, 0, "b\n", 2);
+    expect_written(&loop, &heard, ends[0], "b\n");
+    kolo_output_lines(out, 0, 0, "c", 1);
+    expect_written(&loop, &heard, ends[0], "[0] c");
+    kolo_output_lines(out, 0, 1, "d", 1);
+    expect_written(&loop, &heard, ends[0], "\n[1] d");
+    kolo_output_lines(err, 0, 1, "e\r", 2);
+    expect_written(&loop, &heard, ends[0], "\n[1] e\r");
+    kolo_output_lines(err, 0, 1, "f", 1);
+    expect_written(&loop, &heard, ends[0], "[1] f");
+    kolo_output_print(out, "kolorun: g");
+    expect_written(&loop, &heard, ends[0], "\nkolorun: g\n");
+    kolo_output_lines(out, 0, 2, "h", 1);
+    expect_written(&loop, &heard, ends[0], "[2] h");
+    line.of = NULL; /* a terminal has ended it */
+    kolo_output_end_line(out);
+    kolo_output_lines(out, 0, 2, "i", 1);
+    expect_written(&loop, &heard, ends[0], "[2] i");
+    kolo_output_end_line(err);
+    expect_written(&loop, &heard, ends[0], "\n");
+    cr_assert_eq(heard.bytes, 25);
+
+    kolo_output_close(err);
+    close_output(out, &loop);
+    kolo_output_destroy(err);
+    close(ends[0]);
+    close(ends[1]);
+}

@@ -40,6 +40,7 @@ static struct kolo_spec example(void)
 {
     struct kolo_spec spec = {.size = 7,
                              .has_input = true,
+                             .is_dialogue = true,
                              .bind = KOLO_BIND_CORE,
                              .gpus = 5,
                              .peer_timeout_ms = 900,
@@ -71,7 +72,7 @@ Test(spec, survives)
     cr_assert(back.argv.count == 3 && strcmp(back.argv.at[2], "a b\n'c'") == 0 &&
               back.argv.at[3] == NULL && back.argv.at[1][0] == '\0');
     cr_assert(back.env.count == 2 && strcmp(back.env.at[0], "A=3=4") == 0);
-    cr_assert(back.size == 7 && back.ranks.count == 4 && back.has_input);
+    cr_assert(back.size == 7 && back.ranks.count == 4 && back.has_input && back.is_dialogue);
     cr_assert(memcmp(back.ranks.at, spec.ranks.at, 4 * sizeof(uint32_t)) == 0);
     cr_assert(back.bind == KOLO_BIND_CORE && back.gpus == 5 && back.peer_timeout_ms == 900 &&
               back.exit_timeout_ms == 800 && back.credit_bytes == 1000 &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolo_split and kolo_dup: make new communicators from a communicator, in these steps:
 //
-//   1  member 0 takes as many numbers from the store as there may be colours
+//   1  member 0 takes as many numbers from the store as there may be new communicators
 //   2  all gather what each offers: colour, key, the first number, what is wrong with its call
 //   3  every member reads the same table, so all refuse, or all make the same communicators
 //   4  the members of each new one meet in a barrier on it, so a member that returns knows
@@ -45,6 +45,19 @@ struct place {
     int rank;
 };
 
+struct making {
+    enum kolo_call_kind kind;
+    const char *function;
+    const struct kolo_opts *opts;
+    kolo_deadline deadline; /* of the whole call */
+    const char *inside;     /* origin of an inner communicator; NULL: it is not for a nest */
+    struct offer mine;
+    char why_none[KOLO_DETAIL_MAX]; /* why this rank got no numbers; the others are not told */
+    struct offer *table;
+    struct place *places;
+    struct kolo_comm *child;
+};
+
 static int by_colour_and_key(const void *left, const void *right)
 {
     const struct place *a = left, *b = right;
@@ -57,9 +70,10 @@ static int by_colour_and_key(const void *left, const void *right)
 
 /* ---- refusals ---- */
 
-static kolo_status refuse(const struct kolo_comm *comm, const char *function, int rank,
-                          const struct offer *offer)
+static kolo_status refuse(const struct kolo_comm *comm, const struct making *making, int rank)
 {
+    const char *function = making->function;
+    const struct offer *offer = &making->table[rank];
     char who[KOLO_RANK_TEXT_MAX];
     kolo_comm_rank_text(comm, rank, who);
     switch (offer->fault) {
@@ -72,8 +86,8 @@ static kolo_status refuse(const struct kolo_comm *comm, const char *function, in
     case FAULT_MEMORY:
         return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: %s has no memory for it", function, who);
     case FAULT_NUMBERS:
-        return kolo_fail(KOLO_ERR_SYSTEM, "%s: %s got no numbers from the job's store", function,
-                         who);
+        return kolo_fail(KOLO_ERR_SYSTEM, "%s: %s got no numbers from the job's store: %s",
+                         function, who, making->why_none[0] ? making->why_none : "it says why");
     default:
         return kolo_fail(KOLO_ERR_PROTOCOL, "%s: the offer of %s makes no sense (%d)", function,
                          who, (int)offer->fault);
@@ -81,12 +95,11 @@ static kolo_status refuse(const struct kolo_comm *comm, const char *function, in
 }
 
 /** KOLO_OK, or the same refusal on every member: the fault of the lowest rank that has one. */
-static kolo_status check_table(const struct kolo_comm *comm, const char *function,
-                               const struct offer *table)
+static kolo_status check_table(const struct kolo_comm *comm, const struct making *making)
 {
     for (int rank = 0; rank < comm->size; rank++)
-        if (table[rank].fault != FAULT_NONE)
-            return refuse(comm, function, rank, &table[rank]);
+        if (making->table[rank].fault != FAULT_NONE)
+            return refuse(comm, making, rank);
     return KOLO_OK;
 }
 
@@ -202,18 +215,6 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
 
 /* ---- the calls ---- */
 
-struct making {
-    enum kolo_call_kind kind;
-    const char *function;
-    const struct kolo_opts *opts;
-    kolo_deadline deadline; /* of the whole call */
-    const char *inside;     /* origin of an inner communicator; NULL: it is not for a nest */
-    struct offer mine;
-    struct offer *table;
-    struct place *places;
-    struct kolo_comm *child;
-};
-
 /** This rank cannot take part in the exchange, for which the others wait: it loses the
  * communicator, if that is not lost already. This thread's detail says why. */
 static kolo_status cannot_exchange(struct kolo_comm *comm, const struct making *making)
@@ -247,13 +248,18 @@ static kolo_status exchange(struct kolo_comm *comm, const struct making *making,
 static void take_numbers(struct kolo_comm *comm, struct making *making)
 {
     const int half_ms = kolo_deadline_poll_ms(making->deadline) / 2;
+    const int count = making->kind == KOLO_CALL_DUP ? 1 : comm->size;
     int64_t last = 0;
-    const kolo_status status =
-        kolo_kv_take(comm, making->function, comm->size, half_ms > 0 ? half_ms : 1, &last);
-    if (status == KOLO_OK && last < KOLO_COMMS_MAX)
-        making->mine.first = (int32_t)(last - comm->size + 1);
-    else if (making->mine.fault == FAULT_NONE)
+    kolo_status status =
+        kolo_kv_take(comm, making->function, count, half_ms > 0 ? half_ms : 1, &last);
+    if (status == KOLO_OK && last >= KOLO_COMMS_MAX)
+        status = kolo_fail(KOLO_ERR_SYSTEM, "all %d are used", KOLO_COMMS_MAX);
+    if (status == KOLO_OK) {
+        making->mine.first = (int32_t)(last - count + 1);
+    } else if (making->mine.fault == FAULT_NONE) {
         making->mine.fault = FAULT_NUMBERS;
+        kolo_detail_keep(making->why_none);
+    }
 }
 
 /** Before the exchange: allocates memory and, on member 0, takes numbers. A failure is offered to
@@ -300,7 +306,7 @@ static kolo_status make(struct kolo_comm *comm, struct making *making, struct ko
     KOLO_TRY(prepare(comm, making));
     task.recv = making->table;
     KOLO_TRY(exchange(comm, making, &task));
-    KOLO_TRY(check_table(comm, making->function, making->table));
+    KOLO_TRY(check_table(comm, making));
     if (making->mine.colour == KOLO_NO_COLOUR)
         goto out;
     choose_members(comm, making->table, making->places, making->child, &seat);

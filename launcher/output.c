@@ -35,7 +35,9 @@ struct kolo_output {
     struct kolo_output_events events;
     kolo_output_write *write;
     void *write_context;
-    struct kolo_output_line *line; /* NULL: no line stays without an end; used by the loop only */
+    /* The loop's: */
+    struct kolo_output_line *line; /* NULL: no line stays without an end */
+    bool is_back; /* the last line is ended by a carriage return: the next one covers it */
     struct chunk *queue, **queue_end, *done;
     int error;     /* that a write failed with; 0: none */
     uint64_t lost; /* as kolo_output_lost */
@@ -274,12 +276,20 @@ static void put_own(struct kolo_output *output, const char *text, size_t bytes)
     put(output, chunk);
 }
 
-void kolo_output_end_line(struct kolo_output *output)
+static void end_open_line(struct kolo_output *output)
 {
     if (!output->line || !output->line->of)
         return;
     put_own(output, "\n", 1);
     output->line->of = NULL;
+}
+
+void kolo_output_end_line(struct kolo_output *output)
+{
+    end_open_line(output);
+    if (output->is_back)
+        put_own(output, "\n", 1);
+    output->is_back = false;
 }
 
 /* Whether the last line, which has no end, is of this rank; otherwise it gets one. None is kept
@@ -290,7 +300,7 @@ static bool begin_line(struct kolo_output *output, int rank)
     if (is_begun)
         output->line->of = NULL;
     else
-        kolo_output_end_line(output);
+        end_open_line(output);
     return is_begun;
 }
 
@@ -313,6 +323,7 @@ void kolo_output_lines(struct kolo_output *output, int owner, int rank, const vo
     chunk->bytes = prefix_lines(chunk->data, prefix, data, bytes, is_begun);
     const uint8_t last = chunk->data[chunk->bytes - 1];
     const bool has_end = last == '\n' || last == '\r';
+    output->is_back = last == '\r';
     if (!has_end && output->line)
         *output->line = (struct kolo_output_line){.of = output, .rank = rank};
     else if (!has_end)

@@ -52,7 +52,7 @@ void kolo_output_lines(struct kolo_output *output, int owner, int rank, const vo
 /** Copies everything as it is, to @p fd, which must stay open until it is written. */
 void kolo_output_bytes(struct kolo_output *output, int fd, int owner, const void *data,
                        size_t bytes);
-/** Ends the last line, if it was kept open. */
+/** Ends the last line, if it was kept open, or ended by a carriage return. */
 void kolo_output_end_line(struct kolo_output *output);
 /** Prints a line of kolorun's own, without control characters. */
 void kolo_output_print(struct kolo_output *output, const char *format, ...)

@@ -286,6 +286,11 @@ Test(output, a_line_that_is_kept_open_goes_on_or_is_ended, .timeout = 60)
     expect_written(&loop, &heard, ends[0], "[1] f");
     kolo_output_print(out, "kolorun: g");
     expect_written(&loop, &heard, ends[0], "\nkolorun: g\n");
+    kolo_output_lines(out, 0, 1, "80%\r", 4); /* kolorun's line is not mixed with a progress bar */
+    kolo_output_lines(out, 0, 3, "70%\r", 4);
+    expect_written(&loop, &heard, ends[0], "[1] 80%\r[3] 70%\r");
+    kolo_output_print(out, "kolorun: g");
+    expect_written(&loop, &heard, ends[0], "\nkolorun: g\n");
     kolo_output_lines(out, 0, 2, "h", 1);
     expect_written(&loop, &heard, ends[0], "[2] h");
     line.of = NULL; /* a terminal has ended it */
@@ -294,7 +299,7 @@ Test(output, a_line_that_is_kept_open_goes_on_or_is_ended, .timeout = 60)
     expect_written(&loop, &heard, ends[0], "[2] i");
     kolo_output_end_line(err);
     expect_written(&loop, &heard, ends[0], "\n");
-    cr_assert_eq(heard.bytes, 25);
+    cr_assert_eq(heard.bytes, 33);
 
     kolo_output_close(err);
     close_output(out, &loop);

@@ -5,7 +5,7 @@
 //
 //   STARTING --all hosts prepared--> RUNNING --a failure--> GRACE --1 s--> TERM --0.3 s--> KILL
 //      |  a failure                     | SIGINT...: forwarded                  --2 s--> ABANDON
-//      `--> KILL                        `--> ASKED --exit timeout--> GRACE
+//      `--> KILL                        `--> ASKED --exit timeout, job timeout--> GRACE
 //   RUNNING --output broken for 0.2 s, and no signal came--> KILL
 //   any --every host done, timelines come in--> COLLECTING --every host gone--> LEAVING
 //                                                   `--2 s without any--> ABANDON
@@ -100,7 +100,7 @@ static void terminate(struct kolo_job *job)
     kolo_job_signal(job, SIGTERM);
 }
 
-static void give_grace(struct kolo_job *job)
+void kolo_job_give_grace(struct kolo_job *job)
 {
     (void)kolo_job_enter(
         job, JOB_GRACE, kolo_meeting_connected(job->meeting) > 0 ? GRACE_MS : UNCONNECTED_GRACE_MS);
@@ -112,7 +112,7 @@ void kolo_job_begin_end(struct kolo_job *job)
     if (job->phase == JOB_STARTING)
         kolo_job_kill(job);
     else if (job->phase == JOB_RUNNING)
-        give_grace(job);
+        kolo_job_give_grace(job);
 }
 
 static void abandon(struct kolo_job *job)
@@ -183,7 +183,7 @@ void kolo_job_phase_ended(uv_timer_t *timer)
         kolo_job_end_unread(job);
         break;
     case JOB_ASKED:
-        give_grace(job);
+        kolo_job_give_grace(job);
         break;
     case JOB_GRACE:
         terminate(job);

@@ -52,9 +52,8 @@ struct kolo_job {
     size_t called, calling, prepared, gone;
     struct kolo_meeting *meeting;
     struct kolo_verdict *verdict;
-    struct kolo_output *streams[JOB_STREAMS];
-    struct kolo_output_line line; /* of the terminal that a person talks with rank 0 by */
-    struct kolo_filer *filer;     /* NULL: without --output-dir, and no stream JOB_FILES */
+    struct kolo_output *streams[JOB_STREAMS]; /* JOB_ERR may be the same as JOB_OUT */
+    struct kolo_filer *filer; /* NULL: without --output-dir, and no stream JOB_FILES */
     uv_timer_t files_timer;
     uint64_t progress; /* of the filer, when it was last looked at */
     int64_t stuck_ms;  /* for how long there has been none, although there is something to write */
@@ -102,6 +101,8 @@ bool kolo_job_keeps_going(const struct kolo_job *job);
 /** Something failed: gives the ranks time to report their errors, then ends them. Ranks that a
  * signal has asked to end have their time already. */
 void kolo_job_begin_end(struct kolo_job *job);
+/** The same for ranks that run, also if a signal has asked them. */
+void kolo_job_give_grace(struct kolo_job *job);
 void kolo_job_kill(struct kolo_job *job);
 /** A signal ends the job: all ranks get it, and have the exit timeout. */
 void kolo_job_ask(struct kolo_job *job, int number);

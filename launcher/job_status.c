@@ -62,6 +62,7 @@ static void end_by_timeout(struct kolo_job *job)
              (double)job->options->settings.job_timeout_ms / 1000);
     kolo_meeting_abort(job->meeting, KOLO_ERR_TIMEOUT, text);
     kolo_job_begin_end(job);
+    kolo_job_give_grace(job); /* also to ranks that a signal has asked, and for which it is over */
 }
 
 static void on_survey(void *context)

@@ -143,7 +143,7 @@ static void on_input(void *context, const void *data, size_t bytes)
                           strerror_r(error, words, sizeof words), (uintmax_t)job->input_bytes);
     }
     if (bytes > 0 && ((const char *)data)[bytes - 1] == '\n')
-        job->line.of = NULL; /* the terminal shows what is typed */
+        kolo_output_line_ended(job->streams[JOB_OUT]); /* the terminal shows what is typed */
     send_input(job, data, bytes);
 }
 
@@ -168,11 +168,14 @@ kolo_status kolo_job_open_streams(struct kolo_job *job)
     kolo_status status =
         kolo_output_create(&job->loop, STDOUT_FILENO, &events, &job->streams[JOB_OUT]);
     events.broken = on_stderr_broken;
-    if (status == KOLO_OK)
+    if (status == KOLO_OK && kolo_options_is_dialogue(job->options)) {
+        kolo_output_keep_open(job->streams[JOB_OUT]);
+        job->streams[JOB_ERR] = job->streams[JOB_OUT]; /* the same terminal */
+    } else if (status == KOLO_OK) {
         status = kolo_output_create(&job->loop, STDERR_FILENO, &events, &job->streams[JOB_ERR]);
-    for (int i = JOB_OUT; i <= JOB_ERR && kolo_options_is_dialogue(job->options); i++)
-        if (job->streams[i])
-            kolo_output_keep_open(job->streams[i], &job->line);
+    }
+    for (int i = JOB_OUT; i <= JOB_ERR && status == KOLO_OK && job->options->no_prefix; i++)
+        kolo_output_no_prefix(job->streams[i]);
     events.written = on_filed;
     return status == KOLO_OK ? kolo_job_watch_files(job, events) : status;
 }
@@ -191,8 +194,8 @@ kolo_status kolo_job_output(struct kolo_job *job, struct kolo_remote *remote,
         kolo_output_bytes(job->streams[JOB_FILES], kolo_filer_file(rank, is_error), remote->index,
                           text->at, text->bytes);
     if (copies(job) || is_lost)
-        kolo_output_lines(job->streams[is_error ? JOB_ERR : JOB_OUT], remote->index,
-                          job->options->no_prefix ? -1 : rank, text->at, text->bytes);
+        kolo_output_lines(job->streams[is_error ? JOB_ERR : JOB_OUT], remote->index, rank, text->at,
+                          text->bytes);
     return KOLO_OK;
 }
 
@@ -204,11 +207,19 @@ bool kolo_job_is_drained(const struct kolo_job *job)
     return true;
 }
 
+/* It is the same as the one before. */
+static bool is_double(const struct kolo_job *job, int stream)
+{
+    return stream == JOB_ERR && job->streams[JOB_ERR] == job->streams[JOB_OUT];
+}
+
 void kolo_job_close_streams(struct kolo_job *job)
 {
     if (job->streams[JOB_FILES])
         job->unfiled = kolo_output_lost(job->streams[JOB_FILES]);
     for (int i = 0; i < JOB_STREAMS; i++) {
+        if (is_double(job, i))
+            continue;
         if (job->streams[i] && !copies(job))
             job->lost += kolo_output_lost(job->streams[i]);
         kolo_output_close(job->streams[i]);
@@ -218,5 +229,6 @@ void kolo_job_close_streams(struct kolo_job *job)
 void kolo_job_destroy_streams(struct kolo_job *job)
 {
     for (int i = 0; i < JOB_STREAMS; i++)
-        kolo_output_destroy(job->streams[i]);
+        if (!is_double(job, i))
+            kolo_output_destroy(job->streams[i]);
 }

@@ -12,6 +12,9 @@ enum { READ_BYTES = 64 << 10, LINE_MAX_BYTES = 1 << 20 };
 /* Much longer than a program takes to write a line in parts, and hardly felt by who types. */
 enum { PROMPT_MS = 200 };
 
+/* Of the C library for a pipe; those of other languages are multiples. */
+enum { BUFFER_BYTES = 4096 };
+
 /* How many bytes could be sent now: whole lines, or a last or overlong one. What a carriage return
  * ends is a line too, or a progress bar would be seen when it is full; unless it may be the first
  * half of a line's end. */
@@ -77,13 +80,13 @@ static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 static void on_prompt(uv_timer_t *timer)
 {
     struct kolo_lines *lines = timer->data;
-    lines->is_prompt = lines->used > 0;
+    lines->is_prompt = lines->used > 0 && !lines->is_cut;
     kolo_lines_resume(lines);
 }
 
 static void await_prompt(struct kolo_lines *lines)
 {
-    if (lines->is_open && lines->shows_prompts && lines->used > 0 &&
+    if (lines->shows_prompts && lines->used > 0 && !lines->is_prompt && !lines->is_cut &&
         !uv_is_active((uv_handle_t *)&lines->prompt_timer))
         (void)uv_timer_start(&lines->prompt_timer, on_prompt, PROMPT_MS, 0);
 }
@@ -95,12 +98,14 @@ static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
     if (got == 0)
         return;
     lines->shared->heard_ns = kolo_now_ns();
-    if (got < 0)
+    if (got < 0) {
         lines->at_end = true;
-    else
+    } else {
         lines->used += (size_t)got;
+        lines->heard += (uint64_t)got;
+        lines->is_cut = got % BUFFER_BYTES == 0 || lines->heard % BUFFER_BYTES == 0;
+    }
     kolo_lines_resume(lines);
-    await_prompt(lines);
 }
 
 /* Sends what credit allows, and reads on unless a whole line waits for credit. */
@@ -124,6 +129,7 @@ void kolo_lines_resume(struct kolo_lines *lines)
         (void)uv_read_stop((uv_stream_t *)&lines->pipe);
         lines->is_reading = false;
     }
+    await_prompt(lines);
 }
 
 kolo_status kolo_lines_open(struct kolo_lines *lines, struct kolo_lines_shared *shared,

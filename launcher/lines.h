@@ -26,7 +26,10 @@ struct kolo_lines {
     uint32_t rank;
     uint8_t stream; /* 1 or 2 */
     bool is_open, is_reading, at_end;
-    bool shows_prompts, is_prompt; /* what waits is sent though it has no end */
+    bool shows_prompts;
+    bool is_prompt; /* what waits is sent though it has no end */
+    bool is_cut;    /* it ends where the buffer of a program was full: it is not meant to be seen */
+    uint64_t heard;
     uv_timer_t prompt_timer;
 };
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -287,10 +288,17 @@ static kolo_status apply_timeline(struct kolo_options *options, const char *valu
     return KOLO_OK;
 }
 
+static bool are_same_file(int fd, int other)
+{
+    struct stat facts, others;
+    return fstat(fd, &facts) == 0 && fstat(other, &others) == 0 && facts.st_dev == others.st_dev &&
+           facts.st_ino == others.st_ino;
+}
+
 bool kolo_options_is_dialogue(const struct kolo_options *options)
 {
     return !options->no_input && isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 &&
-           isatty(STDERR_FILENO) == 1;
+           are_same_file(STDOUT_FILENO, STDERR_FILENO);
 }
 
 uint32_t kolo_options_timeline_calls(const struct kolo_options *options, int size)

@@ -48,7 +48,7 @@ kolo_status kolo_options_parse(char *const *argv, char *const *environ,
                                struct kolo_options *options_out) KOLO_NODISCARD;
 /** Is this a setting that kolorun itself sets for each rank? */
 bool kolo_options_is_own(enum kolo_setting_index index);
-/** A person at a terminal types what rank 0 reads, and sees what the ranks write. */
+/** A person at a terminal types what rank 0 reads, and sees there all that the ranks write. */
 bool kolo_options_is_dialogue(const struct kolo_options *options);
 /** How many calls each of @p size ranks keeps; 0: no timeline was asked for. */
 uint32_t kolo_options_timeline_calls(const struct kolo_options *options, int size);

@@ -36,8 +36,9 @@ struct kolo_output {
     kolo_output_write *write;
     void *write_context;
     /* The loop's: */
-    struct kolo_output_line *line; /* NULL: no line stays without an end */
-    bool is_back; /* the last line is ended by a carriage return: the next one covers it */
+    bool has_no_prefix, keeps_open;
+    int open_rank; /* whose line has no end; NOBODY: none has */
+    int back_rank; /* whose line, the last one, is ended by a carriage return; or NOBODY */
     struct chunk *queue, **queue_end, *done;
     int error;     /* that a write failed with; 0: none */
     uint64_t lost; /* as kolo_output_lost */
@@ -173,6 +174,7 @@ kolo_status kolo_output_create(uv_loop_t *loop, int fd, const struct kolo_output
     output->fd = fd;
     output->events = *events;
     output->write = write_directly;
+    output->open_rank = output->back_rank = NOBODY;
     output->queue_end = &output->queue;
     kolo_status status = kolo_side_start(&output->side, loop, &calls, output, "output");
     if (status == KOLO_OK)
@@ -188,9 +190,14 @@ void kolo_output_write_by(struct kolo_output *output, kolo_output_write *write, 
     output->write_context = context;
 }
 
-void kolo_output_keep_open(struct kolo_output *output, struct kolo_output_line *line)
+void kolo_output_no_prefix(struct kolo_output *output)
 {
-    output->line = line;
+    output->has_no_prefix = true;
+}
+
+void kolo_output_keep_open(struct kolo_output *output)
+{
+    output->keeps_open = true;
 }
 
 static void put(struct kolo_output *output, struct chunk *chunk)
@@ -276,58 +283,62 @@ static void put_own(struct kolo_output *output, const char *text, size_t bytes)
     put(output, chunk);
 }
 
-static void end_open_line(struct kolo_output *output)
-{
-    if (!output->line || !output->line->of)
-        return;
-    put_own(output, "\n", 1);
-    output->line->of = NULL;
-}
-
 void kolo_output_end_line(struct kolo_output *output)
 {
-    end_open_line(output);
-    if (output->is_back)
+    if (output->open_rank != NOBODY || output->back_rank != NOBODY)
         put_own(output, "\n", 1);
-    output->is_back = false;
+    kolo_output_line_ended(output);
 }
 
-/* Whether the last line, which has no end, is of this rank; otherwise it gets one. None is kept
- * open afterwards. */
-static bool begin_line(struct kolo_output *output, int rank)
+void kolo_output_line_ended(struct kolo_output *output)
 {
-    const bool is_begun = output->line && output->line->of == output && output->line->rank == rank;
-    if (is_begun)
-        output->line->of = NULL;
+    output->open_rank = output->back_rank = NOBODY;
+}
+
+/* Whether the last line, which has no end, goes on. If not, it is ended; and so is one that the
+ * next line, which is not a bar as well, would cover. */
+static bool goes_on(struct kolo_output *output, int rank, bool is_bar)
+{
+    const bool is_begun = output->open_rank == rank;
+    if (is_begun || (output->open_rank == NOBODY && (output->back_rank == rank || is_bar)))
+        kolo_output_line_ended(output);
     else
-        end_open_line(output);
+        kolo_output_end_line(output);
     return is_begun;
+}
+
+/* Remembers how the lines of @p rank in @p chunk end. */
+static void end_chunk(struct kolo_output *output, int rank, struct chunk *chunk)
+{
+    const uint8_t last = chunk->data[chunk->bytes - 1];
+    if (last == '\r')
+        output->back_rank = rank;
+    else if (last != '\n' && output->keeps_open)
+        output->open_rank = rank;
+    else if (last != '\n')
+        chunk->data[chunk->bytes++] = '\n';
 }
 
 void kolo_output_lines(struct kolo_output *output, int owner, int rank, const void *data,
                        size_t bytes)
 {
-    char prefix[PREFIX_MAX];
-    if (rank < 0) { /* a line without an end (yet) does not get one: it may be binary */
+    char prefix[PREFIX_MAX] = "";
+    if (output->has_no_prefix && !output->keeps_open) { /* it may be binary */
         kolo_output_bytes(output, output->fd, owner, data, bytes);
         return;
     }
     if (bytes == 0)
         return;
-    snprintf(prefix, sizeof prefix, "[%d] ", rank);
+    if (!output->has_no_prefix)
+        snprintf(prefix, sizeof prefix, "[%d] ", rank);
     const size_t room = bytes + count_lines(data, bytes) * strlen(prefix) + 1;
     struct chunk *chunk = make_chunk(output, output->fd, owner, bytes, room);
     if (!chunk)
         return;
-    const bool is_begun = begin_line(output, rank);
+    const bool is_bar = end_of_line(data, (const uint8_t *)data + bytes)[-1] == '\r';
+    const bool is_begun = goes_on(output, rank, is_bar);
     chunk->bytes = prefix_lines(chunk->data, prefix, data, bytes, is_begun);
-    const uint8_t last = chunk->data[chunk->bytes - 1];
-    const bool has_end = last == '\n' || last == '\r';
-    output->is_back = last == '\r';
-    if (!has_end && output->line)
-        *output->line = (struct kolo_output_line){.of = output, .rank = rank};
-    else if (!has_end)
-        chunk->data[chunk->bytes++] = '\n';
+    end_chunk(output, rank, chunk);
     put(output, chunk);
 }
 

@@ -12,12 +12,6 @@
 #include "base/status.h"
 
 struct kolo_output;
-/** The last line of a terminal while it has no end: whose it is. Before anything is put, and after
- * an end: {.of = NULL}. */
-struct kolo_output_line {
-    const struct kolo_output *of;
-    int rank;
-};
 struct kolo_output_events {
     void *context;
     /** @p bytes bytes put for @p owner have been written (or discarded). Called on the loop. */
@@ -40,20 +34,25 @@ typedef int kolo_output_write(void *context, int fd, struct iovec *parts, int co
 /** To be called before anything is put: @p write is to be used instead of writev, and the fd of
  * kolo_output_bytes is what it takes for one. */
 void kolo_output_write_by(struct kolo_output *output, kolo_output_write *write, void *context);
-/** To be called before anything is put: lines may stay without an end. Outputs to the same terminal
- * share @p line, and end each other's. */
-void kolo_output_keep_open(struct kolo_output *output, struct kolo_output_line *line);
-/** Copies the lines of @p data, each with the prefix "[rank] ". A carriage return ends a line too
- * (progress bars). Adds a newline to the last one if it has none; but after kolo_output_keep_open
- * that goes on with what the rank writes next, and is ended before anything else is written. If @p
- * rank is negative, copies everything as it is. */
+/** To be called before anything is put: lines get no prefix. */
+void kolo_output_no_prefix(struct kolo_output *output);
+/** To be called before anything is put: a line may stay without an end for a while, since a person
+ * is to see it. It goes on with what its rank writes next, and is ended before anything else is
+ * written. */
+void kolo_output_keep_open(struct kolo_output *output);
+/** Copies the lines of @p data, each with the prefix "[rank] ", and adds a newline to the last one
+ * if it has no end and none is kept open. A carriage return ends a line too (progress bars); a
+ * newline is added to it if a whole line of another rank is next, which would cover it. Without
+ * prefix and open lines everything is copied as it is. */
 void kolo_output_lines(struct kolo_output *output, int owner, int rank, const void *data,
                        size_t bytes);
 /** Copies everything as it is, to @p fd, which must stay open until it is written. */
 void kolo_output_bytes(struct kolo_output *output, int fd, int owner, const void *data,
                        size_t bytes);
-/** Ends the last line, if it was kept open, or ended by a carriage return. */
+/** Ends the last line of a rank by a newline, if it has none. */
 void kolo_output_end_line(struct kolo_output *output);
+/** Somebody else, such as a terminal that shows what is typed, has ended the last line. */
+void kolo_output_line_ended(struct kolo_output *output);
 /** Prints a line of kolorun's own, without control characters. */
 void kolo_output_print(struct kolo_output *output, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

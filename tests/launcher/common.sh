@@ -5,6 +5,8 @@
 set -uo pipefail
 unset "${!SLURM_@}" # in a Slurm job, kolorun would take the job's hosts
 failures=0
+AGENT_PROTOCOL=$(sed -n 's/.*KOLO_AGENT_PROTOCOL = \([0-9]*\).*/\1/p' "${BASH_SOURCE%/*}/../../launcher/frames.h")
+export AGENT_PROTOCOL
 patience=300 # deadline in seconds of what is not judged by its time; the machine may be busy
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

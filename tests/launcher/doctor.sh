@@ -156,7 +156,7 @@ case $host in
     denied) echo "me@denied: Permission denied (publickey,password)." >&2; exit 255 ;;
     none) exec sh -c 'exec /opt/nosuch/kolorun --agent' ;;
     silent) exec tail -f /dev/null ;;
-    odd-*) exec python3 "$HELPERS/odd_agent.py" "$VERSION" "${PROTOCOL:-8}" "${host#odd-}" ;;
+    odd-*) exec python3 "$HELPERS/odd_agent.py" "$VERSION" "${PROTOCOL:-$AGENT_PROTOCOL}" "${host#odd-}" ;;
     old) exec python3 "$HELPERS/odd_agent.py" 0.0.1 1 early ;;
 esac
 exec sh -c "$*"

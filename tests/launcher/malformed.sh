@@ -9,7 +9,7 @@ export KOLOTEST_MARK=malformed-$$
 # What an agent may send. (In those that are not cut or not too long here, any number may follow.)
 cat >"$work/ssh" <<'SSH'
 #!/bin/bash
-exec python3 "$HELPERS/odd_agent.py" "$VERSION" 7 "$WHAT"
+exec python3 "$HELPERS/odd_agent.py" "$VERSION" "$AGENT_PROTOCOL" "$WHAT"
 SSH
 chmod +x "$work/ssh"
 VERSION=$("$KOLORUN" --version | cut -d' ' -f2)

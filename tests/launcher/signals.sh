@@ -8,11 +8,12 @@
 # saved.RANK. With ONCE it dies of a second signal. With FEW only rank 0 is such a rank.
 cat >"$work/saving" <<'RANK'
 #!/bin/bash
+exec 3<> <(:) # never readable; a trap that runs while bash parses such a substitution fails
 save() {
     if [[ -n ${ONCE:-} ]]; then trap - INT TERM HUP; else trap '' INT TERM HUP; fi
     for ((i = 0; i < ${ROUNDS:-40}; i++)); do
         echo saving
-        read -rt 0.02 <> <(:)
+        read -rt 0.02 -u 3
     done
     touch "$SAVED.$RANK"
     exit 0
@@ -21,7 +22,7 @@ save() {
 touch "$SAVED.up.$RANK"
 while :; do
     [[ -z ${CHATTY:-} ]] || echo working
-    read -rt 0.02 <> <(:)
+    read -rt 0.02 -u 3
 done
 RANK
 chmod +x "$work/saving"

@@ -123,7 +123,7 @@ Test(output, a_write_that_ends_after_the_loop_does_no_harm, .timeout = 60)
     cr_assert(loop && data && uv_loop_init(loop) == 0 && kolo_pipe(ends) == KOLO_OK);
     cr_assert_eq(kolo_output_create(loop, ends[1], &events, &output), KOLO_OK);
     const int full = fcntl(ends[1], F_GETPIPE_SZ);
-    kolo_output_lines(output, 0, -1, data, BYTES);
+    kolo_output_bytes(output, ends[1], 0, data, BYTES);
     kolo_output_print(output, "waits in the queue");
     cr_assert(AWAIT(bytes_in(ends[0]) == full));
     kolo_output_close(output);
@@ -234,7 +234,8 @@ Test(output, lines_of_kolorun_have_no_control_characters, .timeout = 60)
     cr_assert(uv_loop_init(&loop) == 0 && kolo_pipe(ends) == KOLO_OK);
     cr_assert_eq(kolo_output_create(&loop, ends[1], &events, &output), KOLO_OK);
     kolo_output_print(output, "kolorun: host %s: %s", "a", "\x1b[31mred\nnext");
-    kolo_output_lines(output, 0, -1, "\x1b[0m\n", 5);
+    kolo_output_no_prefix(output);
+    kolo_output_lines(output, 0, 0, "\x1b[0m\n", 5);
     while (heard.drained == 0)
         uv_run(&loop, UV_RUN_ONCE);
     cr_assert(read(ends[0], text, sizeof text - 1) > 0);
@@ -254,56 +255,50 @@ static void expect_written(uv_loop_t *loop, struct heard *heard, int fd, const c
     cr_assert_str_eq(text, expected);
 }
 
-/* A person sees the line of a question at once, and nobody else's text in it. */
-Test(output, a_line_that_is_kept_open_goes_on_or_is_ended, .timeout = 60)
+static void expect_lines(uv_loop_t *loop, struct heard *heard, struct kolo_output *output, int fd,
+                         int rank, const char *text, const char *expected)
+{
+    kolo_output_lines(output, 0, rank, text, strlen(text));
+    expect_written(loop, heard, fd, expected);
+}
+
+/* A person sees the line of a question at once, and nobody else's text in it. Whole lines do not
+ * cover the progress bar of another rank. */
+Test(output, a_line_without_an_end_goes_on_or_is_ended, .timeout = 60)
 {
     struct heard heard = {0};
     struct kolo_output_events events = {&heard, on_written, on_batch, on_drained, on_broken};
-    struct kolo_output *out = NULL, *err = NULL;
-    struct kolo_output_line line = {.of = NULL};
+    struct kolo_output *output = NULL;
     uv_loop_t loop;
     int ends[2];
     cr_assert(uv_loop_init(&loop) == 0 && kolo_pipe(ends) == KOLO_OK);
-    cr_assert_eq(kolo_output_create(&loop, ends[1], &events, &out), KOLO_OK);
-    cr_assert_eq(kolo_output_create(&loop, ends[1], &events, &err), KOLO_OK);
-    kolo_output_keep_open(out, &line);
-    kolo_output_keep_open(err, &line);
-
-    kolo_output_lines(out, 0, 0, "a\nname? ", 8);
-    expect_written(&loop, &heard, ends[0], "[0] a\n[0] name? ");
-    kolo_output_lines(out, 0, 0, "", 0);
-    kolo_output_lines(out, 0, 0, "really? ", 8);
-    expect_written(&loop, &heard, ends[0], "really? ");
-    kolo_output_lines(out, 0, 0, "b\n", 2);
-    expect_written(&loop, &heard, ends[0], "b\n");
-    kolo_output_lines(out, 0, 0, "c", 1);
-    expect_written(&loop, &heard, ends[0], "[0] c");
-    kolo_output_lines(out, 0, 1, "d", 1);
-    expect_written(&loop, &heard, ends[0], "\n[1] d");
-    kolo_output_lines(err, 0, 1, "e\r", 2);
-    expect_written(&loop, &heard, ends[0], "\n[1] e\r");
-    kolo_output_lines(err, 0, 1, "f", 1);
-    expect_written(&loop, &heard, ends[0], "[1] f");
-    kolo_output_print(out, "kolorun: g");
-    expect_written(&loop, &heard, ends[0], "\nkolorun: g\n");
-    kolo_output_lines(out, 0, 1, "80%\r", 4); /* kolorun's line is not mixed with a progress bar */
-    kolo_output_lines(out, 0, 3, "70%\r", 4);
-    expect_written(&loop, &heard, ends[0], "[1] 80%\r[3] 70%\r");
-    kolo_output_print(out, "kolorun: g");
-    expect_written(&loop, &heard, ends[0], "\nkolorun: g\n");
-    kolo_output_lines(out, 0, 2, "h", 1);
-    expect_written(&loop, &heard, ends[0], "[2] h");
-    line.of = NULL; /* a terminal has ended it */
-    kolo_output_end_line(out);
-    kolo_output_lines(out, 0, 2, "i", 1);
-    expect_written(&loop, &heard, ends[0], "[2] i");
-    kolo_output_end_line(err);
-    expect_written(&loop, &heard, ends[0], "\n");
-    cr_assert_eq(heard.bytes, 33);
-
-    kolo_output_close(err);
-    close_output(out, &loop);
-    kolo_output_destroy(err);
+    cr_assert_eq(kolo_output_create(&loop, ends[1], &events, &output), KOLO_OK);
+    const int fd = ends[0];
+    expect_lines(&loop, &heard, output, fd, 0, "a", "[0] a\n"); /* it is not kept open */
+    kolo_output_keep_open(output);
+    expect_lines(&loop, &heard, output, fd, 0, "a\nname? ", "[0] a\n[0] name? ");
+    kolo_output_lines(output, 0, 0, "", 0);
+    expect_lines(&loop, &heard, output, fd, 0, "really? ", "really? ");
+    expect_lines(&loop, &heard, output, fd, 0, "b\n", "b\n");
+    expect_lines(&loop, &heard, output, fd, 0, "c", "[0] c");
+    expect_lines(&loop, &heard, output, fd, 1, "d", "\n[1] d");
+    expect_lines(&loop, &heard, output, fd, 1, "e\r", "e\r");
+    expect_lines(&loop, &heard, output, fd, 1, "f\n", "[1] f\n");
+    expect_lines(&loop, &heard, output, fd, 2, "80%\r90%\r", "[2] 80%\r[2] 90%\r");
+    expect_lines(&loop, &heard, output, fd, 3, "70%\r", "[3] 70%\r");
+    expect_lines(&loop, &heard, output, fd, 2, "g\r\nh\r", "\n[2] g\r\n[2] h\r");
+    kolo_output_print(output, "kolorun: i");
+    expect_written(&loop, &heard, fd, "\nkolorun: i\n");
+    expect_lines(&loop, &heard, output, fd, 2, "j", "[2] j");
+    kolo_output_line_ended(output);
+    kolo_output_end_line(output);
+    expect_lines(&loop, &heard, output, fd, 2, "k", "[2] k");
+    kolo_output_no_prefix(output);
+    expect_lines(&loop, &heard, output, fd, 3, "l\nm", "\nl\nm");
+    kolo_output_end_line(output);
+    expect_written(&loop, &heard, fd, "\n");
+    cr_assert_eq(heard.bytes, 47);
+    close_output(output, &loop);
     close(ends[0]);
     close(ends[1]);
 }

@@ -195,6 +195,15 @@ for case in agent all kolorun connection; do
     nobody_left "$KOLOTEST_MARK"
 done
 
+# The time of the job ends it also after a signal has asked it to end.
+begun=$SECONDS
+KOLO_EXIT_TIMEOUT=500s start stubborn-time --timeout 1s -np 2 "$work/stubborn"
+kill -INT "$launcher"
+expect 130 "the time of a job that was asked to end"
+((SECONDS - begun < 400)) || fail "--timeout did not end a job that was asked to end"
+rm -f "$SAVED".*
+nobody_left "$KOLOTEST_MARK"
+
 # A reader that goes away by itself ends the job.
 export KOLOTEST_MARK=head-$$
 CHATTY=1 "$KOLORUN" -np 2 "$work/saving" 2>"$work/err" </dev/null | head -n 3 >"$work/out"

@@ -27,7 +27,7 @@ def misfit(body):
 
 
 # struct kolo_spec: one rank, which only waits
-good[b"JOB"] = blob(b"/") + texts(b"sleep", b"600") + texts() + struct.pack("<IIIBBIIIII", 1, 1, 0, 0, 1, 0, 60000, 10000, 65536, 0)
+good[b"JOB"] = blob(b"/") + texts(b"sleep", b"600") + texts() + struct.pack("<IIIBBBIIIII", 1, 1, 0, 0, 0, 1, 0, 60000, 10000, 65536, 0)
 agent = subprocess.Popen([kolorun, "--agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

@@ -24,6 +24,12 @@ static bool copies(const struct kolo_job *job)
     return !job->filer || !job->options->no_copy;
 }
 
+/* One output to a terminal is both. */
+static bool is_double(const struct kolo_job *job, int stream)
+{
+    return stream == JOB_ERR && job->streams[JOB_ERR] == job->streams[JOB_OUT];
+}
+
 static void on_written(void *context, int owner, size_t bytes)
 {
     struct kolo_job *job = context;
@@ -71,9 +77,8 @@ static void on_drained(void *context)
 /* Ctrl-C ends the reader in `kolorun ... | tee log` as well, and a terminal that closes breaks the
  * output before its SIGHUP comes: the job does not end because of its output if it is about to be
  * ended by a signal, for which its ranks have more time. */
-static void on_stdout_broken(void *context, int error)
+static void give_up_stdout(struct kolo_job *job, int error)
 {
-    struct kolo_job *job = context;
     char words[96];
     if (job->files_are_broken && !copies(job)) { /* not where the output was to go */
         kolo_output_print(job->streams[JOB_ERR],
@@ -90,6 +95,24 @@ static void on_stdout_broken(void *context, int error)
         (void)uv_timer_start(&job->phase_timer, kolo_job_phase_ended, BROKEN_MS, 0);
     else
         kolo_job_end_unread(job);
+}
+
+/* A terminal is also standard error, whose loss ends no job, until a rank writes to its output. */
+static void on_stdout_broken(void *context, int error)
+{
+    struct kolo_job *job = context;
+    if (is_double(job, JOB_ERR) && !job->has_output)
+        job->lost_terminal = error;
+    else
+        give_up_stdout(job, error);
+}
+
+static void note_output(struct kolo_job *job)
+{
+    job->has_output = true;
+    if (job->lost_terminal != 0)
+        give_up_stdout(job, job->lost_terminal);
+    job->lost_terminal = 0;
 }
 
 void kolo_job_judge_output(struct kolo_job *job)
@@ -142,7 +165,7 @@ static void on_input(void *context, const void *data, size_t bytes)
                           "(--no-stdin leaves it unread)",
                           strerror_r(error, words, sizeof words), (uintmax_t)job->input_bytes);
     }
-    if (bytes > 0 && ((const char *)data)[bytes - 1] == '\n')
+    if (bytes > 0 && ((const char *)data)[bytes - 1] == '\n' && is_double(job, JOB_ERR))
         kolo_output_line_ended(job->streams[JOB_OUT]); /* the terminal shows what is typed */
     send_input(job, data, bytes);
 }
@@ -193,6 +216,8 @@ kolo_status kolo_job_output(struct kolo_job *job, struct kolo_remote *remote,
     if (job->filer && !is_lost)
         kolo_output_bytes(job->streams[JOB_FILES], kolo_filer_file(rank, is_error), remote->index,
                           text->at, text->bytes);
+    if (!is_error && (copies(job) || is_lost))
+        note_output(job);
     if (copies(job) || is_lost)
         kolo_output_lines(job->streams[is_error ? JOB_ERR : JOB_OUT], remote->index, rank, text->at,
                           text->bytes);
@@ -205,12 +230,6 @@ bool kolo_job_is_drained(const struct kolo_job *job)
         if (job->streams[i] && !kolo_output_is_drained(job->streams[i]))
             return false;
     return true;
-}
-
-/* It is the same as the one before. */
-static bool is_double(const struct kolo_job *job, int stream)
-{
-    return stream == JOB_ERR && job->streams[JOB_ERR] == job->streams[JOB_OUT];
 }
 
 void kolo_job_close_streams(struct kolo_job *job)

@@ -9,11 +9,14 @@
 
 enum { READ_BYTES = 64 << 10, LINE_MAX_BYTES = 1 << 20 };
 
-/* Much longer than a program takes to write a line in parts, and hardly felt by who types. */
-enum { PROMPT_MS = 200 };
+/* Much longer than a program takes to write a line in parts, and hardly felt by who types. Text
+ * that a full buffer has cut is not meant to be seen, and the next step of a progress bar comes
+ * soon; but both may be a prompt. */
+enum { PROMPT_MS = 200, UNLIKELY_MS = 2000 };
 
-/* Of the C library for a pipe; those of other languages are multiples. */
-enum { BUFFER_BYTES = 4096 };
+/* The C library's buffer for a pipe; those of other languages are multiples, and Python writes up
+ * to a few texts less. */
+enum { BUFFER_BYTES = 4096, BUFFER_MARGIN = 256 };
 
 /* How many bytes could be sent now: whole lines, or a last or overlong one. What a carriage return
  * ends is a line too, or a progress bar would be seen when it is full; unless it may be the first
@@ -38,6 +41,7 @@ static void send_bytes(struct kolo_lines *lines, size_t bytes)
         kolo_channel_send_two(lines->shared->channel, KOLO_FRAME_OUTPUT, head, sizeof head,
                               lines->data, bytes);
     lines->shared->credit -= (int64_t)bytes;
+    lines->is_bar = lines->data[bytes - 1] == '\r';
     lines->used -= bytes;
     if (lines->used > 0)
         memmove(lines->data, lines->data + bytes, lines->used);
@@ -80,15 +84,16 @@ static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 static void on_prompt(uv_timer_t *timer)
 {
     struct kolo_lines *lines = timer->data;
-    lines->is_prompt = lines->used > 0 && !lines->is_cut;
+    lines->is_prompt = lines->used > 0;
     kolo_lines_resume(lines);
 }
 
 static void await_prompt(struct kolo_lines *lines)
 {
-    if (lines->shows_prompts && lines->used > 0 && !lines->is_prompt && !lines->is_cut &&
+    if (lines->shows_prompts && lines->used > 0 && !lines->is_prompt &&
         !uv_is_active((uv_handle_t *)&lines->prompt_timer))
-        (void)uv_timer_start(&lines->prompt_timer, on_prompt, PROMPT_MS, 0);
+        (void)uv_timer_start(&lines->prompt_timer, on_prompt,
+                             lines->is_cut || lines->is_bar ? UNLIKELY_MS : PROMPT_MS, 0);
 }
 
 static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
@@ -103,7 +108,10 @@ static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
     } else {
         lines->used += (size_t)got;
         lines->heard += (uint64_t)got;
-        lines->is_cut = got % BUFFER_BYTES == 0 || lines->heard % BUFFER_BYTES == 0;
+        lines->is_cut = lines->heard % BUFFER_BYTES == 0 || got % BUFFER_BYTES == 0 ||
+                        got % BUFFER_BYTES > BUFFER_BYTES - BUFFER_MARGIN;
+        if (lines->is_cut && lines->shows_prompts)
+            (void)uv_timer_stop(&lines->prompt_timer);
     }
     kolo_lines_resume(lines);
 }

@@ -99,6 +99,27 @@ says err '^kolorun: stopped by signal 2 \(SIGINT\); the job was ended$'
 rm -f "$SAVED".*
 nobody_left few-$$
 
+# A job that goes on without its terminal, as ranks that write only to standard error do.
+cat >"$work/gone.py" <<'PYTHON'
+import os, pty, signal, sys
+ready, wait = sys.argv[1:3]
+pid, terminal = pty.fork()
+if pid == 0:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.execv(sys.argv[3], sys.argv[3:])
+open(ready).read()
+os.close(terminal)
+open(wait, "w").write("x\n")
+print("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+PYTHON
+mkfifo "$work/ready" "$work/wait"
+export KOLOTEST_MARK=gone-$$
+# shellcheck disable=SC2016
+run 0 python3 "$work/gone.py" "$work/ready" "$work/wait" "$KOLORUN" -np 1 bash -c \
+    'echo x >"$1"; read -r _ <"$2"; for _ in {1..20}; do echo oops >&2; read -rt 0.05 <> <(:); done; exit 0' sh "$work/ready" "$work/wait"
+says out '^status 0$'
+nobody_left "$KOLOTEST_MARK"
+
 # One request that comes twice, by the terminal and by a wrapper, is one.
 start twice -np 2 "$work/saving"
 kill -INT "$launcher"
@@ -197,7 +218,7 @@ done
 
 # The time of the job ends it also after a signal has asked it to end.
 begun=$SECONDS
-KOLO_EXIT_TIMEOUT=500s start stubborn-time --timeout 1s -np 2 "$work/stubborn"
+KOLO_EXIT_TIMEOUT=500s start stubborn-time --timeout "$((5 * SLOW))s" -np 2 "$work/stubborn"
 kill -INT "$launcher"
 expect 130 "the time of a job that was asked to end"
 ((SECONDS - begun < 400)) || fail "--timeout did not end a job that was asked to end"

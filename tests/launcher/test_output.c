@@ -286,6 +286,8 @@ Test(output, a_line_without_an_end_goes_on_or_is_ended, .timeout = 60)
     expect_lines(&loop, &heard, output, fd, 1, "f\n", "[1] f\n");
     expect_lines(&loop, &heard, output, fd, 2, "80%\r90%\r", "[2] 80%\r[2] 90%\r");
     expect_lines(&loop, &heard, output, fd, 3, "70%\r", "[3] 70%\r");
+    expect_lines(&loop, &heard, output, fd, 1, "\rg\n", "\n[1] \r[1] g\n");
+    expect_lines(&loop, &heard, output, fd, 3, "75%\r", "[3] 75%\r");
     expect_lines(&loop, &heard, output, fd, 2, "g\r\nh\r", "\n[2] g\r\n[2] h\r");
     kolo_output_print(output, "kolorun: i");
     expect_written(&loop, &heard, fd, "\nkolorun: i\n");
@@ -297,7 +299,7 @@ Test(output, a_line_without_an_end_goes_on_or_is_ended, .timeout = 60)
     expect_lines(&loop, &heard, output, fd, 3, "l\nm", "\nl\nm");
     kolo_output_end_line(output);
     expect_written(&loop, &heard, fd, "\n");
-    cr_assert_eq(heard.bytes, 47);
+    cr_assert_eq(heard.bytes, 54);
     close_output(output, &loop);
     close(ends[0]);
     close(ends[1]);

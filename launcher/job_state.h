@@ -65,8 +65,8 @@ struct kolo_job {
     char verdict_line[2 * KOLO_DETAIL_MAX];
     int64_t began_ns;
     uint64_t lost;     /* bytes of output that are nowhere; known once the streams are closed */
-    bool has_output;   /* a rank has written to its standard output, which kolorun passes on */
-    int lost_terminal; /* the error of a terminal for both outputs, when none had; 0: none */
+    bool has_output;   /* not all is passed on that ranks have written to standard output */
+    int lost_terminal; /* the error of a terminal for both outputs, which ended no job; 0: none */
     int broken_error;  /* that standard output cannot be written with; 0: none yet */
     int64_t broken_ns; /* since when */
     int asked_by;      /* the latest signal that asked the job to end; 0: none */

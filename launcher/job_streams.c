@@ -71,7 +71,10 @@ static void on_batch(void *context)
 
 static void on_drained(void *context)
 {
-    kolo_job_leave(context);
+    struct kolo_job *job = context;
+    if (kolo_output_is_drained(job->streams[JOB_OUT]))
+        job->has_output = false;
+    kolo_job_leave(job);
 }
 
 /* Ctrl-C ends the reader in `kolorun ... | tee log` as well, and a terminal that closes breaks the
@@ -97,7 +100,8 @@ static void give_up_stdout(struct kolo_job *job, int error)
         kolo_job_end_unread(job);
 }
 
-/* A terminal is also standard error, whose loss ends no job, until a rank writes to its output. */
+/* A terminal is also standard error, whose loss ends no job: one ends when what a rank has written
+ * to its standard output is lost. */
 static void on_stdout_broken(void *context, int error)
 {
     struct kolo_job *job = context;

@@ -99,24 +99,25 @@ says err '^kolorun: stopped by signal 2 \(SIGINT\); the job was ended$'
 rm -f "$SAVED".*
 nobody_left few-$$
 
-# A job that goes on without its terminal, as ranks that write only to standard error do.
+# A job goes on without its terminal (nohup, disown) while its ranks write to standard error only.
 cat >"$work/gone.py" <<'PYTHON'
 import os, pty, signal, sys
-ready, wait = sys.argv[1:3]
 pid, terminal = pty.fork()
 if pid == 0:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    os.execv(sys.argv[3], sys.argv[3:])
-open(ready).read()
+    os.execv(sys.argv[2], sys.argv[2:])
+said = b""
+while b"up" not in said:
+    said += os.read(terminal, 4096)
 os.close(terminal)
-open(wait, "w").write("x\n")
+open(sys.argv[1], "w").write("x\n")
 print("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 PYTHON
-mkfifo "$work/ready" "$work/wait"
+mkfifo "$work/wait"
 export KOLOTEST_MARK=gone-$$
 # shellcheck disable=SC2016
-run 0 python3 "$work/gone.py" "$work/ready" "$work/wait" "$KOLORUN" -np 1 bash -c \
-    'echo x >"$1"; read -r _ <"$2"; for _ in {1..20}; do echo oops >&2; read -rt 0.05 <> <(:); done; exit 0' sh "$work/ready" "$work/wait"
+run 0 python3 "$work/gone.py" "$work/wait" "$KOLORUN" -np 1 bash -c \
+    'echo up; read -r _ <"$1"; for _ in {1..20}; do echo oops >&2; read -rt 0.05 <> <(:); done; exit 0' sh "$work/wait"
 says out '^status 0$'
 nobody_left "$KOLOTEST_MARK"
 

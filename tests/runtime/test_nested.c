@@ -280,6 +280,7 @@ static kolo_status mismatch(struct kolo_comm *comm, void *argument)
     kolo_status status;
     if (!a)
         abort();
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* a mismatch also ends kolo_init of slower ranks */
     if (*(const int *)argument == WRONG_BROADCAST) /* an open one, which the next call closes */
         WORLD_TRY(
             kolo_broadcast(comm, a, 1, KOLO_FLOAT32, wrong == WRONG_BROADCAST ? 1 : 0, NULL, NULL));
@@ -313,6 +314,7 @@ static kolo_status scaled_differently(struct kolo_comm *comm, void *argument)
     (void)argument;
     if (!a)
         abort();
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
     const kolo_status status =
         kolo_allreduce(comm, a, a, KIND_COUNT, KOLO_FLOAT32, KOLO_SUM, &opts, NULL);
     free(a);
@@ -390,6 +392,7 @@ static kolo_status late(struct kolo_comm *comm, void *argument)
     (void)argument;
     if (!a)
         abort();
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
     size_t bytes = 0;
     const kolo_status status =
         kolo_rank(comm) == 2 /* waits until the communicator fails */

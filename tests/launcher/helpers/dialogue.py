@@ -80,7 +80,7 @@ def see_after_much():
 def be_cut():
     """Rank 1 is read after what rank 0 has written would have been taken for a question."""
     pid, terminal = start("""if ((RANK == 0)); then
-            printf '%04096d' 0; read -rt 1 <> <(:); echo 1 >"$1"; read -r word <"$1.more"; echo end
+            printf '%04096d' 0; read -rt 0.4 <> <(:); echo 1 >"$1"; read -r word <"$1.more"; echo end
         else
             read -r word <"$1"; echo meanwhile; echo 2 >"$1.more"
         fi""", sys.argv[2])

@@ -34,11 +34,22 @@ def hear(terminal, wanted):
         sys.exit(f"dialogue.py: {text!r} instead of {wanted!r}")
 
 
-def hold(marks, *options):
-    kolorun, fifo = sys.argv[1:]
+def start(script, *arguments, options=()):
+    kolorun = sys.argv[1]
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(kolorun, [kolorun, *options, "-np", "2", "sh", "-c", RANK, "sh", fifo])
+        os.execv(kolorun, [kolorun, *options, "-np", "2", "bash", "-c", script, "bash", *arguments])
+    return pid, terminal
+
+
+def end(pid):
+    if (status := os.waitpid(pid, 0)[1]) != 0:
+        sys.exit(f"dialogue.py: status {status}")
+
+
+def hold(marks, *options):
+    fifo = sys.argv[2]
+    pid, terminal = start(RANK, fifo, options=options)
     hear(terminal, b"%syour name? " % marks[0])
     with open(fifo, "w", encoding="ascii") as other:
         other.write("meanwhile\n")
@@ -46,19 +57,6 @@ def hold(marks, *options):
     os.write(terminal, b"Ann\n")
     hear(terminal, b"Ann\r\n%shello Ann\r\n%sbye%s" % marks[2:])
     end(pid)
-
-
-def start(script, *arguments):
-    kolorun = sys.argv[1]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execv(kolorun, [kolorun, "-np", "2", "bash", "-c", script, "bash", *arguments])
-    return pid, terminal
-
-
-def end(pid):
-    if (status := os.waitpid(pid, 0)[1]) != 0:
-        sys.exit(f"dialogue.py: status {status}")
 
 
 def see_after_much():

@@ -56,13 +56,15 @@ done
 [[ ! -e $work/kept ]] || fail "what the command wrote has reached this machine"
 clean "a command that ended"
 
-# A command that does not end, and a killed script: the virtual machine must end too.
+# A command that does not end, a boot that takes too long, and a killed script: the virtual machine
+# must end too.
 begun=$SECONDS
 KOLOTEST_MARK=vm-late-$$ "$vm" --timeout 20 -- tail -f /dev/null >"$work/late" 2>&1 &
 late=$!
-"$vm" -- bash -c 'echo up; exec tail -f /dev/null' >"$work/out" 2>"$work/err" &
+VM_START=1 "$vm" -- bash -c 'echo up; exec tail -f /dev/null' >"$work/out" 2>"$work/err" &
 killed=$!
 await grep -q up "$work/out"
+says_in "$work/err" "vm: the command has not begun after 1 s; starting another machine" "a boot that takes too long"
 kill -9 "$killed"
 wait "$killed" 2>/dev/null
 nobody_left "$KOLOTEST_MARK"
@@ -70,7 +72,7 @@ rm -rf "$TMPDIR"/* # after kill -9 the script cannot do it
 status=0
 wait "$late" || status=$?
 ((status == 124)) || fail "a command that does not end: status $status instead of 124"
-says_in "$work/late" "vm: stopped after 20 s" "a command that does not end"
+says_in "$work/late" "vm: stopped after 20 s, while the command ran" "a command that does not end"
 ((SECONDS - begun < 60 * SLOW)) || fail "stopped after $((SECONDS - begun)) s instead of 20"
 nobody_left "vm-late-$$"
 

@@ -245,7 +245,7 @@ kolo_status kolo_comm_link(const struct kolo_comm *comm, int member, kolo_deadli
 {
     struct kolo_endpoint *endpoint = comm->engine->endpoint;
     const int world = kolo_comm_world(comm, member);
-    const bool is_of_shrink = comm->is_unmet && comm->parent == NULL;
+    const bool is_of_shrink = comm->is_unmet && comm->parent == NULL && comm->number != 0;
     *link_out = kolo_endpoint_link_up(endpoint, world);
     if (*link_out != NULL) /* each step of a plan asks, so the clock is not read */
         return KOLO_OK;

@@ -301,6 +301,12 @@ void kolo_comm_fail_here(struct kolo_comm *comm, kolo_status status, const char 
     kolo_comm_fail(comm, status, text, true);
 }
 
+bool kolo_comm_failed_after_start(const struct kolo_comm *world)
+{
+    const kolo_status status = world->failure.status;
+    return status == KOLO_ERR_PEER || (status != KOLO_OK && !world->is_unmet);
+}
+
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request)
 {
     struct kolo_failure *failure = &comm->failure;

@@ -53,6 +53,9 @@ void kolo_comm_settle(struct kolo_comm *comm);
 void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text, bool tell);
 /** The same for what failed on this rank: @p what, to which the text adds where, for all ranks. */
 void kolo_comm_fail_here(struct kolo_comm *comm, kolo_status status, const char *what);
+/** Whether @p world, which this rank is just making, has failed by what came after its start: a
+ * rank is lost, or the failure is reported by one that had made it. It is made all the same. */
+bool kolo_comm_failed_after_start(const struct kolo_comm *world);
 /** The failure as the result of a call: sets this thread's detail and returns the status. @p
  * request NULL: the call is not a request. */
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request);

@@ -224,18 +224,24 @@ static kolo_status open_local(struct kolo_engine *engine, const struct kolo_secr
     for (int rank = 0; rank < engine->size; rank++)
         engine->world->ranks[rank] = rank;
     kolo_comm_open(engine->world, 0, engine->rank, engine->size);
+    engine->world->is_unmet = true;
     KOLO_TRY(kolo_heap_create(&engine->heap));
     KOLO_TRY(open_endpoint(engine, secret, events));
 out:
     return status;
 }
 
-static bool has_lost_a_rank(struct kolo_comm *world)
+/** The end of the start, in which this rank had @p status: KOLO_OK also if only the world's calls
+ * have failed. They return that. */
+static kolo_status end_start(struct kolo_comm *world, kolo_status status)
 {
     kolo_comm_enter(world);
-    const bool has = world->failure.status == KOLO_ERR_PEER;
+    if (kolo_comm_failed_after_start(world))
+        status = KOLO_OK;
+    if (status == KOLO_OK)
+        world->is_unmet = false;
     kolo_comm_leave(world);
-    return has;
+    return status;
 }
 
 /** All ranks have met: does what remains before the first call. A rank that is lost from now on
@@ -250,8 +256,7 @@ static kolo_status begin_in_world(struct kolo_engine *engine, kolo_deadline dead
     status = kolo_engine_share_figures(engine, deadline);
     if (status != KOLO_OK)
         return status;
-    status = kolo_nest_open(engine->world, deadline);
-    return status != KOLO_OK && has_lost_a_rank(engine->world) ? KOLO_OK : status;
+    return end_start(engine->world, kolo_nest_open(engine->world, deadline));
 }
 
 /** The others have met this rank and would wait for it: tells them why it has failed, unless the

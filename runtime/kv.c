@@ -116,8 +116,8 @@ kolo_status kolo_kv_read(struct kolo_comm *comm, const char *function, const cha
     return status;
 }
 
-/** The store answers whatever becomes of the ranks: if one is lost, waits for the answer all the
- * same, unless rank 0 is lost and has set nothing. Held: lock. */
+/** The store answers whatever becomes of the ranks: if the world has failed after the start, waits
+ * for the answer all the same, unless rank 0 is lost and has set nothing. Held: lock. */
 static void await_in_loss(struct kolo_comm *comm, const char *key, struct kolo_store_call *call,
                           kolo_deadline deadline)
 {
@@ -143,7 +143,7 @@ kolo_status kolo_kv_share(struct kolo_comm *comm, const char *function, const ch
     else
         kolo_store_client_get(comm->engine->store, key, true, &call);
     (void)kolo_engine_wait(comm, &call.status, deadline);
-    if (call.status == KOLO_AGAIN && comm->failure.status == KOLO_ERR_PEER)
+    if (call.status == KOLO_AGAIN && kolo_comm_failed_after_start(comm))
         await_in_loss(comm, key, &call, deadline);
     kolo_status status = call.status == KOLO_ERR_NOT_FOUND
                              ? kolo_comm_failed(comm, NULL)

@@ -164,35 +164,61 @@ Test(kv, beside_a_collective, .timeout = 60)
 
 /* ---- what the library shares ---- */
 
-static void lose(struct kolo_comm *comm)
+static void lose(struct kolo_comm *comm, kolo_status why)
 {
     kolo_comm_enter(comm);
-    kolo_comm_fail(comm, KOLO_ERR_PEER, "a rank was lost", false);
+    kolo_comm_fail(comm, why, "a rank was lost", false);
     kolo_comm_leave(comm);
 }
 
 static kolo_status share_in_loss(struct kolo_comm *comm, void *argument)
 {
+    const kolo_status why = *(const kolo_status *)argument;
     const bool is_root = kolo_rank(comm) == 0;
     const kolo_deadline deadline = kolo_deadline_in_ms(20000);
     char text[16] = "";
     size_t bytes = is_root ? 7 : sizeof(text);
     kolo_status status;
-    (void)argument;
     memcpy(text, "figures", is_root ? 7 : 0);
-    lose(comm);
+    lose(comm, why);
     KOLO_TRY(kolo_kv_share(comm, "test", "it", "\001it", text, &bytes, deadline));
     WORLD_EXPECT(bytes == 7 && memcmp(text, "figures", 7) == 0, "%zu bytes: %.16s", bytes, text);
-    WORLD_EXPECT(kolo_kv_set(comm, "k", "v", 1) == KOLO_ERR_PEER, "the world is not lost");
+    WORLD_EXPECT(kolo_kv_set(comm, "k", "v", 1) == why, "the world is not lost");
 out:
     return status;
 }
 
-/* A rank that is lost while others are in kolo_init does not matter to them. */
-Test(kv, shares_although_a_rank_is_lost, .timeout = 120)
+/* A rank that is lost while others are in kolo_init does not matter to them, nor does what differs
+ * between ranks that are through it. */
+Test(kv, shares_although_the_world_has_failed, .timeout = 120)
+{
+    kolo_status causes[] = {KOLO_ERR_PEER, KOLO_ERR_MISMATCH, KOLO_ERR_TIMEOUT};
+    struct world world = {.size = 3};
+    for (int i = 0; i < 3; i++)
+        WORLD_MUST_RUN(&world, share_in_loss, &causes[i]);
+}
+
+static kolo_status share_in_start(struct kolo_comm *comm, void *argument)
+{
+    char text[16] = "";
+    size_t bytes = sizeof(text);
+    (void)argument;
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    comm->is_unmet = true;
+    lose(comm, KOLO_ERR_MISMATCH);
+    if (kolo_rank(comm) == 0)
+        return KOLO_OK;
+    WORLD_EXPECT(kolo_kv_share(comm, "test", "it", "\001it", text, &bytes,
+                               kolo_deadline_in_ms(60000)) == KOLO_ERR_MISMATCH,
+                 "%s", kolo_error_detail());
+    return KOLO_OK;
+}
+
+/* What differs between ranks that have not made the world ends its start. */
+Test(kv, shares_nothing_if_the_start_has_failed, .timeout = 30)
 {
     struct world world = {.size = 3};
-    WORLD_MUST_RUN(&world, share_in_loss, NULL);
+    WORLD_MUST_RUN(&world, share_in_start, NULL);
 }
 
 static kolo_status share_without_rank_0(struct kolo_comm *comm, void *argument)
@@ -200,7 +226,7 @@ static kolo_status share_without_rank_0(struct kolo_comm *comm, void *argument)
     char text[16] = "";
     size_t bytes = sizeof(text);
     (void)argument;
-    lose(comm);
+    lose(comm, KOLO_ERR_PEER);
     if (kolo_rank(comm) == 0)
         return KOLO_OK;
     kolo_comm_enter(comm);

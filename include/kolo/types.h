@@ -36,7 +36,11 @@ typedef enum kolo_dtype {
 /** A user-defined element type of @p bytes bytes, 1 to KOLO_OPAQUE_BYTES_MAX, such as
  *  KOLO_OPAQUE(sizeof(struct best)). Every call takes it; reductions need a user-defined operator
  *  (kolo_op_create). No element is ever split. */
+#ifdef __cplusplus
+#define KOLO_OPAQUE(bytes) (static_cast<kolo_dtype>(KOLO_DTYPE_OPAQUE + (bytes)))
+#else
 #define KOLO_OPAQUE(bytes) ((kolo_dtype)(KOLO_DTYPE_OPAQUE + (bytes)))
+#endif
 enum { KOLO_OPAQUE_BYTES_MAX = 4096, KOLO_DTYPE_OPAQUE = KOLO_DTYPE_LAST - KOLO_OPAQUE_BYTES_MAX };
 
 /** Reduction operators: X(name, text).

@@ -76,6 +76,8 @@ static kolo_status rank_main(struct kolo_comm *comm, void *)
     const int64_t category = 1;
     struct kolo_detection *detection = NULL;
     struct kolo_metric *metrics[2] = {NULL, NULL};
+    if (kolo_dtype_bytes(KOLO_OPAQUE(sizeof mean)) != sizeof mean)
+        return KOLO_ERR_INTERNAL;
     mean.size = sizeof mean;
     config.size = sizeof config;
     config.categories = &category;
@@ -100,7 +102,7 @@ int main()
 }
 CC
 if [[ -n $cxx ]]; then
-    "$cxx" "${flags[@]}" -Wall -Wextra -Werror -pedantic "$work/all.cc" -o "$work/all" "${found[@]}" -Wl,-rpath,"$lib"
+    "$cxx" "${flags[@]}" -Wall -Wextra -Wold-style-cast -Werror -pedantic "$work/all.cc" -o "$work/all" "${found[@]}" -Wl,-rpath,"$lib"
     "$work/all" || { echo "FAIL: the C++ program"; exit 1; }
 else
     echo "no C++ compiler here: headers seen in C alone"

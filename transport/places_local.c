@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/numa.h"
 
 /* ---- interfaces ---- */
@@ -39,7 +41,8 @@ struct local {
 struct locals {
     struct local *items;
     size_t count, capacity;
-    char unnamed[256]; /* entries of KOLO_NET that match none of them, separated by commas */
+    char unnamed[256];  /* entries of KOLO_NET that match none of them, separated by commas */
+    char unusable[256]; /* addresses, with their interfaces, at which nobody can listen */
 };
 
 static long interface_speed(const char *interface)
@@ -137,6 +140,37 @@ static bool is_offered(const struct ifaddrs *at)
     return !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) && !IN6_IS_ADDR_MULTICAST(&v6->sin6_addr);
 }
 
+/** False: the system lists the address, but nobody can listen there. An IPv6 address is tentative
+ *  for a second or two after its interface came up, and stays unusable if another host has it. */
+static bool is_usable(const struct ifaddrs *at)
+{
+    const socklen_t bytes = at->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                                               : sizeof(struct sockaddr_in6);
+    const int fd = socket(at->ifa_addr->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return true; /* not known to be unusable */
+    const bool is = bind(fd, at->ifa_addr, bytes) == 0 || errno != EADDRNOTAVAIL;
+    close(fd);
+    return is;
+}
+
+static void append_words(char *text, size_t capacity, const char *words, const char *more)
+{
+    size_t used = strlen(text);
+
+    snprintf(text + used, capacity - used, "%s%s %s", used == 0 ? "" : ", ", words, more);
+}
+
+static void note_unusable(struct locals *locals, const struct ifaddrs *at)
+{
+    char address[INET6_ADDRSTRLEN] = "";
+
+    (void)getnameinfo(at->ifa_addr, sizeof(struct sockaddr_in6), address, sizeof address, NULL, 0,
+                      NI_NUMERICHOST);
+    append_words(locals->unusable, sizeof locals->unusable, at->ifa_name, address);
+    KOLO_DEBUG("%s %s is left out: nobody can listen there", at->ifa_name, address);
+}
+
 static kolo_status append_local(struct locals *locals, const struct ifaddrs *at)
 {
     void *items = locals->items;
@@ -169,7 +203,9 @@ static kolo_status list_locals(struct locals *locals)
             "addresses of this machine, for which a sandbox must allow sockets of "
             "AF_NETLINK");
     for (const struct ifaddrs *at = all; at && status == KOLO_OK; at = at->ifa_next)
-        if (is_offered(at))
+        if (is_offered(at) && !is_usable(at))
+            note_unusable(locals, at);
+        else if (is_offered(at))
             status = append_local(locals, at);
     freeifaddrs(all);
     return status;
@@ -236,13 +272,6 @@ static kolo_status parse_net(const char *entry, size_t length, struct net *out)
         (int)length, entry);
 }
 
-static void append_words(char *text, size_t capacity, const char *words, const char *more)
-{
-    size_t used = strlen(text);
-
-    snprintf(text + used, capacity - used, "%s%s %s", used == 0 ? "" : ", ", words, more);
-}
-
 /** Returns ERR_CONFIG, with a detail that lists what could have been named. */
 static kolo_status fail_no_match(const char *net, const struct locals *locals)
 {
@@ -253,8 +282,11 @@ static kolo_status fail_no_match(const char *net, const struct locals *locals)
         *strrchr(place, ':') = '\0';
         append_words(have, sizeof have, locals->items[i].interface, place);
     }
-    return kolo_fail(KOLO_ERR_CONFIG, "KOLO_NET: nothing of this machine matches \"%s\"; up are %s",
-                     net, have[0] ? have : "no addresses at all");
+    const char *const why =
+        locals->unusable[0] != '\0' ? "; tentative, or in use by another host too: " : "";
+    return kolo_fail(KOLO_ERR_CONFIG,
+                     "KOLO_NET: nothing of this machine matches \"%s\"; up are %s%s%s", net,
+                     have[0] ? have : "no addresses at all", why, locals->unusable);
 }
 
 /** No entry includes anything: allows all, but loopback only if there is nothing else. */

@@ -61,8 +61,8 @@ static const char *end_words(const struct tcp_link *tcp, int error, char *text, 
         return "connection reset by peer";
     case ETIMEDOUT:
         snprintf(text, capacity,
-                 "no answer for %g s (KOLO_PEER_TIMEOUT): its host is down, or the way to it cut "
-                 "(kolorun doctor tries it)",
+                 "no answer for %g s (KOLO_PEER_TIMEOUT): its host is down, or the way to it cut, "
+                 "or too narrow for long packets (MTU; kolorun doctor tries it)",
                  (double)kolo_tcp_settings(port_of(tcp))->peer_timeout_ms / 1000);
         return text;
     case EHOSTUNREACH:

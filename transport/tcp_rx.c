@@ -154,7 +154,8 @@ static bool run(struct tcp_link *tcp)
         if (got < 0 && errno == EAGAIN)
             break;
         if (got <= 0) {
-            kolo_tcp_fail(tcp, got < 0 ? errno : 0);
+            /* an end after a failed send: the send has taken the error from the socket */
+            kolo_tcp_fail(tcp, got < 0 ? errno : tcp->tx.error);
             return true;
         }
         moved = true;

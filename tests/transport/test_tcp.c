@@ -844,6 +844,28 @@ Test(tcp, the_end_without_a_goodbye_is_told, .timeout = 60)
     close_world(&w);
 }
 
+/** A send that fails takes the error from the socket; a read says only that the stream ended. */
+Test(tcp, what_a_send_finds_out_is_told, .timeout = 60)
+{
+    struct world w;
+    struct raw raw;
+    struct kolo_desc desc = {{1}};
+    struct kolo_work work;
+    const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    open_for_raw(&w, 2);
+    raw_open(&w, &raw, 1);
+    struct kolo_link *link = link_of(&w, 0, 1);
+    for (int i = 0; i < 1000000 && link->state != KOLO_LINK_UP; i++)
+        progress(&w);
+    cr_assert(link->state == KOLO_LINK_UP);
+    cr_assert(setsockopt(raw.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset) == 0);
+    raw_close(&raw);
+    kolo_link_send(link, 1, &desc, "x", 1, &work);
+    run_until(&w, NULL, &w.ranks[0].down, 20000);
+    cr_assert(strstr(w.ranks[0].text, ": connection reset by peer"), "%s", w.ranks[0].text);
+    close_world(&w);
+}
+
 /** Like a rank that got no answer in time and dials again. */
 Test(tcp, a_connection_that_its_dialler_has_left_is_no_link, .timeout = 60)
 {

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/descriptor.h"
+#include "transport/keepalive.h"
 
 enum { IN_FIRST = 4096, IN_KEEP = 64 << 10, OUT_BATCH = 32 };
 
@@ -70,20 +71,11 @@ void kolo_stream_fini(struct kolo_stream *stream)
 
 void kolo_stream_keepalive(const struct kolo_stream *stream, int64_t timeout_ms)
 {
-    enum { PROBES = 3 };
-    int64_t bounded_ms = timeout_ms < INT32_MAX ? timeout_ms : INT32_MAX;
-    int on = 1, probes = PROBES;
-    int every_s = (int)(bounded_ms / 1000 / (PROBES + 1));
-    unsigned int unacked_ms = (unsigned int)bounded_ms;
+    const unsigned int unacked_ms = (unsigned int)(timeout_ms < INT32_MAX ? timeout_ms : INT32_MAX);
     if (timeout_ms <= 0)
         return;
-    if (every_s < 1)
-        every_s = 1;
-    /* sockets of other families refuse these options, but cannot lose their peer silently either */
-    (void)setsockopt(stream->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    (void)setsockopt(stream->fd, IPPROTO_TCP, TCP_KEEPIDLE, &every_s, sizeof every_s);
-    (void)setsockopt(stream->fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
-    (void)setsockopt(stream->fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    kolo_keepalive_set(stream->fd, timeout_ms);
+    /* sockets of other families refuse this, but cannot lose their peer silently either */
     (void)setsockopt(stream->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacked_ms, sizeof unacked_ms);
 }
 

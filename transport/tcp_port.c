@@ -2,7 +2,7 @@
 // The TCP port of a rank: listeners, published addresses, socket options, and the watchdog over its
 // links. Must never take a slow peer for a lost one.
 //
-// A lost host: the kernel's keepalive probes idle connections. TCP_USER_TIMEOUT is not used, since
+// A lost host: keepalive.h has idle connections probed. TCP_USER_TIMEOUT is not used, since
 // it also ends connections whose peer answers but does not read for that long, such as a rank that
 // computes between two collectives while its neighbour already sends. Instead, a watchdog checks at
 // most once a second whether bytes are unacknowledged and nothing has come back for peer_timeout.
@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "transport/keepalive.h"
 #include "transport/tcp.h"
 
 enum { HANDSHAKE_MS_MAX = 10000, WATCH_MS_MAX = 1000 };
@@ -111,21 +112,9 @@ static void choose_congestion(struct tcp_port *port, int fd)
                   port->congestion, strerror(errno));
 }
 
-static void set_int(int fd, int level, int option, int value)
-{
-    /* Each option is only an improvement: the link also works without it. */
-    if (setsockopt(fd, level, option, &value, sizeof value) != 0)
-        KOLO_DEBUG("tcp fd %d: socket option %d refused", fd, option);
-}
-
 void kolo_tcp_set_options(struct tcp_port *port, int fd)
 {
-    int64_t seconds = kolo_tcp_settings(port)->peer_timeout_ms / 1000;
-
-    set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
-    set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-    set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, seconds < 2 ? 1 : seconds > 127 ? 127 : (int)seconds - 1);
+    kolo_keepalive_set(fd, kolo_tcp_settings(port)->peer_timeout_ms);
     choose_congestion(port, fd);
 }
 

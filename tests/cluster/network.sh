@@ -51,6 +51,18 @@ says err 'KOLO_NET: nothing of this machine matches "nosuch0"; up are .*wire 10\
 KOLO_NET=lo job loopback 2 -H "$hosts" "$RANK_PROGRAM" loop 0
 says err '^kolorun: .*KOLO_NET=lo leaves only loopback addresses of this machine, .*; name the network between the hosts$'
 
+# An address that the system lists although nobody can listen there, as IPv6 has them for a second or
+# two after an interface came up, or for good if another host has them too: the others are used.
+if on host1 sh -c 'echo 200 >/proc/sys/net/ipv6/conf/wire/dad_transmits && ip addr add fd00:96::1/64 dev wire' 2>"$work/why"; then
+    KOLO_NET=wire job tentative 0 -H "$hosts" "$RANK_PROGRAM" loop 0
+    path '10\.211\.53\.[12]:.* to 10\.211\.53\.[12]:'
+    KOLO_NET=fd00:96::/64 job useless 2 -H "$hosts" "$RANK_PROGRAM" loop 0
+    says err 'matches "fd00:96::/64"; up are .*; tentative, or in use by another host too: wire fd00:96::1$'
+    on host1 ip addr del fd00:96::1/64 dev wire
+else
+    echo "no IPv6 here: $(cat "$work/why")"
+fi
+
 # Two equal networks: the ranks of a host alternate between them, so that both are used.
 for i in 1 2; do
     "$cluster" wire "host$i" rail0 "10.98.0.$i/24"
@@ -138,6 +150,25 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
     says out 'rank [01]: 10\.211\.53\.[12]:213[0-9]+ (no answer|connecting).*; is a firewall between the hosts'
     on host1 iptables -F INPUT
     on host2 iptables -F INPUT
+
+    # A way that is out for a shorter time than KOLO_PEER_TIMEOUT fails nothing, if the kernel tries
+    # it again in time: after 3, 6 and 9 s here, by default after 3, 6 and 13.
+    if on host1 test -e /proc/sys/net/ipv4/tcp_rto_max_ms; then
+        KOLO_PEER_TIMEOUT=12s "$cluster" exec host1 "$KOLORUN" -x KOLO_PORTS=21300-21399 -H "$hosts" \
+            "$RANK_PROGRAM" loop 12 >"$work/out" 2>"$work/err" </dev/null &
+        launcher=$!
+        await sh -c "'$cluster' exec host1 ss -tn state established | grep -q ':213[0-9][0-9] '"
+        for chain in INPUT OUTPUT; do
+            for end in --dport --sport; do on host2 iptables -A "$chain" -p tcp "$end" 21300:21399 -j DROP; done
+        done
+        read -rt 7.5 <> <(:)
+        on host2 iptables -F
+        got=0
+        wait "$launcher" || got=$?
+        [[ $got == 0 ]] || { fail "a way that was out for 7.5 s of 12: status $got"; cat "$work/out" "$work/err"; }
+    else
+        echo "no way that is out for a while: the kernel (before Linux 6.15) has no tcp_rto_max_ms"
+    fi
 
     # Long packets are lost, so a link is established and then stops: the error at the deadline says
     # what was seen, and the next step. The port is one of KOLO_PORTS or not, by who dialled.

@@ -45,9 +45,10 @@ struct cuda_lane {
     struct way ways[KOLO_WAYS];
     _Atomic(void *) awaiting; /* an event kept between two waits for the device */
     struct kolo_cuda_gates *gates;
-    pthread_mutex_t making; /* guards the next two; its holder may take long (it loads kernels) */
+    pthread_mutex_t making; /* guards the next three; its holder may take long (it loads kernels) */
     struct kolo_cuda_borrower *borrower;
     struct kolo_cuda_kernels *kernels;
+    bool lacks_kernels; /* the driver cannot load them, which does not change */
 };
 
 static struct cuda_lane *lane_of(struct kolo_lane *lane)
@@ -284,8 +285,12 @@ static kolo_status cuda_ready(struct kolo_lane *base, kolo_deadline deadline)
                                           lane->visit.is_retained ? NULL : lane->visit.context};
     kolo_status status = KOLO_OK;
     (void)pthread_mutex_lock(&lane->making);
-    if (!lane->kernels)
+    if (lane->lacks_kernels)
+        status = kolo_fail(KOLO_ERR_UNSUPPORTED, "device %d: its kernels could not be loaded",
+                           lane->visit.ordinal);
+    else if (!lane->kernels)
         status = load_kernels(lane, deadline);
+    lane->lacks_kernels |= status == KOLO_ERR_UNSUPPORTED;
     if (status == KOLO_OK && !lane->borrower)
         status = kolo_cuda_borrower_open(&near, &lane->borrower);
     (void)pthread_mutex_unlock(&lane->making);

@@ -21,6 +21,7 @@
 #include "memory/memory.h"
 #include "runtime/comm.h"
 #include "runtime/loans.h"
+#include "runtime/staging.h"
 
 struct kolo_device_memory {
     struct kolo_device_memory *next;
@@ -132,6 +133,7 @@ kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, 
     }
     memory->bytes = bytes;
     add(engine, memory);
+    kolo_lent_expect(engine, &memory->pointer);
     *memory_out = (void *)(uintptr_t)memory->pointer.memory;
     return KOLO_OK;
 }

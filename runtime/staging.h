@@ -54,10 +54,15 @@ void kolo_staging_drop(struct kolo_request *request);
  * held: lock. */
 bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline);
 
-/* ---- staging_lent.c (held: lock) ---- */
+/* ---- staging_lent.c ---- */
 
+/** The program has allocated @p memory, which calls may lend: prepares the lane that they will use.
+ * Drivers load kernels only when all earlier work of the device is done, that of the program too,
+ * and at the first call this may be work that waits for the call. What fails here is found again by
+ * the call. Not held: lock. */
+void kolo_lent_expect(struct kolo_engine *engine, const struct kolo_pointer *memory);
 /** Once the plan is known: if the buffers will not be lent, address ranges that only reserve places
- * for them are replaced by host memory. Releases the lock meanwhile. ERR_NO_MEMORY. */
+ * for them are replaced by host memory. Releases the lock meanwhile. ERR_NO_MEMORY. Held: lock. */
 kolo_status kolo_lent_settle(struct kolo_request *request) KOLO_NODISCARD;
 
 #endif

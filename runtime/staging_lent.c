@@ -39,15 +39,34 @@ bool kolo_lent_look(struct kolo_request *request, const void *memory, size_t byt
     return request->may_lend && kolo_device_memory_may_lend(engine, memory, bytes);
 }
 
+static void say_copies(void)
+{
+    KOLO_INFO("collectives copy device memory to the host: %s", kolo_error_detail());
+}
+
 void kolo_lent_ready(struct kolo_request *request)
 {
     const kolo_deadline deadline = kolo_deadline_in_ms(request->timeout_ms);
     for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
         if (request->may_lend && staged->bytes > 0 &&
             kolo_lane_ready(staged->lane, deadline) != KOLO_OK) {
-            KOLO_INFO("collectives copy device memory to the host: %s", kolo_error_detail());
+            say_copies();
             request->may_lend = false;
         }
+}
+
+void kolo_lent_expect(struct kolo_engine *engine, const struct kolo_pointer *memory)
+{
+    struct kolo_lane *lane = NULL;
+    if (!engine->settings.cuda_ipc || engine->world->local_size < 2)
+        return;
+    kolo_engine_enter(engine);
+    kolo_status status = kolo_staging_lane(engine, memory, &lane);
+    kolo_engine_leave(engine);
+    if (status == KOLO_OK)
+        status = kolo_lane_ready(lane, kolo_deadline_in_ms(engine->settings.timeout_ms));
+    if (status != KOLO_OK)
+        say_copies();
 }
 
 /* ---- what stands in for a buffer ---- */

@@ -350,7 +350,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t by
  *  Collectives take any device memory. But if all ranks of a communicator are on one host and all
  *  pass this kind, kernels work on it where it lies and nothing is copied through the host
  *  (KOLO_CUDA_IPC). Since other processes of the job map it, it consists of whole blocks of 2 MiB
- *  that hold nothing else.
+ *  that hold nothing else. The first allocation on a device loads these kernels, for which a driver
+ *  may wait for all earlier work of the device: allocate before such work waits for another rank.
  *  @param device its number in this process. -1: the calling thread's current device; if the thread
  *  has used none, one by local rank: the ranks of a host take turns at the devices whose PCI slots
  *  are at the NUMA node that they are bound in (KOLO_NUMA_NODE), or at all devices if there is none

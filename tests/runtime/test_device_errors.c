@@ -38,7 +38,8 @@ enum { USES = sizeof uses / sizeof *uses };
 
 struct side {
     float *send, *recv;
-    void *stream; /* NULL: calls follow none */
+    void *stream;      /* NULL: calls follow none */
+    bool is_allocated; /* recv, by kolo */
     float host_send[LONG], host_recv[RANKS * LONG], got[RANKS * LONG];
 };
 
@@ -48,7 +49,10 @@ static bool is_loser(const struct kolo_comm *comm)
     return kolo_rank(comm) == LOSER % kolo_size(comm);
 }
 
-static kolo_status side_open(struct kolo_comm *comm, const struct use *use, struct side *side)
+/** @p is_plain: all buffers are the program's own, so that the first call makes the lane;
+ *  kolo_alloc_device makes it otherwise. */
+static kolo_status side_open(struct kolo_comm *comm, const struct use *use, struct side *side,
+                             bool is_plain)
 {
     const int rank = kolo_rank(comm);
     side->send = side->host_send;
@@ -60,14 +64,18 @@ static kolo_status side_open(struct kolo_comm *comm, const struct use *use, stru
     side->stream = use->follows ? followed : NULL;
     side->send = mock->alloc(MOCK_DEVICE, DEVICE, sizeof side->host_send);
     mock->write(side->send, side->host_send, use->count * sizeof(float));
-    return kolo_alloc_device(comm, sizeof side->host_recv, DEVICE, (void **)&side->recv);
+    side->is_allocated = !is_plain;
+    if (!is_plain)
+        return kolo_alloc_device(comm, sizeof side->host_recv, DEVICE, (void **)&side->recv);
+    side->recv = mock->alloc(MOCK_DEVICE, DEVICE, sizeof side->host_recv);
+    return KOLO_OK;
 }
 
 /** Memory of a lost device is gone. A driver that has no memory left still frees it. */
 static kolo_status side_close(struct kolo_comm *comm, struct side *side, bool is_lost)
 {
     kolo_status status = KOLO_OK;
-    if (side->recv != side->host_recv)
+    if (side->is_allocated)
         status = kolo_free(comm, side->recv);
     free(side);
     return is_lost && status == KOLO_ERR_SYSTEM ? KOLO_OK : status;
@@ -138,7 +146,7 @@ static kolo_status until_it_fails(struct kolo_comm *comm, void *argument)
     const struct trial *trial = argument;
     struct side *side = side_create();
     char words[KOLO_DETAIL_MAX] = "";
-    kolo_status status = side_open(comm, trial->use, side);
+    kolo_status status = side_open(comm, trial->use, side, trial->at_first);
     if (status == KOLO_OK && !trial->at_first)
         status = call(comm, trial->use, side);
     if (status == KOLO_OK)
@@ -280,7 +288,7 @@ static kolo_status with_little_memory(struct kolo_comm *comm, void *argument)
     struct side *side = side_create();
     char words[KOLO_DETAIL_MAX] = "";
     bool right = true;
-    kolo_status status = side_open(comm, trial->use, side);
+    kolo_status status = side_open(comm, trial->use, side, trial->at_first);
     if (status == KOLO_OK)
         status = kolo_barrier(comm, NULL, NULL);
     if (is_loser(comm))
@@ -294,8 +302,7 @@ static kolo_status with_little_memory(struct kolo_comm *comm, void *argument)
     if (status == KOLO_OK) /* a failure of another rank's last call is reported here */
         status = kolo_barrier(comm, NULL, NULL);
     strcpy(words, kolo_error_detail());
-    if (is_loser(comm))
-        mock->fail("", 1, 0); /* freeing it takes an event */
+    mock->fail("", 1, 0); /* freeing it takes an event, on every rank */
     if (trial->host_ranks)
         kolo_alloc_fail_nth(0);
     const kolo_status freed = side_close(comm, side, false);
@@ -335,7 +342,8 @@ Test(device_errors, memory_that_runs_out_is_told_to_all_or_done_without, .timeou
                 run_out(&(struct trial){.use = &uses[use],
                                         .function = takers[i],
                                         .nth = nth,
-                                        .result = KOLO_CUDA_OUT_OF_MEMORY});
+                                        .result = KOLO_CUDA_OUT_OF_MEMORY,
+                                        .at_first = (use + nth) % 2 == 0});
 }
 
 /** Memory of the host runs out in a world of one, so that each trial fails the same allocation. */
@@ -343,5 +351,6 @@ Test(device_errors, memory_of_the_host_that_runs_out_is_a_status, .timeout = 300
 {
     for (int use = 0; use < USES; use++)
         for (int nth = 1; nth <= 40; nth++)
-            run_out(&(struct trial){.use = &uses[use], .nth = nth, .host_ranks = 1});
+            run_out(&(struct trial){
+                .use = &uses[use], .nth = nth, .host_ranks = 1, .at_first = nth % 2 == 0});
 }

@@ -338,6 +338,32 @@ Test(stream, a_call_that_waits_for_its_stream_holds_up_nothing_else, .timeout = 
     WORLD_MUST_RUN(&world, others_pass, NULL);
 }
 
+/** The first call on such memory is behind work that ends after the call has returned. A driver
+ * that loads kernels waits for all earlier work, so they are there by then. */
+static kolo_status first_call(struct kolo_comm *comm, void *argument)
+{
+    const int device = kolo_rank(comm);
+    void *stream = mock->stream(device), *memory = NULL;
+    const struct kolo_opts opts = {.size = sizeof opts, .stream = stream};
+    uint32_t *flag = mock->alloc(MOCK_NO_CONTEXT, device, 4);
+    struct kolo_request *request = NULL;
+    (void)argument;
+    WORLD_TRY(kolo_alloc_device(comm, BYTES, device, &memory));
+    hold_up(stream, flag);
+    WORLD_TRY(kolo_allreduce(comm, memory, memory, COUNT, KOLO_INT32, KOLO_SUM, &opts, &request));
+    WORLD_EXPECT(kolo_test(&request) == KOLO_AGAIN, "it did not wait for its stream");
+    let_go(flag);
+    WORLD_TRY(kolo_wait(&request, -1));
+    return kolo_free(comm, memory);
+}
+
+Test(stream, the_first_call_on_allocated_memory_does_not_wait_for_the_device, .timeout = 60)
+{
+    struct world world = {.size = 2};
+    begin(5);
+    WORLD_MUST_RUN(&world, first_call, NULL);
+}
+
 /** All calls are started before one may begin, each on a stream of its own; the streams then go on
  * in another order. */
 static kolo_status many(struct kolo_comm *comm, void *argument)

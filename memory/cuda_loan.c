@@ -250,7 +250,8 @@ static bool unmap(const struct kolo_cuda_visit *visit, const struct kolo_mapping
                   kolo_error_detail());
     }
     kolo_cuda_leave(visit);
-    return !kolo_cuda_is_refusal(result);
+    return result == KOLO_CUDA_SUCCESS || result == KOLO_CUDA_INVALID_CONTEXT ||
+           kolo_cuda_is_loss(result);
 }
 
 static void put_by(struct kolo_cuda_borrower *borrower, struct kolo_mapping *mapping)

@@ -591,21 +591,26 @@ Test(cuda_loan, a_driver_that_unmaps_nothing_holds_nobody_up, .init = begin, .fi
     mock->fail("", 1, 0);
 }
 
-/** The owner must not free it, and is told once. */
+/** The owner must not free it, and is told once, whatever the driver's reason is. */
 Test(cuda_loan, what_is_not_unmapped_is_told_of, .init = begin, .fini = end)
 {
-    int lender = -1;
-    uint64_t id = 0;
-    const struct kolo_loan *loan = lend(&owners[0], MOCK_DEVICE, 1);
-    kolo_cuda_mapping_done(map(3, loan));
-    cr_assert_not(kolo_cuda_borrower_stuck(borrower, &lender, &id));
-    mock->fail("cuIpcCloseMemHandle", 1, KOLO_CUDA_NOT_SUPPORTED);
-    cr_assert_not(kolo_cuda_borrower_forget(borrower, 3, 0));
-    kolo_cuda_borrower_unmap(borrower, kolo_cuda_borrower_detach(borrower));
-    cr_assert(kolo_cuda_borrower_stuck(borrower, &lender, &id));
-    cr_assert(lender == 3 && id == loan->id, "allocation %lu of %d", (unsigned long)id, lender);
-    cr_assert_not(kolo_cuda_borrower_stuck(borrower, &lender, &id));
-    cr_assert(kolo_cuda_borrower_forget(borrower, 3, 0), "it is not used any more");
+    static const int reasons[] = {KOLO_CUDA_NOT_SUPPORTED, KOLO_CUDA_NOT_PERMITTED,
+                                  KOLO_CUDA_INVALID_VALUE, KOLO_CUDA_OUT_OF_MEMORY,
+                                  KOLO_CUDA_INVALID_HANDLE};
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+        int lender = -1;
+        uint64_t id = 0;
+        const struct kolo_loan *loan = lend(&owners[i % 2], MOCK_DEVICE, 1);
+        kolo_cuda_mapping_done(map(3, loan));
+        cr_assert_not(kolo_cuda_borrower_stuck(borrower, &lender, &id));
+        mock->fail("cuIpcCloseMemHandle", 1, reasons[i]);
+        cr_assert_not(kolo_cuda_borrower_forget(borrower, 3, 0));
+        kolo_cuda_borrower_unmap(borrower, kolo_cuda_borrower_detach(borrower));
+        cr_assert(kolo_cuda_borrower_stuck(borrower, &lender, &id), "%d", reasons[i]);
+        cr_assert(lender == 3 && id == loan->id, "allocation %lu of %d", (unsigned long)id, lender);
+        cr_assert_not(kolo_cuda_borrower_stuck(borrower, &lender, &id));
+        cr_assert(kolo_cuda_borrower_forget(borrower, 3, 0), "it is not used any more");
+    }
 }
 
 Test(cuda_loan, no_context_no_borrower, .init = begin, .fini = end)

@@ -218,12 +218,13 @@ static kolo_status write_json(const struct diagnosis *d, struct kolo_comm *comm,
                               const struct bench_machine *machine, struct outfile *file)
 {
     json_t *object = diagnosis_object(d, bench_machine_object(comm, machine));
-    bool ok =
-        object && json_dumpf(object, file->stream, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0;
+    bool has_memory = object != NULL;
+    if (object && json_dumpf(object, file->stream, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0)
+        has_memory = ferror(file->stream) != 0; /* it could not be written, as closing says */
     fputc('\n', file->stream);
     json_decref(object);
-    kolo_status status = outfile_close(file, ok);
-    return ok ? status : kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the JSON");
+    kolo_status status = outfile_close(file, has_memory);
+    return has_memory ? status : kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the JSON");
 }
 
 /* ---- the run ---- */

@@ -80,7 +80,7 @@ static void serve(int fd, struct outfile *file)
         }
         if (request.what == SYNC)
             kolo_beside_answer(fd, outcome(file, error));
-        else if (!take_write(fd, fileno(file->stream), request.bytes, &error))
+        else if (!take_write(fd, file->fd, request.bytes, &error))
             break;
     }
     (void)outfile_close(file, false);
@@ -113,7 +113,7 @@ static void open_main(int fd, void *context)
         kolo_beside_answer(fd, status);
         return;
     }
-    kolo_beside_keep_only(fd, fileno(file.stream));
+    kolo_beside_keep_only(fd, file.fd);
     kolo_beside_begin(fd);
     serve(fd, &file);
 }

@@ -19,6 +19,10 @@
 // and those in a folder where this user may make or remove no files. These are overwritten when all
 // else is done, with what was gathered in a file without a name, and only if there is room for it:
 // so they are incomplete only if the process, or the machine, dies in that moment.
+//
+// The stream writes through a function of this file, which keeps the reason of the first failure:
+// stdio remembers only that something failed, and a file of more than one buffer mostly fails long
+// before it is closed.
 #include "tools/outfile.h"
 
 #include <errno.h>
@@ -254,8 +258,8 @@ static int open_nameless(struct outfile *file)
 
 static int create_beside(struct outfile *file)
 {
-    file->stream = fopen(file->beside, "w+xe");
-    return file->stream ? 0 : -1;
+    file->fd = open(file->beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
+    return file->fd >= 0 ? 0 : -1;
 }
 
 /** Gives a new file the owner, the group and the mode of the one that it replaces, as far as
@@ -265,7 +269,7 @@ static void inherit(const struct outfile *file, const struct stat *old)
     const mode_t group = 070;
     mode_t mode = old->st_mode & KEPT_MODE;
     struct stat new;
-    int fd = fileno(file->stream);
+    const int fd = file->fd;
     if (fstat(fd, &new) == 0 && new.st_gid != old->st_gid &&
         fchown(fd, (uid_t)-1, old->st_gid) != 0)
         mode &= ~group | mode << 3;
@@ -276,11 +280,21 @@ static void inherit(const struct outfile *file, const struct stat *old)
 
 static void open_apart(struct outfile *file)
 {
-    int fd = open_nameless(file);
-    if (fd < 0)
+    file->fd = open_nameless(file);
+    if (file->fd < 0)
         (void)take_name(file, create_beside);
-    else if (!(file->stream = fdopen(fd, "w")))
-        close(fd);
+}
+
+/** Returns a file that nobody can find, of which nothing stays; -1 and errno on failure. */
+static int open_temporary(void)
+{
+    FILE *stream = tmpfile();
+    if (!stream)
+        return -1;
+    const int fd = fcntl(fileno(stream), F_DUPFD_CLOEXEC, 0), cause = errno;
+    (void)fclose(stream);
+    errno = cause;
+    return fd;
 }
 
 /** Whether @p error says that a name may not be made, or not be replaced. The file that has the
@@ -291,23 +305,63 @@ static bool is_about_names(int error)
 }
 
 /** Opens what shall become the contents of @p file, which has the attributes @p old; NULL: does not
- * exist. Without a stream, errno says why. */
+ * exist. Without a descriptor, errno says why. */
 static void open_new(struct outfile *file, const struct stat *old)
 {
     open_apart(file);
-    if (file->stream && old) {
+    if (file->fd >= 0 && old) {
         inherit(file, old);
-    } else if (!file->stream && old && is_about_names(errno)) {
+    } else if (file->fd < 0 && old && is_about_names(errno)) {
         file->is_copied = true;
-        file->stream = tmpfile();
+        file->fd = open_temporary();
     }
+}
+
+/** Writes all of it, or keeps the reason in the file and returns how much was written. */
+static ssize_t write_all(void *cookie, const char *data, size_t bytes)
+{
+    struct outfile *file = cookie;
+    size_t done = 0;
+    while (done < bytes) {
+        const ssize_t written = write(file->fd, data + done, bytes - done);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0) {
+            file->error = file->error != 0 ? file->error : written < 0 ? errno : EIO;
+            break;
+        }
+        done += (size_t)written;
+    }
+    return (ssize_t)done;
+}
+
+/** Gives @p file a stream to its descriptor. Returns false on failure, with errno, and leaves
+ * nothing. */
+static bool open_stream(struct outfile *file)
+{
+    static const cookie_io_functions_t functions = {.write = write_all};
+    if (file->fd < 0)
+        return false;
+    file->stream = fopencookie(file, "w", functions);
+    if (file->stream && isatty(file->fd))
+        (void)setvbuf(file->stream, NULL, _IOLBF, 0); /* as stdio does with what it opens */
+    if (file->stream)
+        return true;
+    const int cause = errno;
+    close(file->fd);
+    if (file->is_named) {
+        unlink(file->beside);
+        forget_name(file);
+    }
+    errno = cause;
+    return false;
 }
 
 kolo_status outfile_open(struct outfile *file, const char *option, const char *path)
 {
     struct stat old;
     path = meant_by(path);
-    *file = (struct outfile){.option = option, .path = path};
+    *file = (struct outfile){.option = option, .path = path, .fd = -1};
     if (path[0] == '\0')
         return kolo_fail(KOLO_ERR_CONFIG, "%s '': give the name of a file", option);
     bool is_there = stat(path, &old) == 0;
@@ -322,11 +376,12 @@ kolo_status outfile_open(struct outfile *file, const char *option, const char *p
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", option, path);
     if (is_there && must_stay(file, &old)) {
         file->is_in_place = true;
-        file->stream = fopen(path, "ae");
+        file->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, MODE);
     } else {
         open_new(file, is_there ? &old : NULL);
     }
-    return file->stream ? KOLO_OK : kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", option, path);
+    return open_stream(file) ? KOLO_OK
+                             : kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", option, path);
 }
 
 /* ---- closing ---- */
@@ -416,11 +471,13 @@ static bool take_place(struct outfile *file)
     return replace(file);
 }
 
-/** Flushes the buffer; returns false on failure, with errno. */
+/** Flushes the buffer; returns false on failure, also on one before, with errno. */
 static bool is_written(const struct outfile *file)
 {
-    errno = 0;
-    return fflush(file->stream) == 0 && !ferror(file->stream);
+    if (fflush(file->stream) == 0 && !ferror(file->stream))
+        return true;
+    errno = file->error != 0 ? file->error : EIO;
+    return false;
 }
 
 kolo_status outfile_close(struct outfile *file, bool keep)
@@ -428,17 +485,20 @@ kolo_status outfile_close(struct outfile *file, bool keep)
     if (!file->stream)
         return KOLO_OK;
     bool ok = keep && is_written(file);
-    if (ok) {
-        file->fd = dup(fileno(file->stream)); /* closing may still report that it is not complete */
-        ok = file->fd >= 0;
-    }
-    bool has_fd = ok;
     int cause = errno;
-    if (fclose(file->stream) != 0 && ok) {
+    (void)fclose(file->stream); /* of a file that is not kept; the rest is written */
+    file->stream = NULL;
+    const int open_fd = file->fd;
+    file->fd = ok ? dup(open_fd) : -1; /* closing may still report that it is not complete */
+    const bool has_fd = file->fd >= 0;
+    if (ok && !has_fd) {
         ok = false;
         cause = errno;
     }
-    file->stream = NULL;
+    if (close(open_fd) != 0 && ok) {
+        ok = false;
+        cause = errno;
+    }
     if (ok && !take_place(file)) {
         ok = false;
         cause = errno;

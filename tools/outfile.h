@@ -16,7 +16,8 @@ struct outfile {
     const char *option, *path;
     bool is_in_place, is_copied; /* is_copied: from a file without a name, when it is closed */
     bool is_named;               /* there is, or may be, a file of the name `beside` */
-    int fd;                      /* while it is closed */
+    int fd;                      /* what the stream writes to */
+    int error;                   /* why the first write that failed did so */
     struct outfile *_Atomic next;
     char target[4096], beside[4096]; /* target: path, with links followed */
 };
@@ -36,8 +37,8 @@ kolo_status outfile_distinct(const struct outfile_place *places, size_t count) K
  * left to its reader to report. */
 kolo_status outfile_spares(const char *option, const char *path, const char *const *read,
                            size_t count) KOLO_NODISCARD;
-/** @p option is how messages name it: "--json". It and @p path must stay valid as long as the file
- * is open. */
+/** @p option is how messages name it: "--json". It and @p path must stay valid, and @p file must
+ * stay where it is, as long as the file is open. Its stream has no fileno(). */
 kolo_status outfile_open(struct outfile *file, const char *option, const char *path) KOLO_NODISCARD;
 /** Checks whether it could be opened, so that hours of work are not lost. Changes nothing. */
 kolo_status outfile_probe(const char *option, const char *path) KOLO_NODISCARD;

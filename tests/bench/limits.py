@@ -93,6 +93,11 @@ for np, arguments in ((3, ()),) if short else ((1, ()), (3, ()), (3, ("--exhaust
         wrong(f"diagnose: {diagnosis['links']}")
     if (result.returncode == 1) != bool(diagnosis["findings"]):
         wrong(f"diagnose: status {result.returncode} with {diagnosis['findings']}")
+
+# Of more than one buffer of stdio, the first does not go there; that is no lack of memory.
+result = run(0, "diagnose", "--threads", "12", "-t", "1ms", "-r", "1", "--json", "/dev/full")
+if result.returncode != 1 or result.stderr.count("\n") != 1 or "--json /dev/full: No space left on device" not in result.stderr:
+    wrong(f"diagnose --json /dev/full: {result.returncode} {result.stderr[-500:]}")
 os.system(f"rm -rf {work}")
 print("limits: all good" if failures == 0 else f"{failures} failures")
 sys.exit(failures > 0)

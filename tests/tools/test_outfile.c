@@ -2,6 +2,7 @@
 // tools/outfile.c: an output file appears under its name only when it is complete, and nothing is
 // left of one that is not.
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <sched.h>
@@ -255,6 +256,24 @@ Test(outfile, of_several_none_is_there_if_one_cannot_be_written)
         unlink("x");
     }
     cr_expect_eq(files(), 0);
+}
+
+/** Several buffers are written long before the file is closed, and the first failure counts. */
+Test(outfile, a_long_file_says_why_it_could_not_be_written)
+{
+    static const char letters[100000] = "abc";
+    cr_assert_eq(symlink("/dev/full", "x"), 0);
+    for (int several = 0; several < 2; several++) {
+        struct outfile file;
+        cr_assert_eq(outfile_open(&file, "--json", "x"), KOLO_OK);
+        (void)fwrite(letters, 1, sizeof letters, file.stream);
+        cr_assert(ferror(file.stream), "nothing was written yet");
+        errno = EINVAL;
+        cr_expect_eq(several ? outfile_close_all((struct outfile *const[]){&file}, 1, true)
+                             : outfile_close(&file, true),
+                     KOLO_ERR_SYSTEM);
+        cr_expect_str_eq(kolo_error_detail(), "--json x: No space left on device");
+    }
 }
 
 Test(outfile, what_is_no_file_stays_what_it_is)

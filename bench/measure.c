@@ -290,6 +290,7 @@ kolo_status bench_measure(struct kolo_comm *comm, const struct bench_options *op
                           const struct bench_operation *operation, size_t bytes,
                           struct bench_row *row_out)
 {
+    char why[KOLO_DETAIL_MAX];
     struct bench_prepared prepared;
     struct bench_call *call = &prepared.call;
     kolo_status status;
@@ -307,6 +308,11 @@ kolo_status bench_measure(struct kolo_comm *comm, const struct bench_options *op
         row_out->time_us > 0 ? (double)row_out->bytes / row_out->time_us / 1e3 : 0;
     row_out->busbw_gbps = row_out->algbw_gbps * operation->bus_factor(call->nranks);
 out:
+    kolo_detail_keep(why);
+    if (status != KOLO_OK && options->stream) /* to part from the streams, ranks meet */
+        bench_tell(comm, status);
     bench_unprepare(&prepared);
+    if (status != KOLO_OK)
+        kolo_detail_set(why);
     return status;
 }

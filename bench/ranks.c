@@ -35,20 +35,31 @@ static void speak(kolo_status status)
     fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
 }
 
+/** Whether every rank has this failure, or learns of it from the communicator. */
+static bool is_everybodys(kolo_status status)
+{
+    return status == KOLO_ERR_CONFIG || status == KOLO_ERR_PEER || status == KOLO_ERR_TIMEOUT ||
+           status == KOLO_ERR_ABORTED;
+}
+
+void bench_tell(struct kolo_comm *comm, kolo_status status)
+{
+    char reason[KOLO_DETAIL_MAX];
+    if (is_everybodys(status))
+        return;
+    (void)snprintf(reason, sizeof reason, "%s: %s", kolo_status_text(status), kolo_error_detail());
+    kolo_abort(comm, reason);
+}
+
 /** One rank reports for all. What happened to a single rank, and nobody else can know, that rank
- * tells to rank 0; before there is a communicator, it reports it itself. */
+ * tells to rank 0. Without a communicator nobody knows of another rank's failure, nor that it is
+ * the same: one host's environment may have an invalid setting. Then each reports its own. */
 static void report(struct kolo_comm *comm, kolo_status status)
 {
-    const bool is_everybodys = status == KOLO_ERR_CONFIG || status == KOLO_ERR_PEER ||
-                               status == KOLO_ERR_TIMEOUT || status == KOLO_ERR_ABORTED;
-    char reason[KOLO_DETAIL_MAX];
-    if (bench_speaks() || (!comm && !is_everybodys)) {
+    if (!comm || bench_speaks())
         speak(status);
-    } else if (comm && !is_everybodys) {
-        (void)snprintf(reason, sizeof reason, "%s: %s", kolo_status_text(status),
-                       kolo_error_detail());
-        kolo_abort(comm, reason);
-    }
+    else
+        bench_tell(comm, status);
 }
 
 kolo_status bench_run_ranks(int threads, const char *const *settings,
@@ -57,17 +68,21 @@ kolo_status bench_run_ranks(int threads, const char *const *settings,
     struct kolo_config config = {.size = sizeof config, .settings = settings};
     struct kolo_comm *comm = NULL;
     kolo_status status = check_alone(threads);
-    const bool has_threads = status == KOLO_OK && threads > 0;
-    if (has_threads) {
-        status = kolo_run_threads(threads, &config, rank_main, arg);
-    } else if (status == KOLO_OK) {
-        status = kolo_init(&config, &comm);
-        if (status == KOLO_OK)
-            status = rank_main(comm, arg);
+    if (status != KOLO_OK) {
+        if (bench_speaks()) /* all ranks have this command line */
+            speak(status);
+        return status;
     }
-    if (status != KOLO_OK && has_threads)
-        speak(status);
-    else if (status != KOLO_OK)
+    if (threads > 0) {
+        status = kolo_run_threads(threads, &config, rank_main, arg);
+        if (status != KOLO_OK)
+            speak(status);
+        return status;
+    }
+    status = kolo_init(&config, &comm);
+    if (status == KOLO_OK)
+        status = rank_main(comm, arg);
+    if (status != KOLO_OK)
         report(comm, status);
     (void)kolo_finalize(comm);
     return status;

@@ -47,6 +47,14 @@ timeout 100 "$bin/kolorun" -np 2 "$bin/kolobench" all -s 24K -n 2 --check --memo
     wrong "stream, the program's own memory: $(tail -3 "$work/out")"
 out=$(MOCK_CUDA_FAIL=cuMemAllocManaged=801 timeout 20 "$bin/kolobench" allreduce -s 4 --memory managed 2>&1) && wrong "managed where there is none: succeeded"
 [[ $out =~ 'cuMemAllocManaged'.*'(801)' ]] || wrong "managed where there is none: $out"
+# One rank's device cannot wait for the host: that rank's reason is said, not that its calls differ
+# from those of the others.
+for rank in 0 1; do
+    F=$rank timeout 100 "$bin/kolorun" -np 3 sh -c '[ "$RANK" != "$F" ] || export MOCK_CUDA_FAIL=cuDeviceGetAttribute=801; exec "$@"' sh \
+        "$bin/kolobench" allreduce -s 64 -n 3 --memory device --stream >"$work/out" 2>&1 && wrong "stream, a device that cannot wait: success"
+    [[ $(grep -c 'kolobench:' "$work/out") == 1 ]] && grep -qE '^\[0\] kolobench: .*streams of device [0-9]+ cannot wait for the host' "$work/out" ||
+        wrong "stream, rank $rank has a device that cannot wait: $(tail -3 "$work/out")"
+done
 refused() { # PATTERN ARGUMENTS...
     local out
     out=$(timeout 20 "$bin/kolobench" "${@:2}" --stream 2>&1)

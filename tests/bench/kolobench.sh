@@ -53,6 +53,17 @@ CUDA_VISIBLE_DEVICES='' timeout 60 "$bin/kolorun" -np 4 sh -c '[ $RANK != 2 ] ||
 [[ $(grep -c 'kolobench:' "$work/out") == 1 ]] && grep -qE '^\[0\] kolobench: the communicator was aborted: rank 2 \(.*\) aborted: .*(NVIDIA|CUDA)' "$work/out" ||
     wrong "why a rank other than 0 failed is not said once: $(cat "$work/out")"
 
+# One rank's environment (its host's profile, a wrapper) has an invalid setting: that rank says so.
+alone() { # ENTRY PATTERN
+    ENTRY=$1 timeout 60 "$bin/kolorun" -np 3 sh -c '[ "$RANK" != 1 ] || export "$ENTRY"; exec "$@"' sh \
+        "$bin/kolobench" allreduce -s 4 -n 2 >"$work/out" 2>&1 && wrong "$1 on one rank: success"
+    grep -qE "^\[1\] kolobench: .*$2" "$work/out" || wrong "$1 on one rank: its reason is not said: $(cat "$work/out")"
+}
+alone KOLO_STAGE_BYTES=1 'KOLO_STAGE_BYTES=1: '
+alone KOLO_TRANSPORT=foo 'KOLO_TRANSPORT=foo: '
+alone KOLO_PLAN=bogus 'KOLO_PLAN=bogus: '
+KOLO_TRANSPORT=tcp alone KOLO_NET=eth99 'KOLO_NET: .*"eth99"'
+
 refuse() {
     local out
     out=$(timeout 20 "$bin/kolobench" "${@:2}" 2>&1) && wrong "$*: succeeded"

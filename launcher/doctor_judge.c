@@ -221,6 +221,21 @@ static void judge_limits(const struct kolo_checkup *host, int self, struct kolo_
                 locked / MIB);
 }
 
+/* Its driver lists them, but refuses a program that would use them. */
+static void judge_cuda(const struct kolo_checkup *host, int self, int gpus_of_rank, const char *why,
+                       struct kolo_findings *findings)
+{
+    const int64_t gpus = number(host, KOLO_FACT_gpus);
+    if (gpus <= 0)
+        return;
+    if (gpus_of_rank > 0)
+        ERROR("cuda", "its %" PRId64 " GPU%s, which --gpus gives to ranks, cannot be used: %s",
+              gpus, gpus == 1 ? "" : "s", why);
+    else
+        WARNING("cuda", "its %" PRId64 " GPU%s cannot be used: %s", gpus, gpus == 1 ? "" : "s",
+                why);
+}
+
 static void judge_devices(const struct kolo_checkup *host, int self,
                           const struct kolo_prognosis *job, struct kolo_findings *findings)
 {
@@ -241,6 +256,8 @@ static void judge_devices(const struct kolo_checkup *host, int self,
         const struct kolo_fact_backend *backend = &facts->backends[i];
         if (backend->works)
             continue;
+        if (strcmp(backend->kind, "memory") == 0 && strcmp(backend->name, "cuda") == 0)
+            judge_cuda(host, self, job->gpus, backend->why, findings);
         if (strcmp(backend->kind, "memory") == 0 && strcmp(backend->name, "cma") == 0 &&
             host->ranks > 1)
             NOTE("cma", "%s; long messages between its ranks out of plain memory are copied twice",

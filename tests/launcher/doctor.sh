@@ -51,6 +51,23 @@ says out "^error: localhost: would not start the job: program '\./nosuchprogram'
 doctor --gpus 999
 says out '^error: localhost: would not start the job: .*999'
 
+# GPUs that the driver refuses to use, as after an update of its library; without GPUs that does not matter.
+run 0 "$KOLORUN" info
+if grep -q '^memory *cuda' "$work/out"; then
+    wrapper=(env "LD_LIBRARY_PATH=$MOCK_CUDA" MOCK_CUDA_FAIL=cuInit=803 CUDA_VISIBLE_DEVICES=0,1)
+    doctor -np 2
+    says out '^warning: localhost: its 2 GPUs cannot be used: cuInit: .*\(803\).*: restart the machine$'
+    doctor -np 2 --gpus 1
+    says out '^error: localhost: its 2 GPUs, which --gpus gives to ranks, cannot be used: cuInit: .*\(803\)'
+    wrapper=(env "LD_LIBRARY_PATH=$MOCK_CUDA" CUDA_VISIBLE_DEVICES=0,1)
+    doctor -np 2 --gpus 1
+    lacks out 'cannot be used'
+    wrapper=(env "LD_LIBRARY_PATH=$MOCK_CUDA" MOCK_CUDA_FAIL=cuInit=803 CUDA_VISIBLE_DEVICES=)
+    doctor -np 2
+    lacks out 'cannot be used'
+    wrapper=()
+fi
+
 # A machine that cannot reach itself; a job says so at once, and not only when its ranks give up.
 if unshare -n true 2>/dev/null; then
     wrapper=(unshare -n)

@@ -388,3 +388,18 @@ Test(doctor_judge, a_hundred_hosts_with_one_fault_are_one_line)
     judge();
     cr_assert(findings.count == 1 && findings.at[0].host_count == HOSTS, "%zu", findings.count);
 }
+
+Test(doctor_judge, gpus_that_cannot_be_used)
+{
+    add_backend(1, "memory", "cuda", false, "cuInit: of different versions: restart the machine");
+    judge();
+    cr_assert(findings.count == 0, "there are no GPUs: %s", findings.at[0].text);
+    set(1, KOLO_FACT_locked_bytes, -1);
+    set(1, KOLO_FACT_gpus, 4);
+    expect(KOLO_SEVERITY_WARNING, "cuda", 1, "its 4 GPUs cannot be used: cuInit: of different");
+    job.gpus = 1;
+    expect(KOLO_SEVERITY_ERROR, "cuda", 1, "which --gpus gives to ranks, cannot be used: cuInit");
+    hosts[1].facts.backends[4].works = true;
+    judge();
+    cr_assert(findings.count == 0, "%s", findings.at[0].text);
+}

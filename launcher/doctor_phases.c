@@ -12,9 +12,8 @@
 #include "launcher/examine.h"
 
 enum {
-    FACTS_MS = 20000,  /* from the last greeting */
-    SURVEY_MS = 30000, /* from its beginning: a driver with many devices takes seconds */
-    MARGIN_MS = 5000,  /* for messages still on their way */
+    FACTS_MS = 20000, /* from the last greeting */
+    MARGIN_MS = 5000, /* for messages still on their way */
     END_MS = 5000
 };
 
@@ -84,8 +83,8 @@ static int64_t survey_left_ms(const struct kolo_doctor *doctor)
     for (size_t i = 0; i < doctor->count; i++) {
         const struct kolo_visit *visit = &doctor->visits[i];
         int64_t age_ms = (now_ns - visit->remote.called_ns) / 1000000;
-        if (!is_done(visit, DOCTOR_SURVEYING) && SURVEY_MS - age_ms > left_ms)
-            left_ms = SURVEY_MS - age_ms;
+        if (!is_done(visit, DOCTOR_SURVEYING) && KOLO_SURVEY_MS - age_ms > left_ms)
+            left_ms = KOLO_SURVEY_MS - age_ms;
     }
     return left_ms;
 }

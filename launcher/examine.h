@@ -20,6 +20,8 @@
 #include "launcher/doctor_facts.h"
 
 #define KOLO_EXAMINER_NAME "kolo-examiner" /* the process's name */
+/** A driver with many devices takes seconds; one that takes longer than this hangs. */
+enum { KOLO_SURVEY_MS = 30000 };
 /** Time limits for one path, and how many are tried at once. */
 enum { KOLO_PATH_DIAL_MS = 4000, KOLO_PATH_LONG_MS = 3000, KOLO_PATHS_AT_ONCE = 64 };
 

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks every backend of the build whether it can be used here.
+// Asks every backend of the build whether it can be used here. Backends load drivers, which may
+// hang or crash, so a process of its own asks each of them and sends the lines of its answer
+// through a pipe; a driver that does not answer costs its own line only.
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,7 +15,10 @@
 #include <kolo/version.h>
 
 #include "base/build.h"
+#include "base/clock.h"
+#include "launcher/examine.h"
 #include "launcher/info.h"
+#include "launcher/verdict.h"
 #include "memory/memory.h"
 #include "runtime/local.h"
 #include "transport/conn.h"
@@ -71,14 +80,6 @@ static void print_device(void *context, const char *name, const char *text)
     fprintf(context, "device     %-8s %s\n", name, text);
 }
 
-/** Prints the devices that backends find. */
-static void print_devices(FILE *out)
-{
-    for (size_t i = 0; kolo_device_reports[i]; i++)
-        if (kolo_device_reports[i]->report(print_device, out) != KOLO_OK)
-            print_device(out, kolo_device_reports[i]->what, kolo_error_detail());
-}
-
 kolo_status kolo_info_try_reading(struct kolo_why *why_out)
 {
     const uint64_t word = (uint64_t)getpid();
@@ -109,24 +110,160 @@ static void print_reading(const struct kolo_settings *settings, FILE *out)
     print_line(out, "memory", "cma", status, &why);
 }
 
+/* ---- what only a driver knows ---- */
+
+enum { LOOK_MS = 5 };
+
+struct question {
+    const char *kind, *name;
+    const struct kolo_settings *settings;
+    size_t number; /* in the table of that kind */
+    void (*answer)(const struct question *question, FILE *out);
+};
+
+static void answer_transport(const struct question *question, FILE *out)
+{
+    kolo_status status;
+    struct kolo_why why;
+    (void)kolo_transport_probe(question->number, question->settings, &status, &why);
+    print_line(out, question->kind, question->name, status, &why);
+}
+
+static const char *memory_name(size_t number)
+{
+    return kolo_memory_kinds[number] ? kolo_memory_kinds[number]->name : NULL;
+}
+
+static void answer_memory(const struct question *question, FILE *out)
+{
+    const struct kolo_memory_ops *kind = kolo_memory_kinds[question->number];
+    struct kolo_why why = {.text = ""};
+    const kolo_status status = kind->survey ? kind->survey(&why) : kind->probe(&why);
+    print_line(out, question->kind, question->name, status, &why);
+}
+
+static const char *device_name(size_t number)
+{
+    return kolo_device_reports[number] ? kolo_device_reports[number]->what : NULL;
+}
+
+static void answer_devices(const struct question *question, FILE *out)
+{
+    if (kolo_device_reports[question->number]->report(print_device, out) != KOLO_OK)
+        print_device(out, question->name, kolo_error_detail());
+}
+
+__attribute__((noreturn)) static void answer_and_exit(const struct question *question, int fd,
+                                                      pid_t parent)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    FILE *out = getppid() == parent ? fdopen(fd, "w") : NULL;
+    if (!out)
+        _exit(1);
+    (void)setvbuf(out, NULL, _IOLBF, 0); /* what is known is seen if the next line hangs */
+    question->answer(question, out);
+    _exit(fflush(out) != 0);
+}
+
+/* Copies all that comes through @p fd. Returns false if it has not ended by then. */
+static bool copy_lines(int fd, kolo_deadline deadline, FILE *out, size_t *bytes_out)
+{
+    char piece[512];
+    struct pollfd answer = {.fd = fd, .events = POLLIN};
+    *bytes_out = 0;
+    for (;;) {
+        fflush(out); /* before a wait */
+        const int ready = poll(&answer, 1, kolo_deadline_poll_ms(deadline));
+        if (ready == 0)
+            return false;
+        if (ready < 0) /* interrupted */
+            continue;
+        const ssize_t got = read(fd, piece, sizeof piece);
+        if (got == 0)
+            return true;
+        *bytes_out += got > 0 ? fwrite(piece, 1, (size_t)got, out) : 0;
+    }
+}
+
+/* Returns false, and leaves the process to end when it can, if it has not ended by then. */
+static bool reap(pid_t child, kolo_deadline deadline, int *result_out)
+{
+    pid_t ended;
+    while ((ended = waitpid(child, result_out, WNOHANG)) == 0 && !kolo_deadline_passed(deadline))
+        (void)poll(NULL, 0, LOOK_MS);
+    if (ended == 0)
+        (void)kill(child, SIGKILL);
+    return ended != 0;
+}
+
+static void ask_process(const struct question *question, pid_t child, int fd, FILE *out)
+{
+    const kolo_deadline deadline = kolo_deadline_in_ms(KOLO_SURVEY_MS);
+    struct kolo_why why = {""};
+    char signal_name[32];
+    size_t bytes;
+    int result = 0;
+    const bool is_answered = copy_lines(fd, deadline, out, &bytes);
+    const bool has_ended = reap(child, deadline, &result);
+    if (!is_answered || !has_ended) {
+        snprintf(why.text, sizeof why.text,
+                 "its driver has not answered within %d s; ranks may hang there as well: see dmesg",
+                 KOLO_SURVEY_MS / 1000);
+    } else if (WIFSIGNALED(result)) {
+        kolo_signal_text(WTERMSIG(result), signal_name, sizeof signal_name);
+        snprintf(why.text, sizeof why.text,
+                 "its driver ended the process that asked it by signal %d (%s); see dmesg",
+                 WTERMSIG(result), signal_name);
+    } else if (WEXITSTATUS(result) != 0 || bytes == 0) {
+        snprintf(why.text, sizeof why.text,
+                 "its driver ended the process that asked it with status %d; see dmesg",
+                 WEXITSTATUS(result));
+    }
+    if (why.text[0] != '\0')
+        print_line(out, question->kind, question->name, KOLO_ERR_SYSTEM, &why);
+}
+
+static void ask(const struct question *question, FILE *out)
+{
+    int ends[2] = {-1, -1};
+    struct kolo_why why;
+    const pid_t parent = getpid();
+    fflush(out); /* a driver may call exit() */
+    const pid_t child = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+    const int cause = errno;
+    if (child == 0)
+        answer_and_exit(question, ends[1], parent);
+    if (ends[1] >= 0)
+        close(ends[1]);
+    if (child > 0) {
+        ask_process(question, child, ends[0], out);
+    } else {
+        (void)kolo_fail_start(cause, "no process could be started to ask for it");
+        snprintf(why.text, sizeof why.text, "%s", kolo_error_detail());
+        print_line(out, question->kind, question->name, KOLO_ERR_SYSTEM, &why);
+    }
+    if (ends[0] >= 0)
+        close(ends[0]);
+}
+
+static void ask_all(const char *kind, const char *(*name)(size_t number),
+                    void (*answer)(const struct question *question, FILE *out),
+                    const struct kolo_settings *settings, FILE *out)
+{
+    struct question question = {.kind = kind, .answer = answer, .settings = settings};
+    for (; (question.name = name(question.number)) != NULL; question.number++)
+        ask(&question, out);
+}
+
 void kolo_info_print(const struct kolo_settings *settings, FILE *out)
 {
     fprintf(out, "kolo       %s\n", KOLO_VERSION);
     print_machine(out);
     print_network(settings, out);
-    struct kolo_why transport_why;
-    kolo_status usable;
-    const char *name;
-    for (size_t i = 0; (name = kolo_transport_probe(i, settings, &usable, &transport_why)); i++)
-        print_line(out, "transport", name, usable, &transport_why);
-    for (size_t i = 0; kolo_memory_kinds[i]; i++) {
-        const struct kolo_memory_ops *kind = kolo_memory_kinds[i];
-        struct kolo_why why = {.text = ""};
-        kolo_status status = kind->survey ? kind->survey(&why) : kind->probe(&why);
-        print_line(out, "memory", kind->name, status, &why);
-    }
+    ask_all("transport", kolo_transport_name, answer_transport, settings, out);
+    ask_all("memory", memory_name, answer_memory, settings, out);
     print_reading(settings, out);
-    print_devices(out);
+    ask_all("device", device_name, answer_devices, settings, out);
     for (size_t i = 0; kolo_left_out[i].what; i++)
         fprintf(out, "left out   %-8s %s\n", kolo_left_out[i].what, kolo_left_out[i].why);
 }

@@ -41,13 +41,18 @@ static kolo_status unknown_transport(const char *name)
     return kolo_fail(KOLO_ERR_CONFIG, "KOLO_TRANSPORT=%s: this build has %s", name, known);
 }
 
+const char *kolo_transport_name(size_t number)
+{
+    for (size_t i = 0; kolo_transports[i] != NULL; i++)
+        if (i == number)
+            return kolo_transports[i]->name;
+    return NULL;
+}
+
 const char *kolo_transport_probe(size_t number, const struct kolo_settings *settings,
                                  kolo_status *status_out, struct kolo_why *why_out)
 {
-    size_t count = 0;
-    while (count <= number && kolo_transports[count] != NULL)
-        count++;
-    if (count <= number)
+    if (kolo_transport_name(number) == NULL)
         return NULL;
     const struct kolo_transport *transport = kolo_transports[number];
     *why_out = (struct kolo_why){""};

@@ -169,8 +169,10 @@ struct kolo_line {
 /** The best line to @p peer over the transport of that name. All ranks get the same answer. */
 struct kolo_line kolo_transport_line(const char *name, const struct kolo_peer *peer);
 
-/** The transports of this build, best first, numbered from 0: returns the name (NULL: there is no
- *  such number), whether it can be used on this machine, and if not, why. For `kolorun info` and
+/** The transports of this build, best first, numbered from 0; NULL: there is no such number. */
+const char *kolo_transport_name(size_t number);
+/** Looks at the transport with that number: returns the name (NULL: there is no such number),
+ *  whether it can be used on this machine, and if not, why. For `kolorun info` and
  *  kolo_get_info(). */
 const char *kolo_transport_probe(size_t number, const struct kolo_settings *settings,
                                  kolo_status *status_out, struct kolo_why *why_out);

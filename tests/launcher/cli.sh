@@ -179,6 +179,16 @@ if grep -q '^memory *cuda' "$work/out"; then
     says out '^memory +cuda +no: cuInit: CUDA_ERROR_NO_DEVICE \(100\); there is no GPU'
     LD_LIBRARY_PATH=${MOCK_CUDA}_old run 0 "$KOLORUN" info
     says out '^memory +cuda +no: libcuda\.so\.1 has no cuDriverGetVersion'
+    # A driver that hangs or ends whoever loads it is named, and the other backends answer.
+    broken() { # HOW PATTERN
+        LD_LIBRARY_PATH=${MOCK_CUDA}_broken MOCK_CUDA_BROKEN=$1 run 0 "$KOLORUN" info
+        says out "^memory +cuda +no: its driver $2; .*see dmesg\$"
+        says out '^transport +tcp +works'
+        says out '^memory +cma'
+    }
+    broken abort 'ended the process that asked it by signal 6 \(SIGABRT\)'
+    broken exit 'ended the process that asked it with status [0-9]+'
+    broken hang 'has not answered within 30 s'
 fi
 KOLO_NET=nosuch0,127.0.0.1 run 0 "$KOLORUN" info
 says out '^network +lo +127\.0\.0\.1'

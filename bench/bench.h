@@ -102,7 +102,7 @@ struct bench_operation {
     enum bench_shape send, recv;
     enum bench_result result;
     bool on_root; /* only the root has the result */
-    /** busbw = algbw times this. */
+    /** busbw = algbw times this; 0 for one rank, with which nothing crosses a link. */
     double (*bus_factor)(int nranks);
     int messages; /* messages that a call sends in sequence; the time is per message */
     kolo_status (*call)(const struct bench_call *call, struct kolo_request **request);

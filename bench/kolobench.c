@@ -85,6 +85,14 @@ static kolo_status check_ranks(const struct bench_options *options, int nranks)
     return KOLO_OK;
 }
 
+/** Who forgot kolorun would take copies inside one process for what its links give. */
+static void warn_alone(int nranks)
+{
+    if (nranks == 1)
+        fprintf(stderr, "kolobench: one rank alone: nothing crosses a link, and there is no busbw; "
+                        "start several with kolorun -np N, or with --threads N\n");
+}
+
 static kolo_status rank_main(struct kolo_comm *comm, void *arg)
 {
     struct run *run = arg;
@@ -98,6 +106,8 @@ static kolo_status rank_main(struct kolo_comm *comm, void *arg)
         status = bench_machine_look(comm, &machine);
     if (status == KOLO_OK && kolo_rank(comm) == 0)
         status = bench_report_open(&run->options, comm, &machine, &sweep.report);
+    if (status == KOLO_OK && kolo_rank(comm) == 0)
+        warn_alone(kolo_size(comm));
     for (const struct bench_operation **operation = run->options.operations;
          status == KOLO_OK && *operation; operation++)
         status = sweep_sizes(&sweep, *operation);

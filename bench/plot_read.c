@@ -210,7 +210,9 @@ static kolo_status add_line(struct plot *plot, const struct csv *csv, char *cons
     KOLO_TRY(csv_number(csv, fields, "np", &np));
     KOLO_TRY(csv_number(csv, fields, "bytes", &point.bytes));
     KOLO_TRY(csv_number(csv, fields, "time_us", &point.us));
-    KOLO_TRY(csv_number(csv, fields, "busbw_gbps", &point.gbps));
+    const char *busbw = field(csv, fields, "busbw_gbps");
+    if (!busbw || *busbw != '\0' || np > 1) /* one rank has none */
+        KOLO_TRY(csv_number(csv, fields, "busbw_gbps", &point.gbps));
     snprintf(point.traits[PLOT_RANKS], PLOT_NAME_MAX, "%.0f ranks", np);
     status = add(plot, csv->path, &point);
 out:

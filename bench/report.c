@@ -196,6 +196,15 @@ static void errors_text(const struct bench_row *row, char text[24])
         snprintf(text, 24, "%" PRId64, row->errors);
 }
 
+/** What crosses a link; nothing does with one rank, which has no busbw: @p none. */
+static void busbw_text(const struct bench_row *row, int digits, const char *none, char text[32])
+{
+    if (row->nranks == 1)
+        snprintf(text, 32, "%s", none);
+    else
+        snprintf(text, 32, "%.*f", digits, row->busbw_gbps);
+}
+
 static void print_mismatch(const struct bench_row *row)
 {
     const struct bench_mismatch *m = &row->mismatch;
@@ -212,33 +221,34 @@ static void print_mismatch(const struct bench_row *row)
 static void print_row(const struct bench_options *options, const struct bench_row *row)
 {
     const struct bench_operation *operation = bench_operation_find(row->collective);
-    char root[16], errors[24];
+    char root[16], errors[24], busbw[32];
     root_text(options, operation, root);
     errors_text(row, errors);
-    printf("%12zu %12zu %9s %8s %6s %10.2f %8.2f %8.2f %6s %10.2f %10.2f %10.2f %10.2f  %s/%s\n",
+    busbw_text(row, 2, "-", busbw);
+    printf("%12zu %12zu %9s %8s %6s %10.2f %8.2f %8s %6s %10.2f %10.2f %10.2f %10.2f  %s/%s\n",
            row->bytes, row->count, kolo_dtype_text(options->dtype),
            operation->reduces ? kolo_redop_text(options->op) : "-", root, row->time_us,
-           row->algbw_gbps, row->busbw_gbps, errors, row->min_us, row->p90_us, row->p99_us,
-           row->max_us, row->transport, row->plan);
+           row->algbw_gbps, busbw, errors, row->min_us, row->p90_us, row->p99_us, row->max_us,
+           row->transport, row->plan);
 }
 
 static void write_csv(struct bench_report *report, const struct bench_row *row)
 {
     const struct bench_options *o = report->options;
     const struct bench_operation *operation = bench_operation_find(row->collective);
-    char root[16], errors[24];
+    char root[16], errors[24], busbw[32];
     root_text(o, operation, root);
     errors_text(row, errors);
+    busbw_text(row, 6, "", busbw);
     fprintf(report->csv.stream,
-            "%s,%s,%s,%d,%zu,%zu,%s,%s,%s,%d,%s,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%d,%.6f,%.6f,%" PRId64
+            "%s,%s,%s,%d,%zu,%zu,%s,%s,%s,%d,%s,%.4f,%.4f,%.4f,%.4f,%.4f,%.4f,%d,%.6f,%s,%" PRId64
             ",%" PRId64 ",%s,%g,%g\n",
             row->collective, row->transport, row->plan, row->nranks, row->bytes, row->count,
             kolo_dtype_text(o->dtype), operation->reduces ? kolo_redop_text(o->op) : "-", root,
             o->in_place && operation->in_place, bench_memory_text(o->memory), row->time_us,
             row->mean_us, row->min_us, row->p90_us, row->p99_us, row->max_us, row->slowest_rank,
-            row->algbw_gbps, row->busbw_gbps, row->calls, row->samples,
-            row->errors < 0 ? "" : errors, factor_of(operation, o->prescale),
-            factor_of(operation, o->postscale));
+            row->algbw_gbps, busbw, row->calls, row->samples, row->errors < 0 ? "" : errors,
+            factor_of(operation, o->prescale), factor_of(operation, o->postscale));
 }
 
 static json_t *row_object(const struct bench_options *o, const struct bench_row *row)
@@ -248,7 +258,7 @@ static json_t *row_object(const struct bench_options *o, const struct bench_row 
     root_text(o, operation, root);
     return json_pack(
         "{s:s, s:s, s:s, s:i, s:I, s:I, s:s, s:s, s:s, s:b, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:i,"
-        " s:f, s:f, s:I, s:I, s:o, s:f, s:f}",
+        " s:f, s:o, s:I, s:I, s:o, s:f, s:f}",
         "collective", row->collective, "transport", row->transport, "plan", row->plan, "np",
         row->nranks, "bytes", (json_int_t)row->bytes, "count", (json_int_t)row->count, "dtype",
         kolo_dtype_text(o->dtype), "op", operation->reduces ? kolo_redop_text(o->op) : "-", "root",
@@ -256,8 +266,9 @@ static json_t *row_object(const struct bench_options *o, const struct bench_row 
         bench_memory_text(o->memory), "time_us", row->time_us, "mean_us", row->mean_us, "min_us",
         row->min_us, "p90_us", row->p90_us, "p99_us", row->p99_us, "max_us", row->max_us,
         "slowest_rank", row->slowest_rank, "algbw_gbps", row->algbw_gbps, "busbw_gbps",
-        row->busbw_gbps, "calls", (json_int_t)row->calls, "samples", (json_int_t)row->samples,
-        "errors", row->errors < 0 ? json_null() : json_integer(row->errors), "prescale",
+        row->nranks == 1 ? json_null() : json_real(row->busbw_gbps), "calls",
+        (json_int_t)row->calls, "samples", (json_int_t)row->samples, "errors",
+        row->errors < 0 ? json_null() : json_integer(row->errors), "prescale",
         factor_of(operation, o->prescale), "postscale", factor_of(operation, o->postscale));
 }
 

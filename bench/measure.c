@@ -79,8 +79,8 @@ static kolo_status longest(const struct bench_call *call, int64_t *values, size_
     return status;
 }
 
-/* How many calls make a sample, and how many samples; equal on all ranks. */
-static kolo_status plan_samples(struct bench_call *call, int64_t *calls_out, int64_t *samples_out)
+/* How many calls are timed, and in how many samples; equal on all ranks. */
+static kolo_status plan_samples(struct bench_call *call, int64_t *total_out, int64_t *samples_out)
 {
     const struct bench_options *o = call->options;
     int64_t ns = 0, calls, samples;
@@ -101,13 +101,15 @@ static kolo_status plan_samples(struct bench_call *call, int64_t *calls_out, int
     samples = o->iterations > 0 ? o->iterations / calls : o->time_ns / (ns * calls);
     if (o->iterations == 0 && samples < SAMPLES_MIN)
         samples = SAMPLES_MIN;
-    if (samples > SAMPLES_MAX) {
-        calls = samples / SAMPLES_MAX * calls;
-        samples = SAMPLES_MAX;
-    }
-    *calls_out = calls;
-    *samples_out = samples;
+    *total_out = o->iterations > 0 ? o->iterations : samples * calls;
+    *samples_out = samples < SAMPLES_MAX ? samples : SAMPLES_MAX;
     return KOLO_OK;
+}
+
+/* The calls of sample @p i: the first ones take one more each if the total is no multiple. */
+static int64_t calls_of(int64_t total, int64_t samples, int64_t i)
+{
+    return total / samples + (i < total % samples);
 }
 
 static kolo_status find_slowest(const struct bench_call *call, int64_t total, int *slowest_out,
@@ -154,14 +156,14 @@ static kolo_status measure_time(struct bench_call *call, struct bench_row *row)
     }
     KOLO_TRY(kolo_barrier(call->comm, NULL, NULL));
     for (int64_t i = 0; i < samples; i++) {
-        KOLO_TRY(time_sample(call, calls, &ns[i]));
+        KOLO_TRY(time_sample(call, calls_of(calls, samples, i), &ns[i]));
         total += ns[i];
     }
     KOLO_TRY(find_slowest(call, total, &row->slowest_rank, &total));
     KOLO_TRY(longest(call, ns, (size_t)samples));
     for (int64_t i = 0; i < samples; i++)
-        each[i] = (double)ns[i] / (double)calls;
-    row->calls = calls * samples;
+        each[i] = (double)ns[i] / (double)calls_of(calls, samples, i);
+    row->calls = calls;
     row->samples = samples;
     row->mean_us = (double)total / (double)row->calls / 1e3 / messages;
     summarize(each, (size_t)samples, messages, row);

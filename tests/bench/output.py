@@ -106,6 +106,11 @@ for dtype in "int8 uint8 int64".split():
 for size in run(0, "allreduce", "--threads", "2", "-t", "2ms", "-e", "64K", "-f", "16").stdout.splitlines():
     if not size.startswith("#") and int(size.split()[0]) not in (4, 64, 1024, 16384):
         wrong(f"sizes: {size}")
+# Exactly as many calls are timed as -n says, whatever makes a sample.
+for calls in 1, 19, 119, 1007, 100003:
+    for row in rows_of(0, "allreduce", "barrier", "--threads", "1" if calls > 2000 else "2", "-s", "4", "-n", str(calls)):
+        if row["calls"] != calls:
+            wrong(f"-n {calls}: {row['calls']} calls in {row['samples']} samples")
 # One rank, as without kolorun: nothing crosses a link.
 for np, threads in ((0, ()), (0, ("--threads", "1")), (1, ())):
     if len(rows_of(np, *names, *threads, "-s", "4K", "-n", "2")) != len(names):

@@ -294,6 +294,8 @@ int bench_company(int threads);
  * status. */
 int bench_take_dtype(const char *value, kolo_dtype *dtype_out);
 int bench_take_redop(const char *value, kolo_redop *op_out);
+/** Whether elements of that type have the operator. Returns BENCH_GO_ON, or the exit status. */
+int bench_check_redop(kolo_dtype dtype, kolo_redop op);
 /** An operation for which plans are chosen; not one in which ranks have different counts. */
 int bench_take_planned(const char *word, const struct bench_operation **operation_out);
 /** Checks that @p operation has a plan of this name. If not, prints a line with those that it has.

@@ -381,6 +381,21 @@ static kolo_status load_settings(struct command *c, struct kolo_settings *settin
     return status;
 }
 
+/* Refuses what a job that makes the call refuses. */
+static int check_call(const struct command *c)
+{
+    const struct bench_options options = {.dtype = c->dtype};
+    const size_t least = bench_unit_bytes(c->operation, &options, (int)c->ranks);
+    char size[32], expected[80];
+    if (bench_check_redop(c->dtype, c->op) != BENCH_GO_ON)
+        return 2;
+    snprintf(size, sizeof size, "%" PRId64, c->bytes);
+    snprintf(expected, sizeof expected,
+             "at least %zu bytes, the least of %s among %" PRId64 " rank%s", least,
+             c->operation->name, c->ranks, c->ranks == 1 ? "" : "s");
+    return (size_t)c->bytes >= least ? BENCH_GO_ON : bench_refuse("--size", size, expected, NULL);
+}
+
 int explain_main(char *const *argv)
 {
     struct command command = {.ranks = 2,
@@ -408,6 +423,8 @@ int explain_main(char *const *argv)
     snprintf(text, sizeof text, "%" PRId64, command.root);
     if (command.root >= command.ranks)
         return bench_refuse("--root", text, "a rank below -np", NULL);
+    if (check_call(&command) != BENCH_GO_ON)
+        return 2;
     struct kolo_settings settings;
     kolo_status status = load_settings(&command, &settings);
     if (status == KOLO_OK)

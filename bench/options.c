@@ -541,15 +541,23 @@ static int check_scaling(const struct bench_options *options)
                               "a reduction, such as allreduce", NULL);
 }
 
+int bench_check_redop(kolo_dtype dtype, kolo_redop op)
+{
+    return !bench_is_float(dtype) || op <= KOLO_AVERAGE
+               ? BENCH_GO_ON
+               : bench_refuse("--op", kolo_redop_text(op),
+                              "an operator that floats have, or --dtype with an integer type",
+                              NULL);
+}
+
 static int check_ranges(const struct bench_options *options)
 {
     char text[64];
     snprintf(text, sizeof text, "%lld", (long long)options->begin_bytes);
     if (!options->noperations && !options->limits)
         return bench_refuse("collective", "(none)", "at least one, such as allreduce", NULL);
-    if (bench_is_float(options->dtype) && options->op > KOLO_AVERAGE)
-        return bench_refuse("--op", kolo_redop_text(options->op),
-                            "an operator that floats have, or --dtype with an integer type", NULL);
+    if (bench_check_redop(options->dtype, options->op) != BENCH_GO_ON)
+        return 2;
     if (options->begin_bytes > options->end_bytes)
         return bench_refuse("--begin", text, "at least 1 and at most --end", NULL);
     for (size_t i = 0; options->plan && !options->has_all && i < options->noperations; i++)

@@ -132,6 +132,8 @@ for variable, source in (("auto", f"the figures of {work}/cache/kolo/profile-"),
 if len(os.listdir(f"{work}/cache/kolo")) != 1:
     wrong(f"left behind: {os.listdir(f'{work}/cache/kolo')}")
 
+for arguments in (("allreduce", "--op", "band", "-d", "int32"), ("allgather", "-np", "4", "--size", "16"), ("barrier", "--size", "1")):
+    plan(*arguments)
 with open(f"{work}/bad", "w") as file:
     file.write("loopback.byte many\n")
 for arguments, text, status in ((("alreduce",), "did you mean allreduce", 2), ((), "a collective", 2),
@@ -140,6 +142,9 @@ for arguments, text, status in ((("alreduce",), "did you mean allreduce", 2), ((
                                 (("reduce", "-np", "4", "--hosts", "2", "--domains", "3"), "--domains 3", 2),
                                 (("reduce", "--transport", "tpc"), "did you mean tcp", 2), (("reduce", "--size", "x"), "--size x", 2),
                                 (("allgatherv",), "did you mean allgather?", 2), (("alltoall", "--plan", "ring"), "one that alltoall has: auto, ", 2),
+                                (("allreduce", "--op", "band"), "--op band: expected an operator that floats have", 2),
+                                (("allreduce", "--size", "3"), "--size 3: expected at least 4 bytes, the least of allreduce among 2 ranks", 2),
+                                (("allgather", "-np", "4", "-d", "float64", "--size", "31"), "--size 31: expected at least 32 bytes", 2),
                                 (("reduce", "--profile", f"{work}/none"), "No such file", 2),
                                 (("reduce", "--profile", f"{work}/bad"), "bad:1", 2)):
     result = run(f"{bin_folder}/kolobench", "plan", *arguments)

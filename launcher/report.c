@@ -33,13 +33,22 @@ static void say_activity(const struct kolo_report_rank *rank, char *text, size_t
         kolo_sight_text(rank->sight, text, capacity);
 }
 
+/* Whether two ranks, of which at least one is in a call, wait in the same call for the same.
+ * Before a call each rank waits by itself for its device, so that only the words are the same. */
+static bool is_same_wait(const struct kolo_store_view *a, const struct kolo_store_view *b)
+{
+    if (!a->call || !b->call || a->own != b->own)
+        return false;
+    return a->call == b->call || (a->own != KOLO_OWN_NONE && strcmp(a->words, b->words) == 0);
+}
+
 static bool is_alike(const struct kolo_report_rank *a, const struct kolo_report_rank *b)
 {
     char first[KOLO_SIGHT_TEXT_MAX], second[KOLO_SIGHT_TEXT_MAX];
     if (a->has_ended || b->has_ended)
         return a->has_ended == b->has_ended;
     if (a->view.call || b->view.call)
-        return a->view.call == b->view.call;
+        return is_same_wait(&a->view, &b->view);
     say_activity(a, first, sizeof first);
     say_activity(b, second, sizeof second);
     return a->view.place == b->view.place && strcmp(first, second) == 0;
@@ -134,8 +143,12 @@ static void say_group(const struct report *report, const struct kolo_ranks *grou
     if (view->call) {
         kolo_duration_format((report->now_ns - view->since_ns) / KOLO_NS_PER_MS, waited,
                              sizeof waited);
-        snprintf(line, capacity, "%s wait%s in %s, for %s", who, is_one ? "s" : "", view->words,
-                 waited);
+        snprintf(line, capacity, "%s wait%s in %s, for %s%s%s", who, is_one ? "s" : "", view->words,
+                 waited,
+                 view->own == KOLO_OWN_NONE ? ""
+                 : is_one                   ? ": for "
+                                            : ": each for ",
+                 view->own == KOLO_OWN_NONE ? "" : kolo_own_text(view->own));
         return;
     }
     say_activity(first, doing, sizeof doing);

@@ -143,13 +143,14 @@ static void keep(struct kolo_engine *engine, uint32_t scope, int rank, kolo_stat
 }
 
 /** Whether this rank, at its own deadline, has words that another rank's timeout lacks: if all
- * ranks are in the call, the way between some two of them is bad, and only these two know. */
+ * ranks are in the call and none waits for its own device, the way between some two of them is bad,
+ * and only these two know. */
 static bool has_own_view(const struct kolo_comm *comm, kolo_status status, const char *text)
 {
     const struct kolo_suspicion *mine = &comm->suspicion;
     return status == KOLO_ERR_TIMEOUT && mine->status == KOLO_ERR_TIMEOUT &&
            strncmp(text, mine->text, strlen(mine->text)) != 0 &&
-           strstr(text, KOLO_STORE_ABSENT) == NULL;
+           strstr(text, KOLO_STORE_ABSENT) == NULL && !kolo_own_is_in(text);
 }
 
 /** Another rank reports that @p comm has failed. If that rank had met all members, they have all

@@ -471,13 +471,22 @@ static int nested_waits_for(const struct kolo_request *request, int peers[], int
                             capacity - count);
 }
 
+void kolo_nested_running(const struct kolo_request *request,
+                         const struct kolo_request *calls_out[2])
+{
+    const struct kolo_request *const calls[] = {running_in_host(request->nested),
+                                                running_across(request->nested)};
+    for (int i = 0; i < 2; i++)
+        calls_out[i] = calls[i] != NULL && calls[i]->status == KOLO_AGAIN ? calls[i] : NULL;
+}
+
 static void nested_describe(const struct kolo_request *request, char *text, size_t capacity)
 {
-    const struct kolo_request *calls[] = {running_in_host(request->nested),
-                                          running_across(request->nested)};
+    const struct kolo_request *calls[2];
+    kolo_nested_running(request, calls);
     text[0] = '\0';
     for (int i = 0; i < 2 && text[0] == '\0'; i++)
-        if (calls[i] != NULL && calls[i]->status == KOLO_AGAIN)
+        if (calls[i] != NULL)
             calls[i]->route->describe(calls[i], text, capacity);
 }
 

@@ -18,7 +18,11 @@ kolo_status kolo_nested_prepare(struct kolo_comm *comm, struct kolo_request *req
                                 const struct kolo_task *task) KOLO_NODISCARD;
 /** kolo_staging_await() for a nested request. */
 kolo_status kolo_nested_await(struct kolo_request *request) KOLO_NODISCARD;
-/** Frees the inner calls; none is running. Held: lock. */
+/** The inner calls that are running, one of each communicator at most; NULL: none. Held: lock, as
+ * in the next. */
+void kolo_nested_running(const struct kolo_request *request,
+                         const struct kolo_request *calls_out[2]);
+/** Frees the inner calls; none is running. */
 void kolo_nested_drop(struct kolo_request *request);
 
 #endif

@@ -282,6 +282,7 @@ static void enlist(struct kolo_comm *comm, struct kolo_request *request)
     request->status = KOLO_AGAIN;
     request->fell_with_comm = request->is_reported = request->has_entered = false;
     request->has_asked = false;
+    request->own_reported = KOLO_OWN_NONE;
     request->is_awaited = false;
     request->moves = request->moves_seen = 0;
     request->quiet_ticks = 0;

@@ -14,6 +14,7 @@
 #include "runtime/board_moves.h"
 #include "runtime/call.h"
 #include "runtime/plan.h"
+#include "runtime/store.h"
 #include "transport/transport.h"
 
 struct kolo_comm;
@@ -154,6 +155,7 @@ struct kolo_request {
     bool is_awaited;          /* a thread is waiting for it, though it is asynchronous */
     uint64_t needed_reported; /* hash of the ranks that the store was told it waits for */
     uint32_t report;          /* the number under which a message was reported to the store */
+    enum kolo_own_wait own_reported; /* what the store was told that it waits for itself */
 
     uint64_t ticket; /* ticket of its record in the timeline; 0: none */
     bool has_turn;   /* its turn has been recorded, or need not be */

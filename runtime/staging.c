@@ -23,6 +23,7 @@
 #include "runtime/device_memory.h"
 #include "runtime/staging_private.h"
 #include "runtime/stream.h"
+#include "runtime/timers.h"
 
 enum { CANCEL_MS = 1000 };
 
@@ -283,14 +284,49 @@ static kolo_status wait_until(const struct kolo_request *request, enum kolo_way 
     return status;
 }
 
+/** A wait before the call has begun, which the store is told of if it lasts. */
+struct wait {
+    const struct kolo_request *request;
+    enum kolo_own_wait own;
+    kolo_deadline report_at;
+    uint32_t report; /* its number; 0: none */
+};
+
+static struct wait wait_for(const struct kolo_request *request, enum kolo_own_wait own)
+{
+    const int64_t stall_ms = request->comm->engine->settings.stall_ms;
+    return (struct wait){request, own, kolo_deadline_in_ms(stall_ms), 0};
+}
+
+/** Held: lock. */
+static void report(struct wait *wait)
+{
+    if (wait->report == 0)
+        wait->report = kolo_comm_report_before(wait->request->comm, wait->request, wait->own);
+}
+
+/** Not held: lock. */
+static void end_wait(struct wait *wait)
+{
+    struct kolo_comm *comm = wait->request->comm;
+    if (wait->report == 0)
+        return;
+    kolo_comm_enter(comm);
+    kolo_comm_unreport_before(comm, wait->report);
+    kolo_comm_leave(comm);
+}
+
 /** Polls while the call waits for its device: other ranks may wait in vain for this rank's call,
  * and the device for a call of theirs. */
 static bool has_failed(void *context)
 {
-    struct kolo_comm *comm = context;
+    struct wait *wait = context;
+    struct kolo_comm *comm = wait->request->comm;
     kolo_comm_enter(comm);
     kolo_engine_poll(comm->engine);
     kolo_comm_settle(comm);
+    if (kolo_deadline_passed(wait->report_at))
+        report(wait);
     const bool failed = comm->failure.status != KOLO_OK;
     kolo_comm_leave(comm);
     return failed;
@@ -307,12 +343,14 @@ static bool is_repeated(const struct kolo_request *request, const struct kolo_st
 
 static kolo_status await_device(const struct kolo_request *request, kolo_deadline deadline)
 {
-    const struct kolo_unless unless = {has_failed, request->comm};
+    struct wait wait = wait_for(request, KOLO_OWN_DEVICE);
+    const struct kolo_unless unless = {has_failed, &wait};
     kolo_status status = KOLO_OK;
     for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
          staged = staged->next)
         if (!is_repeated(request, staged))
             status = kolo_lane_await_device(staged->lane, deadline, &unless);
+    end_wait(&wait);          /* before a failure, which says the same */
     if (status == KOLO_AGAIN) /* if the communicator has failed, its first cause stays */
         status = kolo_fail(KOLO_ERR_TIMEOUT,
                            "the device has not finished the program's earlier work within %d ms: "
@@ -340,7 +378,15 @@ static kolo_status bring_message(struct kolo_request *request, kolo_deadline dea
     kolo_comm_leave(request->comm);
     if (is_running || is_direct || status != KOLO_OK)
         return status;
-    status = wait_until(request, KOLO_WAY_IN, deadline);
+    struct wait wait = wait_for(request, KOLO_OWN_INPUT);
+    status = wait_until(request, KOLO_WAY_IN, kolo_deadline_min(deadline, wait.report_at));
+    if (status == KOLO_AGAIN && !kolo_deadline_passed(deadline)) {
+        kolo_comm_enter(request->comm);
+        report(&wait);
+        kolo_comm_leave(request->comm);
+        status = wait_until(request, KOLO_WAY_IN, deadline);
+    }
+    end_wait(&wait);
     if (status == KOLO_AGAIN)
         return kolo_fail(KOLO_ERR_TIMEOUT, "the device has not copied within %d ms",
                          request->timeout_ms);

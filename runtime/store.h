@@ -35,6 +35,20 @@ enum {
 /** With a communicator's number, which never has this bit: whoever reports the failure does not
  * know whether all members have opened the communicator. */
 #define KOLO_STORE_UNMET (1u << 30)
+/** What a rank waits for that no other rank can bring. */
+enum kolo_own_wait {
+    KOLO_OWN_NONE,   /* nothing: it waits for other ranks */
+    KOLO_OWN_STREAM, /* its stream has not reached the call */
+    KOLO_OWN_DEVICE, /* the call has not begun, since the program's device is busy */
+    KOLO_OWN_INPUT,  /* its input is being copied to the host */
+    KOLO_OWN_WORK,   /* its device works for the call */
+    KOLO_OWN_RESULT, /* the call is over, and its result is being copied to its device */
+    KOLO_OWN_WAITS
+};
+/** What follows "rank 3 waits for". */
+const char *kolo_own_text(enum kolo_own_wait own);
+/** Whether @p text has the words of one of them, so that it says why others wait. */
+bool kolo_own_is_in(const char *text);
 /** The number of channels of each communicator on each link. A channel's number divided by this is
  * the communicator's number. */
 enum { KOLO_CHANNELS_PER_COMM = 4 };
@@ -117,8 +131,9 @@ struct kolo_store_view {
     int32_t pid; /* as it said when it joined; 0: it has not */
     /** The same for all ranks that wait in the same call; NULL: this one is not known to wait. */
     const void *call;
-    int64_t since_ns; /* when the first rank was known to wait in that call */
-    bool is_awaited;  /* ranks wait for it in a call in which it is not */
+    int64_t since_ns;       /* when the first rank was known to wait in that call */
+    bool is_awaited;        /* ranks wait for it in a call in which it is not */
+    enum kolo_own_wait own; /* what it waits for in that call, if not for other ranks */
     char words[KOLO_STORE_CALL_MAX];
 };
 /** Fills an element for each rank. ERR_NO_MEMORY: nothing is known of calls. */
@@ -221,6 +236,7 @@ struct kolo_stall_report {
     const struct kolo_desc *desc; /* this rank's description of the call */
     const char *words;            /* the same in words */
     const uint8_t *members;       /* the ranks it needs, a bit each; NULL: all ranks */
+    enum kolo_own_wait own;       /* what it waits for itself; then it needs no rank now */
 };
 /** Reports that this rank has been waiting in a call. If another rank waits at the same channel and
  * sequence number with another description, the server answers through `failed` (ERR_MISMATCH; both

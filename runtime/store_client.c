@@ -529,6 +529,7 @@ void kolo_store_client_stalled(struct kolo_store_client *client,
     kolo_write_bytes(&body, report->desc->bytes, sizeof report->desc->bytes);
     kolo_write_text(&body, text);
     kolo_write_blob(&body, report->members, bytes);
+    kolo_write_u8(&body, (uint8_t)report->own);
     tell(client, message, &body);
 }
 

@@ -294,6 +294,7 @@ kolo_status kolo_store_server_view(const struct kolo_store_server *server,
         view->call = calls[rank];
         if (calls[rank]) {
             view->since_ns = calls[rank]->since_ns;
+            view->own = kolo_stall_own(calls[rank], (int)rank);
             kolo_stall_text(calls[rank], view->words, sizeof view->words);
         }
     }

@@ -121,8 +121,8 @@ void kolo_server_shrink_forget(struct kolo_store_server *server, int rank, uint3
 void kolo_server_shrink_expire(struct kolo_store_server *server);
 void kolo_server_shrink_end(struct kolo_store_server *server);
 
-/** Adds to the text of a call's timeout, which @p rank reports, who is not in that call. In
- * store_server_due.c. */
+/** Adds to the text of a call's timeout, which @p rank reports, who is not in that call, and which
+ * other ranks wait in it for their own devices. In store_server_due.c. */
 void kolo_server_say_absent(const struct kolo_store_server *server, int rank, uint32_t scope,
                             char text[KOLO_STORE_TEXT_MAX]);
 

@@ -59,7 +59,8 @@ static void say_call(struct words *words, const struct kolo_stall *stall)
     say(words, "%s", text);
 }
 
-/** Writes "rank 3 (host3)", and the call in which that rank waits itself. */
+/** Writes "rank 3 (host3)", and the call in which that rank waits itself, and for what if not for
+ * other ranks. */
 static void say_missing(const struct kolo_store_server *server, struct words *words, int rank)
 {
     const struct kolo_store_member *member = &server->members[rank];
@@ -68,6 +69,8 @@ static void say_missing(const struct kolo_store_server *server, struct words *wo
     if (own) {
         say(words, ", in ");
         say_call(words, own);
+        if (kolo_stall_own(own, rank) != KOLO_OWN_NONE)
+            say(words, ", waiting for %s", kolo_own_text(kolo_stall_own(own, rank)));
     }
     say(words, ")");
 }
@@ -75,9 +78,15 @@ static void say_missing(const struct kolo_store_server *server, struct words *wo
 /** Whether there is room for that, and for what follows. */
 static bool has_room(const struct kolo_store_server *server, const struct words *words, int rank)
 {
-    enum { REST = 192 + KOLO_STORE_HOST_MAX, CALL = 340 };
-    const size_t call = kolo_stalls_of(server->stalls, rank) ? CALL : 0;
-    return words->left >= REST + KOLO_STORE_HOST_MAX + call;
+    enum { REST = 192 + KOLO_STORE_HOST_MAX, AROUND = 24 };
+    char call[KOLO_STORE_CALL_MAX] = "";
+    const struct kolo_stall *own = kolo_stalls_of(server->stalls, rank);
+    size_t more = 0;
+    if (own) {
+        kolo_stall_text(own, call, sizeof call);
+        more = strlen(call) + strlen(kolo_own_text(kolo_stall_own(own, rank))) + AROUND;
+    }
+    return words->left >= REST + KOLO_STORE_HOST_MAX + more;
 }
 
 /** Writes the ranks that the call needs and that do not wait in it: if @p past those that have
@@ -115,12 +124,50 @@ static void say_way(const struct kolo_store_server *server, struct words *words,
     say(words, " is slow, or lost on the way");
 }
 
-/** Writes which ranks have not come to a call of several ranks, or have already completed it. */
-static void say_not_there(const struct kolo_store_server *server, struct words *words,
-                          const struct kolo_stall *stall)
+/** Writes which @p count ranks wait in the call for @p own, the lowest by name, but not @p told. */
+static void say_own(const struct kolo_store_server *server, struct words *words,
+                    const struct kolo_stall *stall, enum kolo_own_wait own, int count, int told)
 {
-    const int missing = say_others(server, words, stall, false, KOLO_STORE_ABSENT);
-    const int past = say_others(server, words, stall, true, missing ? "; over on " : "over on ");
+    enum { NAMED_MAX = 4 };
+    int named = 0;
+    for (int rank = 0; rank < server->config.size && named < count && named < NAMED_MAX; rank++)
+        if (rank != told && kolo_stall_own(stall, rank) == own)
+            say(words, "%srank %d (%s)", named++ ? ", " : "", rank, server->members[rank].host);
+    if (count > named)
+        say(words, " and %d more", count - named);
+    say(words, count == 1 ? " waits for %s" : " wait, each for %s", kolo_own_text(own));
+}
+
+/** Writes all that ranks in the call wait for themselves, but not what rank @p told does. Returns
+ * the number of those ranks. */
+static int say_all_own(const struct kolo_store_server *server, struct words *words,
+                       const struct kolo_stall *stall, int told)
+{
+    int all = 0;
+    for (enum kolo_own_wait own = KOLO_OWN_NONE + 1; own < KOLO_OWN_WAITS; own++) {
+        const int count = kolo_stall_count_own(stall, own) - (kolo_stall_own(stall, told) == own);
+        if (count == 0)
+            continue;
+        say(words, "%s", all > 0 ? "; " : "");
+        say_own(server, words, stall, own, count, told);
+        all += count;
+    }
+    return all;
+}
+
+/** Writes what holds up a call of several ranks: what ranks in it wait for themselves, but not of
+ * rank @p told, which has said so; which ranks have not come to it, or have already completed it.
+ */
+static void say_why(const struct kolo_store_server *server, struct words *words,
+                    const struct kolo_stall *stall, int told)
+{
+    const int own = say_all_own(server, words, stall, told);
+    const int missing =
+        say_others(server, words, stall, false, own ? "; " KOLO_STORE_ABSENT : KOLO_STORE_ABSENT);
+    const int past =
+        say_others(server, words, stall, true, own || missing ? "; over on " : "over on ");
+    if (own || kolo_stall_own(stall, told) != KOLO_OWN_NONE)
+        return;
     if (past)
         say_way(server, words, stall);
     else if (!missing && stall->count == 1)
@@ -143,15 +190,37 @@ void kolo_server_say_absent(const struct kolo_store_server *server, int rank, ui
     if (!stall)
         return;
     say(&words, "; ");
-    say_not_there(server, &words, stall);
+    const char *const begin = words.at;
+    say_why(server, &words, stall, rank);
+    if (words.at == begin)
+        text[used] = '\0';
 }
 
-/** Writes how many more ranks wait for the same peer. */
-static void say_behind(struct words *words, int behind)
+/** Writes how many more ranks wait for the same peer, or, if @p is_own, for what is their own. */
+static void say_behind(struct words *words, int behind, bool is_own)
 {
-    if (behind > 0)
+    if (behind > 0 && is_own)
+        say(words, "; %d more rank%s for work of %s", behind, behind == 1 ? " waits" : "s wait",
+            behind == 1 ? "its device" : "their devices");
+    else if (behind > 0)
         say(words, "; %d more rank%s for a message of it", behind,
             behind == 1 ? " waits" : "s wait");
+}
+
+/** Writes why a call stalls that is one rank's: a message, or a call that has not begun. */
+static void say_of_one(const struct kolo_store_server *server, struct words *words,
+                       const struct kolo_stall *stall, const char *waited, int behind)
+{
+    const int rank = kolo_stall_first(stall, server->config.size);
+    const enum kolo_own_wait own = kolo_stall_own(stall, rank);
+    say(words, " on rank %d (%s): waiting for %s", rank, server->members[rank].host, waited);
+    if (own != KOLO_OWN_NONE) {
+        say(words, " for %s", kolo_own_text(own));
+    } else {
+        say(words, "; ");
+        say_why(server, words, stall, -1);
+    }
+    say_behind(words, behind, own != KOLO_OWN_NONE);
 }
 
 static void warn_stall(void *context, const struct kolo_stall *stall)
@@ -159,18 +228,18 @@ static void warn_stall(void *context, const struct kolo_stall *stall)
     struct kolo_store_server *server = context;
     char text[KOLO_STORE_TEXT_MAX], waited[32];
     struct words words = {text, sizeof text};
-    const bool is_message = kolo_stall_is_message(stall);
-    const int first = kolo_stall_first(stall, server->config.size);
-    const int behind = is_message ? kolo_stalls_behind(server->stalls, stall) : 0;
+    const bool is_of_one = kolo_stall_is_message(stall);
+    const int behind = is_of_one ? kolo_stalls_behind(server->stalls, stall) : 0;
     if (server->has_failed || !server->config.events.notice || behind < 0)
         return;
     kolo_duration_format((kolo_now_ns() - stall->since_ns) / KOLO_NS_PER_MS, waited, sizeof waited);
     say_call(&words, stall);
-    if (is_message)
-        say(&words, " on rank %d (%s)", first, server->members[first].host);
-    say(&words, ": waiting for %s; ", waited);
-    say_not_there(server, &words, stall);
-    say_behind(&words, behind);
+    if (is_of_one) {
+        say_of_one(server, &words, stall, waited, behind);
+    } else {
+        say(&words, ": waiting for %s; ", waited);
+        say_why(server, &words, stall, -1);
+    }
     server->config.events.notice(server->config.events.context, text);
 }
 

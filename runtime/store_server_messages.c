@@ -293,18 +293,22 @@ static kolo_status on_stalled(struct kolo_store_connection *connection, struct k
     kolo_read_bytes(body, desc.bytes, sizeof desc.bytes);
     kolo_read_text(body, words, sizeof words);
     const uint8_t *members = kolo_read_blob(body, &member_bytes);
+    const uint8_t own = kolo_read_u8(body);
     kolo_status status = kolo_reader_finish(body, "STALLED");
     if (status != KOLO_OK || server->has_failed ||
         kolo_map_get(&server->failed_comms, channel / KOLO_CHANNELS_PER_COMM) != NULL)
         return status;
     if (member_bytes > 0 && member_bytes != kolo_stall_bits_bytes(server->config.size))
         return kolo_fail(KOLO_ERR_PROTOCOL, "STALLED with %zu bytes of members", member_bytes);
+    if (own >= KOLO_OWN_WAITS)
+        return kolo_fail(KOLO_ERR_PROTOCOL, "STALLED in wait %d of its own", (int)own);
     kolo_text_clean(words);
     const struct kolo_stall_report report = {.channel = channel,
                                              .sequence = sequence,
                                              .desc = &desc,
                                              .words = words,
-                                             .members = member_bytes > 0 ? members : NULL};
+                                             .members = member_bytes > 0 ? members : NULL,
+                                             .own = (enum kolo_own_wait)own};
     status = kolo_stalls_report(server->stalls, connection->rank, &report, &other);
     if (status == KOLO_ERR_MISMATCH) {
         fail_mismatch(server, other, connection->rank, &desc, words);

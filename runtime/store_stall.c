@@ -76,6 +76,23 @@ bool kolo_stall_awaits(const struct kolo_stall *stall, int rank)
     return false;
 }
 
+enum kolo_own_wait kolo_stall_own(const struct kolo_stall *stall, int rank)
+{
+    const struct kolo_stall_wait *wait =
+        rank >= 0 && kolo_stall_has(stall, rank) ? stall->waits : NULL;
+    while (wait && wait->rank != rank)
+        wait = wait->next;
+    return wait ? wait->own : KOLO_OWN_NONE;
+}
+
+int kolo_stall_count_own(const struct kolo_stall *stall, enum kolo_own_wait own)
+{
+    int count = 0;
+    for (const struct kolo_stall_wait *wait = stall->waits; wait; wait = wait->next)
+        count += wait->own == own;
+    return count;
+}
+
 size_t kolo_stall_bits_bytes(int size)
 {
     return (size_t)size / 8 + 1;
@@ -257,12 +274,14 @@ static kolo_status join_stall(struct kolo_stalls *stalls, struct kolo_stall *sta
     return KOLO_OK;
 }
 
-static void set_members(const struct kolo_stalls *stalls, struct kolo_stall_wait *wait,
-                        const uint8_t *members)
+/** What the rank waits for now. */
+static void set_reported(const struct kolo_stalls *stalls, struct kolo_stall_wait *wait,
+                         const struct kolo_stall_report *report)
 {
     size_t bytes = kolo_stall_bits_bytes(stalls->size);
-    if (members)
-        memcpy(wait->members, members, bytes);
+    wait->own = report->own;
+    if (report->members)
+        memcpy(wait->members, report->members, bytes);
     else
         memset(wait->members, 0xff, bytes);
 }
@@ -281,7 +300,7 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank,
     struct kolo_stall_wait *wait =
         stall && kolo_stall_has(stall, rank) ? *find_wait(stall, rank) : NULL;
     if (wait) {
-        set_members(stalls, wait, report->members);
+        set_reported(stalls, wait, report);
         return KOLO_OK;
     }
     if (stalls->per_rank[rank] >= KOLO_STALLS_PER_RANK)
@@ -293,7 +312,7 @@ kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank,
             free_stall(fresh);
         return KOLO_ERR_NO_MEMORY;
     }
-    set_members(stalls, stall->waits, report->members);
+    set_reported(stalls, stall->waits, report);
     if (fresh) {
         fresh->channel = report->channel;
         fresh->sequence = report->sequence;

@@ -12,6 +12,7 @@ enum { KOLO_STALLS_PER_RANK = 256 };
 struct kolo_stall_wait {
     struct kolo_stall_wait *next;
     int rank;
+    enum kolo_own_wait own;
     int64_t since_ns;
     uint8_t members[];
 };
@@ -32,10 +33,15 @@ struct kolo_stall {
 bool kolo_stall_has(const struct kolo_stall *stall, int rank);
 /** Writes the call as the ranks describe it, with its sequence number. */
 void kolo_stall_text(const struct kolo_stall *stall, char *text, size_t capacity);
-/** Whether it is one rank's wait for a message, rather than a call of several ranks. */
+/** Whether it is one rank's: for a message, or, before a call, for its device. Else it is a call of
+ * several ranks. */
 bool kolo_stall_is_message(const struct kolo_stall *stall);
 /** Whether any of the waiting ranks needs @p rank. */
 bool kolo_stall_awaits(const struct kolo_stall *stall, int rank);
+/** What @p rank waits for in it that no other rank can bring. -1: of no rank. */
+enum kolo_own_wait kolo_stall_own(const struct kolo_stall *stall, int rank);
+/** The number of ranks that wait in it for that. */
+int kolo_stall_count_own(const struct kolo_stall *stall, enum kolo_own_wait own);
 /** The bytes of a set of ranks in a world of @p size. */
 size_t kolo_stall_bits_bytes(int size);
 /** The lowest rank that waits in it. */
@@ -46,10 +52,10 @@ kolo_status kolo_stalls_create(int size, int64_t warn_ms,
                                struct kolo_stalls **stalls_out) KOLO_NODISCARD;
 void kolo_stalls_destroy(struct kolo_stalls *stalls);
 /** Records that @p rank waits in the call of @p report, which is copied. If it has reported that
- * call before, the members are replaced. On a channel of messages (KOLO_CHANNEL_MESSAGE) each rank
- * uses numbers of its own, which are never compared with those of others. ERR_MISMATCH: other ranks
- * wait at the same place in a different call, *other_out. ERR_NO_MEMORY. Once a rank has reported
- * KOLO_STALLS_PER_RANK calls, further ones are ignored. */
+ * call before, the members and what it waits for itself are replaced. On a channel of messages
+ * (KOLO_CHANNEL_MESSAGE) each rank uses numbers of its own, which are never compared with those of
+ * others. ERR_MISMATCH: other ranks wait at the same place in a different call, *other_out.
+ * ERR_NO_MEMORY. Once a rank has reported KOLO_STALLS_PER_RANK calls, further ones are ignored. */
 kolo_status kolo_stalls_report(struct kolo_stalls *stalls, int rank,
                                const struct kolo_stall_report *report,
                                const struct kolo_stall **other_out) KOLO_NODISCARD;
@@ -70,8 +76,9 @@ const struct kolo_stall *kolo_stalls_find(const struct kolo_stalls *stalls, int 
  * is over on it. */
 bool kolo_stalls_is_past(const struct kolo_stalls *stalls, const struct kolo_stall *stall,
                          int rank);
-/** How many other ranks wait for a message from the peer of @p stall, or to it, and have waited for
- * a shorter time. -1: one has waited longer, and its warning speaks for all. */
+/** How many other ranks wait for a message from the peer of @p stall, or to it, or, if it has none,
+ * for their devices too, and have waited for a shorter time. -1: one has waited longer, and its
+ * warning speaks for all. */
 int kolo_stalls_behind(const struct kolo_stalls *stalls, const struct kolo_stall *stall);
 /** @p rank no longer waits in anything: it left or is gone. */
 void kolo_stalls_forget(struct kolo_stalls *stalls, int rank);

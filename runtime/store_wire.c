@@ -240,3 +240,24 @@ void kolo_duration_format(int64_t ms, char *text, size_t capacity)
     else
         snprintf(text, capacity, "%.1f s", (double)ms / 1000.0);
 }
+
+static const char *const own_texts[KOLO_OWN_WAITS] = {
+    [KOLO_OWN_NONE] = "other ranks",
+    [KOLO_OWN_STREAM] = "the earlier work of its stream",
+    [KOLO_OWN_DEVICE] = "the earlier work of its device",
+    [KOLO_OWN_INPUT] = "the copies from its device",
+    [KOLO_OWN_WORK] = "the work of its device",
+    [KOLO_OWN_RESULT] = "the copies of its result to its device"};
+
+const char *kolo_own_text(enum kolo_own_wait own)
+{
+    return own_texts[own];
+}
+
+bool kolo_own_is_in(const char *text)
+{
+    for (int own = KOLO_OWN_NONE + 1; own < KOLO_OWN_WAITS; own++)
+        if (strstr(text, own_texts[own]))
+            return true;
+    return false;
+}

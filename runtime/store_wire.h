@@ -12,7 +12,8 @@
 //   GET      u32 id, u8 wait, text key                ANSWER  u32 id, i32 status, i64 sum,
 //   ADD      u32 id, text key, i64 amount                     text why, blob value
 //   CANCEL   u32 id
-//   STALLED  u32 channel, u32 sequence, 24 desc, text words, blob members (a bit each, or empty)
+//   STALLED  u32 channel, u32 sequence, 24 desc, text words, blob members (a bit each, or empty),
+//            u8 own (enum kolo_own_wait)
 //   RESUMED  u32 channel, u32 sequence
 //   SHRINK   u32 id, u32 number, u32 timeout_ms, blob members, blob lost (a bit for each rank that
 //            this one cannot reach any more): answered with the survivors

@@ -14,11 +14,57 @@
 #include "runtime/finalized.h"
 #include "runtime/local.h"
 #include "runtime/mismatch.h"
+#include "runtime/nested.h"
 #include "runtime/store_stall.h"
 #include "runtime/stream.h"
 
 /* The most ranks that are asked for of those that a request waits for. */
 enum { WAITS_MAX = 64, QUIET_TICKS = 2 /* checks in a row at which nothing had moved */ };
+
+/* ---- what a rank waits for itself ---- */
+
+/** What the data of a request waits for whose route waits for no rank. */
+static enum kolo_own_wait own_wait_of_stage(enum kolo_stage stage)
+{
+    switch (stage) {
+    case KOLO_STAGE_IN:
+    case KOLO_STAGE_FLOWS:
+        return KOLO_OWN_INPUT;
+    case KOLO_STAGE_DIRECT:
+    case KOLO_STAGE_LENT:
+        return KOLO_OWN_WORK;
+    case KOLO_STAGE_OUT:
+        return KOLO_OWN_RESULT;
+    case KOLO_STAGE_NONE:
+    case KOLO_STAGE_BEHIND:
+    case KOLO_STAGE_READY:
+        break;
+    }
+    return KOLO_OWN_NONE;
+}
+
+/** Whether the call has its turn, and waits for nothing but work of this rank's device, if for no
+ * other rank; and for what. */
+static enum kolo_own_wait own_wait(const struct kolo_comm *comm, const struct kolo_request *request)
+{
+    const struct kolo_request *inner[2] = {NULL, NULL};
+    enum kolo_own_wait own = KOLO_OWN_NONE;
+    int peer;
+    const bool has_turn = kolo_request_is_message(request) || comm->collectives.first == request;
+    if (kolo_follow_was_let_go(request))
+        return KOLO_OWN_NONE;
+    if (request->stage == KOLO_STAGE_BEHIND)
+        return KOLO_OWN_STREAM;
+    if (!has_turn || request->route->waits_for(request, &peer, 1) > 0)
+        return KOLO_OWN_NONE;
+    if (request->nested == NULL)
+        return own_wait_of_stage(request->stage);
+    kolo_nested_running(request, inner);
+    for (int i = 0; i < 2 && own == KOLO_OWN_NONE; i++)
+        if (inner[i] != NULL)
+            own = own_wait(inner[i]->comm, inner[i]);
+    return own;
+}
 
 /* ---- reports to the store ---- */
 
@@ -82,10 +128,14 @@ void kolo_comm_report(struct kolo_comm *comm)
     uint8_t *needed = kolo_calloc(bytes, 1);
     if (needed == NULL)
         return; /* there may be memory at the next check */
-    find_needed(comm, request, needed);
-    bool has_news = has_changed(request, needed, bytes) || !request->is_reported;
+    const enum kolo_own_wait own = own_wait(comm, request);
+    if (own == KOLO_OWN_NONE)
+        find_needed(comm, request, needed);
+    bool has_news = has_changed(request, needed, bytes) || !request->is_reported ||
+                    own != request->own_reported;
     say_with_last(request, words, sizeof(words));
     request->is_reported = true;
+    request->own_reported = own;
     if (has_news)
         kolo_store_client_stalled(
             comm->engine->store,
@@ -93,8 +143,32 @@ void kolo_comm_report(struct kolo_comm *comm)
                                         .sequence = request->call.sequence,
                                         .desc = &request->desc,
                                         .words = words,
-                                        .members = needed});
+                                        .members = needed,
+                                        .own = own});
     kolo_free_memory(needed);
+}
+
+/** Reports what is this rank's only: a message, which needs its peer, or a call that has not begun.
+ * In that case, and if it waits for @p own, it needs no rank. False: there was no memory. */
+static bool report_own(struct kolo_comm *comm, const struct kolo_request *request, uint32_t number,
+                       const char *words, enum kolo_own_wait own)
+{
+    static const struct kolo_desc none; /* such descriptions are not compared */
+    uint8_t *needed = kolo_calloc(kolo_stall_bits_bytes(comm->engine->size), 1);
+    if (needed == NULL)
+        return false;
+    if (own == KOLO_OWN_NONE)
+        set_bit(comm, needed, request->call.peer);
+    kolo_store_client_stalled(
+        comm->engine->store,
+        &(struct kolo_stall_report){.channel = kolo_comm_channel(comm, KOLO_CHANNEL_MESSAGE),
+                                    .sequence = number,
+                                    .desc = &none,
+                                    .words = words,
+                                    .members = needed,
+                                    .own = own});
+    kolo_free_memory(needed);
+    return true;
 }
 
 /** Whether a message of the communicator has been reported. One report stands for all messages that
@@ -107,28 +181,40 @@ static bool has_reported_message(const struct kolo_comm *comm)
     return request != NULL;
 }
 
-/** Reports a message that a thread waits for. It needs only its peer. */
+/** Reports a message that a thread waits for, or, if it was reported, what has changed. */
 static void report_message(struct kolo_comm *comm, struct kolo_request *request)
 {
     char words[KOLO_WORDS_MAX], text[KOLO_WORDS_MAX + 32];
-    if ((request->is_async && !request->is_awaited) || has_reported_message(comm))
+    const enum kolo_own_wait own = own_wait(comm, request);
+    const uint32_t number = request->is_reported ? request->report : comm->engine->reports + 1;
+    if (!request->is_reported &&
+        ((request->is_async && !request->is_awaited) || has_reported_message(comm)))
         return;
-    uint8_t *needed = kolo_calloc(kolo_stall_bits_bytes(comm->engine->size), 1);
-    if (needed == NULL)
-        return;
-    set_bit(comm, needed, request->call.peer);
     kolo_request_words(request, words, sizeof(words));
     snprintf(text, sizeof(text), "%s sequence %u", words, request->call.sequence);
+    if (!report_own(comm, request, number, text, own))
+        return;
+    comm->engine->reports += !request->is_reported;
     request->is_reported = true;
-    request->report = ++comm->engine->reports;
-    kolo_store_client_stalled(
-        comm->engine->store,
-        &(struct kolo_stall_report){.channel = kolo_comm_channel(comm, KOLO_CHANNEL_MESSAGE),
-                                    .sequence = request->report,
-                                    .desc = &request->desc,
-                                    .words = text,
-                                    .members = needed});
-    kolo_free_memory(needed);
+    request->report = number;
+    request->own_reported = own;
+}
+
+uint32_t kolo_comm_report_before(struct kolo_comm *comm, const struct kolo_request *request,
+                                 enum kolo_own_wait own)
+{
+    char words[KOLO_WORDS_MAX];
+    kolo_request_words(request, words, sizeof(words));
+    if (!report_own(comm, request, comm->engine->reports + 1, words, own))
+        return 0;
+    return ++comm->engine->reports;
+}
+
+void kolo_comm_unreport_before(struct kolo_comm *comm, uint32_t number)
+{
+    if (number != 0)
+        kolo_store_client_resumed(comm->engine->store,
+                                  kolo_comm_channel(comm, KOLO_CHANNEL_MESSAGE), number);
 }
 
 void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request)
@@ -167,26 +253,18 @@ static const char in_driver[] =
     "waits for this collective (cudaFree, the first launch of a kernel: man kolo_allreduce, "
     "Streams)";
 
-/** Whether the call has its turn, and waits for nothing but work of this rank's device, if for no
- * other rank. */
-static bool is_on_device(const struct kolo_comm *comm, const struct kolo_request *request)
-{
-    const bool has_turn = kolo_request_is_message(request) || comm->collectives.first == request;
-    return has_turn && (request->stage == KOLO_STAGE_IN || request->stage == KOLO_STAGE_LENT ||
-                        request->stage == KOLO_STAGE_OUT);
-}
-
 /** Writes what a call waits for whose deadline has passed. */
 static void say_late(const struct kolo_comm *comm, const struct kolo_request *request,
                      char text[KOLO_DETAIL_MAX])
 {
     char words[KOLO_WORDS_MAX], me[KOLO_RANK_TEXT_MAX], waits[768];
     char stopped[KOLO_RANK_TEXT_MAX + 64];
+    const enum kolo_own_wait own = own_wait(comm, request);
     kolo_request_words(request, words, sizeof(words));
     if (kolo_follow_was_let_go(request))
         snprintf(waits, sizeof(waits), "%s", in_driver);
-    else if (request->stage == KOLO_STAGE_BEHIND)
-        snprintf(waits, sizeof(waits), "%s", "the earlier work of its stream");
+    else if (own == KOLO_OWN_STREAM)
+        snprintf(waits, sizeof(waits), "%s", kolo_own_text(own));
     else
         request->route->describe(request, waits, sizeof(waits));
     say_stopped(comm, request, stopped, sizeof(stopped));
@@ -194,9 +272,9 @@ static void say_late(const struct kolo_comm *comm, const struct kolo_request *re
     const bool has_cause = waits[0] == '\0' && comm->suspicion.status != KOLO_OK;
     if (waits[0] == '\0')
         snprintf(waits, sizeof(waits), "%.767s",
-                 has_cause                     ? comm->suspicion.text
-                 : is_on_device(comm, request) ? "its device, which is not done"
-                                               : "earlier calls");
+                 has_cause              ? comm->suspicion.text
+                 : own != KOLO_OWN_NONE ? kolo_own_text(own)
+                                        : "earlier calls");
     snprintf(text, KOLO_DETAIL_MAX, "%s sequence %u on %s: %.*f s passed, %s%s%s", words,
              request->call.sequence, kolo_comm_rank_text(comm, comm->rank, me),
              request->timeout_ms % 100 == 0 ? 1 : 3, request->timeout_ms / 1000.0,
@@ -245,6 +323,18 @@ static void check_left(struct kolo_comm *comm, const struct kolo_request *reques
                               kolo_comm_rank_text(comm, peers[i], who));
 }
 
+/** If the request was reported, and now waits for something else of its own, or for other ranks,
+ * reports that. */
+static void report_change(struct kolo_comm *comm, struct kolo_request *request)
+{
+    if (!request->is_reported || own_wait(comm, request) == request->own_reported)
+        return;
+    if (kolo_request_is_message(request))
+        report_message(comm, request);
+    else if (comm->collectives.first == request)
+        kolo_comm_report(comm);
+}
+
 /** The deadline of a call has passed. This rank knows only the ranks that it needs a message from,
  * which may wait themselves. If the store has been told of the call, and nothing moves in it now,
  * the store knows who is not in it: it fails the communicator on all ranks with these words and
@@ -257,8 +347,10 @@ static void end_late(struct kolo_comm *comm, struct kolo_request *request, int64
     check_left(comm, request, now_ns, 0); /* says more than that the deadline has passed */
     say_late(comm, request, text);
     request->has_asked = request->is_reported && request->quiet_ticks >= QUIET_TICKS;
-    if (request->has_asked && !is_loss_suspected(comm))
+    if (request->has_asked && !is_loss_suspected(comm)) {
+        report_change(comm, request);
         kolo_store_client_abort(comm->engine->store, kolo_comm_scope(comm), KOLO_ERR_TIMEOUT, text);
+    }
     kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT, request->has_asked ? KOLO_VERDICT_GRACE_MS : 0,
                       "%s", text);
 }
@@ -285,6 +377,7 @@ static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bo
     uint64_t moves = request->route->moves(request);
     request->quiet_ticks = moves == request->moves_seen ? request->quiet_ticks + 1 : 0;
     request->moves_seen = moves;
+    report_change(comm, request);
     if (request->quiet_ticks < QUIET_TICKS)
         return;
     check_left(comm, request, now_ns, KOLO_VERDICT_GRACE_MS);

@@ -6,6 +6,8 @@
 #ifndef KOLO_RUNTIME_TIMERS_H
 #define KOLO_RUNTIME_TIMERS_H
 
+#include "runtime/store.h"
+
 struct kolo_comm;
 struct kolo_request;
 
@@ -18,5 +20,11 @@ void kolo_request_expire(struct kolo_comm *comm, const struct kolo_request *requ
 /** Tells the store that @p request, which was reported, continues, or that no thread waits for it
  * any more. */
 void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request);
+/** Tells the store that @p request, which has not begun, waits for @p own. Returns the number of
+ * that report; 0: there was no memory for it. */
+uint32_t kolo_comm_report_before(struct kolo_comm *comm, const struct kolo_request *request,
+                                 enum kolo_own_wait own);
+/** Tells the store that this wait is over. 0 is allowed. */
+void kolo_comm_unreport_before(struct kolo_comm *comm, uint32_t number);
 
 #endif

@@ -76,6 +76,28 @@ Test(report, ranks_that_do_the_same_share_a_line)
         "ranks 7-8 (b) have ended\n");
 }
 
+/** Ranks that wait for their own devices: in the same call, and before one. */
+Test(report, says_who_waits_for_its_own_device)
+{
+    struct kolo_store_view behind = in_a, before = in_b, other = in_b;
+    behind.own = KOLO_OWN_STREAM;
+    before.own = other.own = KOLO_OWN_DEVICE;
+    before.is_awaited = true;
+    other.call = "c";
+    const struct kolo_report_rank ranks[] = {
+        {"a", false, in_a, NULL, 0},   {"a", false, behind, NULL, 0}, {"a", false, in_a, NULL, 0},
+        {"b", false, before, NULL, 0}, {"b", false, other, NULL, 0},  {"b", false, in_b, NULL, 0}};
+    expect(ranks, 6, KOLO_REPORT_ALL,
+           "ranks 0, 2 (a) wait in allreduce(count 1, float32, sum) sequence 5, for 12 s\n"
+           "rank 1 (a, pid 11) waits in allreduce(count 1, float32, sum) sequence 5, for 12 s: for "
+           "the earlier work of its stream\n"
+           "ranks 3-4 (b) wait in recv(count 7, float64, from rank 0) sequence 0, for 1.0 s: each "
+           "for the earlier work of its device\n"
+           "rank 5 (b, pid 12) waits in recv(count 7, float64, from rank 0) sequence 0, for 1.0 "
+           "s\n");
+    expect(ranks, 6, KOLO_REPORT_MISSING, "");
+}
+
 /** The name of the process says what its number is, if that is not the number which was started. */
 Test(report, names_a_process_that_a_script_has_started)
 {

@@ -898,7 +898,8 @@ Test(board_lent, a_device_that_does_not_scale_is_named, .timeout = 100)
     cr_assert_eq(world_run(&world, held_while_scaling, NULL), KOLO_ERR_TIMEOUT);
     mock->hold(0);
     const char *text = world.results[1].text;
-    cr_assert(strstr(text, "on rank 1") && strstr(text, "waiting for its device"), "%s", text);
+    cr_assert(strstr(text, "on rank 1") && strstr(text, "waiting for the work of its device"), "%s",
+              text);
 }
 
 static kolo_status await_devices(void)

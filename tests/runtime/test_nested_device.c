@@ -3,13 +3,16 @@
 // the host, and calls follow streams. Ranks are threads that pretend to be on several hosts.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "memory/cuda_image.h"
 #include "memory/reduce.h"
 #include "runtime/nested.h"
+#include "tests/support/await.h"
 #include "tests/support/hosts.h"
 #include "tests/support/mock_cuda.h"
 #include "tests/support/oracle.h"
@@ -171,6 +174,53 @@ ParameterizedTest(struct setup *setup, nested_device, follows_streams, .timeout 
     begin((unsigned)setup->size + 1);
     hosts_pretend(setup->hosts);
     WORLD_MUST_RUN(&world, behind_streams, setup);
+}
+
+/* ---- devices that are held up ---- */
+
+static atomic_bool is_named;
+
+/** Of the outer call, whose words name no communicator. */
+static void look_for_devices(void *context, enum kolo_log_level level, const char *line)
+{
+    (void)context;
+    (void)level;
+    if (!strstr(line, ": waiting for ") || strstr(line, "communicator"))
+        return;
+    if (strstr(line, " wait, each for the ") || strstr(line, " waits for the "))
+        atomic_store(&is_named, true);
+}
+
+static kolo_status held_up(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_request *request = NULL;
+    struct side *side;
+    (void)argument;
+    WORLD_TRY(side_create(comm, true, &side));
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 0)
+        mock->hold(1);
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    WORLD_TRY(kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_FLOAT32, KOLO_SUM, NULL,
+                             &request));
+    (void)AWAIT(atomic_load(&is_named));
+    mock->hold(0);
+    WORLD_TRY(kolo_wait(&request, -1));
+    return side_free(comm, side, true);
+}
+
+/** The inner calls know what is waited for, and warnings of the outer call say it. */
+Test(nested_device, a_device_that_is_held_up_is_named, .timeout = 300)
+{
+    struct world world = {.size = 4,
+                          .settings = {"KOLO_NESTED_BYTES=1", "KOLO_TIMEOUT=60", "KOLO_STALL=50ms",
+                                       "KOLO_STALL_WARN=500ms"}};
+    begin(5);
+    hosts_pretend(2);
+    kolo_log_set_sink(look_for_devices, NULL);
+    WORLD_MUST_RUN(&world, held_up, NULL);
+    kolo_log_set_sink(NULL, NULL);
+    cr_assert(atomic_load(&is_named), "nobody is named");
 }
 
 /* ---- failures ---- */

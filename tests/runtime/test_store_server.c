@@ -798,7 +798,7 @@ Test(store_server, long_stall_draws_warnings)
 
 static struct kolo_store_view view_of(const struct raw_server *raw, int rank)
 {
-    struct kolo_store_view views[5];
+    struct kolo_store_view views[6];
     cr_assert(kolo_store_server_view(raw->server, views) == KOLO_OK);
     cr_assert(views[rank].pid == kolo_store_server_pid(raw->server, rank));
     return views[rank];
@@ -919,6 +919,104 @@ Test(store_server, stall_of_those_that_wait_for_each_other_says_no_more)
     cr_assert_str_eq(raw.notice,
                      "a() sequence 12: waiting for 90 s; rank 0 is in it and waits for no other");
     close_all(&raw, ranks, 4);
+}
+
+/** A rank that waits for its own device is named with that, and nothing else is blamed. */
+Test(store_server, stall_of_a_rank_that_waits_for_its_device_names_it)
+{
+    const uint8_t none = 0, all = 0x3f;
+    struct raw_server raw;
+    struct raw_rank ranks[6];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 6, 6);
+    raw_stalled_own(&ranks[0], 8, 12, 1, "a()", &none, KOLO_OWN_STREAM);
+    for (int rank = 1; rank < 6; rank++)
+        raw_stalled_for(&ranks[rank], 8, 12, 1, "a()", &all);
+    raw_server_pump(&raw);
+    cr_assert(view_of(&raw, 0).own == KOLO_OWN_STREAM && view_of(&raw, 1).own == KOLO_OWN_NONE);
+    advance_ms(&raw, 30000);
+    cr_assert_str_eq(raw.notice, "a() sequence 12: waiting for 30 s; rank 0 (host0) waits for the "
+                                 "earlier work of its stream");
+    for (int rank = 0; rank < 5; rank++)
+        raw_stalled_own(&ranks[rank], 8, 12, 1, "a()", &none, KOLO_OWN_WORK);
+    raw_resumed(&ranks[5], 8, 12);
+    raw_stalled_own(&ranks[5], 8, 12, 1, "a()", &all, KOLO_OWN_RESULT);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 60000);
+    cr_assert_str_eq(
+        raw.notice,
+        "a() sequence 12: waiting for 90 s; rank 0 (host0), rank 1 (host1), rank 2 (host2), rank 3 "
+        "(host3) and 1 more wait, each for the work of its device; rank 5 (host5) waits for the "
+        "copies of its result to its device");
+    raw_resumed(&ranks[3], 8, 12);
+    raw_resumed(&ranks[4], 8, 12);
+    raw_server_pump(&raw);
+    raw_abort(&ranks[2], 2, KOLO_ERR_TIMEOUT, "a() sequence 12 on rank 2 is too late");
+    raw_server_pump(&raw);
+    cr_assert_str_eq(raw.text,
+                     "a() sequence 12 on rank 2 is too late; rank 0 (host0), rank 1 (host1) wait, "
+                     "each for the work of its device; rank 5 (host5) waits for the copies of its "
+                     "result to its device; not there yet: rank 3 (host3), rank 4 (host4)");
+    close_all(&raw, ranks, 6);
+}
+
+/** Its own words say so already, and those that have left the call are not called late. */
+Test(store_server, timeout_of_a_rank_that_waits_for_its_device_says_no_more)
+{
+    const uint8_t none = 0;
+    struct raw_server raw;
+    struct raw_rank ranks[2];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 2, 2);
+    raw_stalled_own(&ranks[0], 8, 12, 1, "a()", &none, KOLO_OWN_RESULT);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 30000);
+    cr_assert_str_eq(raw.notice, "a() sequence 12: waiting for 30 s; rank 0 (host0) waits for the "
+                                 "copies of its result to its device");
+    cr_assert_not(view_of(&raw, 1).is_awaited);
+    raw_abort(&ranks[0], 2, KOLO_ERR_TIMEOUT, "a() sequence 12 is too late");
+    raw_server_pump(&raw);
+    cr_assert_str_eq(raw.text, "a() sequence 12 is too late");
+    close_all(&raw, ranks, 2);
+}
+
+/** Before a call a rank waits by itself: one line speaks for all that do. */
+Test(store_server, stalls_before_a_call_are_one_warning)
+{
+    enum { MESSAGES = KOLO_CHANNELS_PER_COMM + KOLO_CHANNEL_MESSAGE };
+    const uint8_t none = 0;
+    struct raw_server raw;
+    struct raw_rank ranks[4];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 4, 4);
+    raw_stalled_own(&ranks[1], MESSAGES, 1, 0, "a()", &none, KOLO_OWN_DEVICE);
+    raw_server_pump(&raw);
+    raw_stalled_own(&ranks[2], MESSAGES, 1, 0, "a()", &none, KOLO_OWN_DEVICE);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 30000);
+    cr_assert(raw.notices == 1, "%d", raw.notices);
+    cr_assert_str_eq(raw.notice, "a() on rank 1 (host1): waiting for 30 s for the earlier work of "
+                                 "its device; 1 more rank waits for work of its device");
+    raw_resumed(&ranks[2], MESSAGES, 1);
+    raw_stalled(&ranks[0], 4, 12, 1, "a()");
+    raw_server_pump(&raw);
+    advance_ms(&raw, 30000);
+    cr_assert_str_eq(raw.notice,
+                     "a() sequence 12: waiting for 30 s; not there yet: rank 1 (host1, in a(), "
+                     "waiting for the earlier work of its device), rank 2 (host2), rank 3 (host3)");
+    close_all(&raw, ranks, 4);
+}
+
+Test(store_server, an_unknown_wait_of_a_rank_ends_its_connection)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[2];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 2, 2);
+    raw_stalled_own(&ranks[1], 8, 12, 1, "a()", NULL, KOLO_OWN_WAITS);
+    raw_server_pump(&raw);
+    cr_assert_not(kolo_store_server_is_here(raw.server, 1));
+    close_all(&raw, ranks, 2);
 }
 
 /** A rank that waits in a later call of the same communicator has finished this one: so no rank is

@@ -33,13 +33,17 @@ Test(store_stall, members_come_and_go)
     const struct kolo_stall *other = NULL;
     const struct kolo_desc one = {{1}}, two = {{2}};
     cr_assert(kolo_stalls_create(20, 1000000, &stalls) == KOLO_OK);
-    cr_assert(report_stall(stalls, 17, (struct kolo_stall_report){CALLS, 1, &one, "one()", NULL},
+    cr_assert(report_stall(stalls, 17,
+                           (struct kolo_stall_report){CALLS, 1, &one, "one()", NULL, KOLO_OWN_NONE},
                            &other) == KOLO_OK);
-    cr_assert(report_stall(stalls, 9, (struct kolo_stall_report){CALLS, 1, &one, "one()", NULL},
+    cr_assert(report_stall(stalls, 9,
+                           (struct kolo_stall_report){CALLS, 1, &one, "one()", NULL, KOLO_OWN_NONE},
                            &other) == KOLO_OK);
-    cr_assert(report_stall(stalls, 9, (struct kolo_stall_report){CALLS, 1, &one, "one()", NULL},
+    cr_assert(report_stall(stalls, 9,
+                           (struct kolo_stall_report){CALLS, 1, &one, "one()", NULL, KOLO_OWN_NONE},
                            &other) == KOLO_OK);
-    cr_assert(report_stall(stalls, 3, (struct kolo_stall_report){CALLS, 1, &two, "two()", NULL},
+    cr_assert(report_stall(stalls, 3,
+                           (struct kolo_stall_report){CALLS, 1, &two, "two()", NULL, KOLO_OWN_NONE},
                            &other) == KOLO_ERR_MISMATCH);
     cr_assert(other && kolo_stall_first(other, 20) == 9 && other->count == 2);
     cr_assert(kolo_stall_has(other, 17) && !kolo_stall_has(other, 3));
@@ -48,7 +52,8 @@ Test(store_stall, members_come_and_go)
     kolo_stalls_resume(stalls, 9, 5, 5);
     cr_assert(kolo_stall_first(other, 20) == 17);
     kolo_stalls_forget(stalls, 17);
-    cr_assert(report_stall(stalls, 3, (struct kolo_stall_report){CALLS, 1, &two, "two()", NULL},
+    cr_assert(report_stall(stalls, 3,
+                           (struct kolo_stall_report){CALLS, 1, &two, "two()", NULL, KOLO_OWN_NONE},
                            &other) == KOLO_OK);
     kolo_stalls_destroy(stalls);
 }
@@ -63,22 +68,30 @@ Test(store_stall, those_that_are_waited_for)
     const struct kolo_desc one = {{1}}, two = {{2}};
     const uint8_t first = 1 << 1, both = 1 << 1 | 1 << 2, third = 1 << 3;
     cr_assert(kolo_stalls_create(6, 1000000, &stalls) == KOLO_OK);
-    cr_assert(report_stall(stalls, 4, (struct kolo_stall_report){CALLS, 1, &one, "one()", &first},
-                           &stall) == KOLO_OK);
-    cr_assert(report_stall(stalls, 0, (struct kolo_stall_report){CALLS, 1, &one, "one()", &both},
-                           &stall) == KOLO_OK);
-    cr_assert(report_stall(stalls, 5, (struct kolo_stall_report){CALLS, 1, &two, "two()", NULL},
+    cr_assert(
+        report_stall(stalls, 4,
+                     (struct kolo_stall_report){CALLS, 1, &one, "one()", &first, KOLO_OWN_NONE},
+                     &stall) == KOLO_OK);
+    cr_assert(
+        report_stall(stalls, 0,
+                     (struct kolo_stall_report){CALLS, 1, &one, "one()", &both, KOLO_OWN_NONE},
+                     &stall) == KOLO_OK);
+    cr_assert(report_stall(stalls, 5,
+                           (struct kolo_stall_report){CALLS, 1, &two, "two()", NULL, KOLO_OWN_NONE},
                            &stall) == KOLO_ERR_MISMATCH);
     cr_assert(kolo_stall_awaits(stall, 1) && kolo_stall_awaits(stall, 2) &&
               !kolo_stall_awaits(stall, 3));
-    cr_assert(report_stall(stalls, 0, (struct kolo_stall_report){CALLS, 1, &one, "one()", &third},
-                           &stall) == KOLO_OK);
+    cr_assert(
+        report_stall(stalls, 0,
+                     (struct kolo_stall_report){CALLS, 1, &one, "one()", &third, KOLO_OWN_NONE},
+                     &stall) == KOLO_OK);
     cr_assert(kolo_stall_awaits(stall, 1), "rank 4 waits for it still");
     cr_assert(!kolo_stall_awaits(stall, 2) && kolo_stall_awaits(stall, 3) && stall->count == 2);
     kolo_stalls_resume(stalls, 0, CALLS, 1);
     cr_assert(kolo_stall_awaits(stall, 1));
     cr_assert(!kolo_stall_awaits(stall, 3), "root has what it waited for");
-    cr_assert(report_stall(stalls, 1, (struct kolo_stall_report){CALLS, 1, &one, "one()", NULL},
+    cr_assert(report_stall(stalls, 1,
+                           (struct kolo_stall_report){CALLS, 1, &one, "one()", NULL, KOLO_OWN_NONE},
                            &stall) == KOLO_OK);
     cr_assert(kolo_stall_awaits(stall, 2) && kolo_stall_awaits(stall, 5));
     kolo_stalls_forget(stalls, 1);
@@ -95,10 +108,14 @@ Test(store_stall, messages_are_each_ranks_own)
     const struct kolo_desc one = {{1}}, two = {{2}};
     const uint8_t zero = 1 << 0, first = 1 << 1;
     cr_assert(kolo_stalls_create(4, 1000000, &stalls) == KOLO_OK);
-    cr_assert(report_stall(stalls, 0, (struct kolo_stall_report){CHANNEL, 7, &one, "recv", &first},
-                           &other) == KOLO_OK);
-    cr_assert(report_stall(stalls, 1, (struct kolo_stall_report){CHANNEL, 7, &two, "send", &zero},
-                           &other) == KOLO_OK);
+    cr_assert(
+        report_stall(stalls, 0,
+                     (struct kolo_stall_report){CHANNEL, 7, &one, "recv", &first, KOLO_OWN_NONE},
+                     &other) == KOLO_OK);
+    cr_assert(
+        report_stall(stalls, 1,
+                     (struct kolo_stall_report){CHANNEL, 7, &two, "send", &zero, KOLO_OWN_NONE},
+                     &other) == KOLO_OK);
     const struct kolo_stall *mine = kolo_stalls_of(stalls, 0), *theirs = kolo_stalls_of(stalls, 1);
     cr_assert(mine && theirs && mine != theirs && kolo_stall_is_message(mine));
     cr_assert(kolo_stall_awaits(mine, 1) && !kolo_stall_awaits(mine, 0) && mine->count == 1);
@@ -114,6 +131,31 @@ Test(store_stall, messages_are_each_ranks_own)
     kolo_stalls_destroy(stalls);
 }
 
+/** What a rank waits for itself is that rank's only, and what it said last. */
+Test(store_stall, what_ranks_wait_for_themselves)
+{
+    struct kolo_stalls *stalls;
+    const struct kolo_desc one = {{1}};
+    const uint8_t none = 0, all = 7;
+    struct kolo_stall_report report = {CALLS, 1, &one, "one()", &none, KOLO_OWN_STREAM};
+    cr_assert(kolo_stalls_create(3, 1000000, &stalls) == KOLO_OK);
+    cr_assert(report_stall(stalls, 0, report, NULL) == KOLO_OK);
+    const struct kolo_stall *stall = kolo_stalls_of(stalls, 0);
+    cr_assert(kolo_stall_own(stall, 0) == KOLO_OWN_STREAM && !kolo_stall_awaits(stall, 2));
+    report.members = &all;
+    report.own = KOLO_OWN_NONE;
+    cr_assert(report_stall(stalls, 1, report, NULL) == KOLO_OK);
+    cr_assert(kolo_stall_own(stall, 1) == KOLO_OWN_NONE && kolo_stall_awaits(stall, 2));
+    cr_assert(kolo_stall_own(stall, 2) == KOLO_OWN_NONE, "it does not wait");
+    cr_assert(kolo_stall_own(stall, -1) == KOLO_OWN_NONE);
+    report.own = KOLO_OWN_RESULT;
+    cr_assert(report_stall(stalls, 0, report, NULL) == KOLO_OK);
+    cr_assert(kolo_stall_own(stall, 0) == KOLO_OWN_RESULT);
+    cr_assert(kolo_stall_count_own(stall, KOLO_OWN_RESULT) == 1 &&
+              kolo_stall_count_own(stall, KOLO_OWN_STREAM) == 0);
+    kolo_stalls_destroy(stalls);
+}
+
 Test(store_stall, one_rank_cannot_fill_it)
 {
     struct kolo_stalls *stalls;
@@ -121,16 +163,20 @@ Test(store_stall, one_rank_cannot_fill_it)
     const struct kolo_desc one = {{1}};
     cr_assert(kolo_stalls_create(2, WARN_MS, &stalls) == KOLO_OK);
     for (uint32_t i = 0; i < 10 * KOLO_STALLS_PER_RANK; i++)
-        cr_assert(report_stall(stalls, 0, (struct kolo_stall_report){CALLS, i, &one, "one()", NULL},
-                               &other) == KOLO_OK);
+        cr_assert(
+            report_stall(stalls, 0,
+                         (struct kolo_stall_report){CALLS, i, &one, "one()", NULL, KOLO_OWN_NONE},
+                         &other) == KOLO_OK);
     kolo_deadline past = kolo_deadline_in_ms(WARN_MS);
     while (!kolo_deadline_passed(past))
         ;
     const struct kolo_desc two = {{2}};
     const uint8_t own = 1 << 0; /* it may report the same stall again */
-    cr_assert(report_stall(stalls, 0, (struct kolo_stall_report){CALLS, 0, &one, "one()", &own},
+    cr_assert(report_stall(stalls, 0,
+                           (struct kolo_stall_report){CALLS, 0, &one, "one()", &own, KOLO_OWN_NONE},
                            &other) == KOLO_OK);
-    cr_assert(report_stall(stalls, 1, (struct kolo_stall_report){CALLS, 0, &two, "two()", NULL},
+    cr_assert(report_stall(stalls, 1,
+                           (struct kolo_stall_report){CALLS, 0, &two, "two()", NULL, KOLO_OWN_NONE},
                            &other) == KOLO_ERR_MISMATCH);
     cr_assert(!kolo_stall_awaits(other, 1));
     cr_assert(!kolo_deadline_passed(kolo_stalls_expire(stalls, warn, NULL)));
@@ -150,14 +196,18 @@ Test(store_stall, of_all_ranks_at_once)
     const uint8_t members[SIZE / 8 + 1] = {FIRST};
     bool is_awaited[SIZE];
     cr_assert(kolo_stalls_create(SIZE, 1000000, &stalls) == KOLO_OK);
-    cr_assert(report_stall(stalls, 3, (struct kolo_stall_report){CALLS, 1, &one, "one()", members},
-                           &other) == KOLO_OK);
-    cr_assert(report_stall(stalls, 3,
-                           (struct kolo_stall_report){2 * CALLS, 1, &two, "two()", members},
-                           &other) == KOLO_OK);
-    cr_assert(report_stall(stalls, 5,
-                           (struct kolo_stall_report){2 * CALLS, 1, &two, "two()", members},
-                           &other) == KOLO_OK);
+    cr_assert(
+        report_stall(stalls, 3,
+                     (struct kolo_stall_report){CALLS, 1, &one, "one()", members, KOLO_OWN_NONE},
+                     &other) == KOLO_OK);
+    cr_assert(report_stall(
+                  stalls, 3,
+                  (struct kolo_stall_report){2 * CALLS, 1, &two, "two()", members, KOLO_OWN_NONE},
+                  &other) == KOLO_OK);
+    cr_assert(report_stall(
+                  stalls, 5,
+                  (struct kolo_stall_report){2 * CALLS, 1, &two, "two()", members, KOLO_OWN_NONE},
+                  &other) == KOLO_OK);
     cr_assert(kolo_stalls_survey(stalls, calls, is_awaited) == KOLO_OK);
     for (int rank = 0; rank < SIZE; rank++) {
         cr_assert(calls[rank] == kolo_stalls_of(stalls, rank), "%d", rank);

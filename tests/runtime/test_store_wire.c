@@ -3,6 +3,7 @@
 #include "runtime/store_wire.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -100,4 +101,13 @@ Test(store_wire, statuses_and_durations)
     cr_assert(strcmp(said, "60 s") == 0);
     kolo_duration_format(250, said, sizeof said);
     cr_assert(strcmp(said, "0.2 s") == 0 || strcmp(said, "0.3 s") == 0);
+}
+
+Test(store_wire, what_a_rank_waits_for_itself_is_found_in_a_text)
+{
+    char text[256];
+    for (enum kolo_own_wait own = KOLO_OWN_NONE; own < KOLO_OWN_WAITS; own++) {
+        snprintf(text, sizeof text, "rank 0 (a) waits for %s; and more", kolo_own_text(own));
+        cr_assert(kolo_own_is_in(text) == (own != KOLO_OWN_NONE), "%s", text);
+    }
 }

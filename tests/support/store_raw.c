@@ -206,8 +206,8 @@ void raw_add(struct raw_rank *rank, uint32_t id, const char *key, int64_t amount
     send_message(rank, message, &body);
 }
 
-void raw_stalled_for(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,
-                     const char *words, const uint8_t *members)
+void raw_stalled_own(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,
+                     const char *words, const uint8_t *members, enum kolo_own_wait own)
 {
     struct kolo_writer body = {0};
     struct kolo_desc what;
@@ -218,7 +218,14 @@ void raw_stalled_for(struct raw_rank *rank, uint32_t channel, uint32_t sequence,
     kolo_write_bytes(&body, what.bytes, sizeof what.bytes);
     kolo_write_text(&body, words);
     kolo_write_blob(&body, members, members ? 1 : 0);
+    kolo_write_u8(&body, (uint8_t)own);
     send_message(rank, message, &body);
+}
+
+void raw_stalled_for(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,
+                     const char *words, const uint8_t *members)
+{
+    raw_stalled_own(rank, channel, sequence, desc, words, members, KOLO_OWN_NONE);
 }
 
 void raw_stalled(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,

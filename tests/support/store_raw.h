@@ -54,6 +54,9 @@ void raw_stalled(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uin
 /** @p members: the ranks that it waits for, one bit each, in a world of at most 7 ranks. */
 void raw_stalled_for(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,
                      const char *words, const uint8_t *members);
+/** @p own: what it waits for itself. */
+void raw_stalled_own(struct raw_rank *rank, uint32_t channel, uint32_t sequence, uint8_t desc,
+                     const char *words, const uint8_t *members, enum kolo_own_wait own);
 void raw_resumed(struct raw_rank *rank, uint32_t channel, uint32_t sequence);
 /** @p members: one bit per rank, in a world of at most 7 ranks. */
 void raw_shrink(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,

@@ -20,6 +20,7 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "runtime/device_memory.h"
 #include "runtime/staging_private.h"
 #include "runtime/stream.h"
@@ -559,30 +560,46 @@ bool kolo_staging_is_out(struct kolo_request *request)
     return true;
 }
 
-/** Waits for the copies of both directions. False: they are not over. */
-static bool await_copies(struct kolo_staged *staged, kolo_deadline deadline)
+/** Waits for the copies of both directions, and for kernels. False: they are not over. *writes_out
+ * becomes true if the device may still write to the program's buffer. */
+static bool await_copies(struct kolo_staged *staged, kolo_deadline deadline, bool *writes_out)
 {
-    bool is_over = true;
-    for (int way = 0; way < KOLO_WAYS; way++)
-        is_over &= kolo_lane_is_over(staged->lane, (enum kolo_way)way, staged->marks[way],
-                                     staged->lane->is_late ? 0 : deadline);
-    return is_over;
+    const kolo_deadline until = staged->lane->is_late ? 0 : deadline;
+    const bool is_in =
+        kolo_lane_is_over(staged->lane, KOLO_WAY_IN, staged->marks[KOLO_WAY_IN], until);
+    const bool is_out =
+        kolo_lane_is_over(staged->lane, KOLO_WAY_OUT, staged->marks[KOLO_WAY_OUT], until);
+    *writes_out |= !is_out;
+    return is_in && is_out;
+}
+
+/** No driver can take back a copy that is queued. */
+static void warn_late(const struct kolo_request *request)
+{
+    char words[KOLO_WORDS_MAX];
+    kolo_request_words(request, words, sizeof(words));
+    KOLO_WARN("%s sequence %u has failed, but the device has not done what it was given for it: it "
+              "may still write to the buffers of that call",
+              words, request->call.sequence);
 }
 
 /** Waits a moment until all copies of @p request are over. */
 static void end_copies(struct kolo_request *request)
 {
     const kolo_deadline deadline = kolo_deadline_in_ms(CANCEL_MS);
+    bool writes = false;
     for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next) {
         if (staged->bytes == 0)
             continue;
-        const bool is_over = await_copies(staged, deadline);
+        const bool is_over = await_copies(staged, deadline, &writes);
         staged->lane->is_late = !is_over; /* so that many requests wait only once */
         if (!is_over) {                   /* a late copy may still arrive: never used again */
             staged->slab = NULL;
             staged->is_reserved = false;
         }
     }
+    if (writes)
+        warn_late(request);
 }
 
 void kolo_staging_cancel(struct kolo_request *request)

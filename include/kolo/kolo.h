@@ -59,7 +59,9 @@
  *      returns at once; pass *request_out to kolo_wait() or kolo_test(). Until one of them says
  *      that the call is over, both buffers are lent to the library: the program must not use them.
  *    - Failure: the contents of the receive buffer are then unspecified. The library does not touch
- *      the buffers any more.
+ *      the buffers any more, with one exception: what a CUDA device was given to do cannot be taken
+ *      back. If a device has not done it a moment after the failure, it may still write to device
+ *      memory of the call, and a warning says so.
  *    - Threads: the collectives of one communicator run one after the other, in the order in which
  *      this rank calls them. Several threads of a rank may call; the program must ensure that
  *      the order is the same on all ranks.

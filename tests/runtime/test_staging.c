@@ -7,10 +7,12 @@
 #include <criterion/parameterized.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/log.h"
 #include "memory/cuda_driver.h"
 #include "runtime/comm.h"
 #include "tests/support/any_collective.h"
@@ -522,6 +524,73 @@ Test(staging, a_copy_that_does_not_end_ends_the_call, .timeout = 60)
     check_late_copy("KOLO_SHM_DIRECT_BYTES=1");
     check_late_copy("KOLO_SHM_DIRECT_BYTES=1MiB");
 }
+
+/* ---- a result that comes too late ---- */
+
+static atomic_int late_warnings;
+
+static void count_late(void *context, enum kolo_log_level level, const char *line)
+{
+    (void)context;
+    if (level == KOLO_LOG_WARN &&
+        strstr(line, "allreduce(count 1003, int32, sum) sequence 1 has failed, but the device") &&
+        strstr(line, "it may still write to the buffers of that call"))
+        atomic_fetch_add(&late_warnings, 1);
+}
+
+/** The device of rank 0 begins nothing before the call has failed. @p argument: whether it fails
+ * before there is a result to copy, since rank 1 does not call. */
+static kolo_status result_is_late(struct kolo_comm *comm, void *argument)
+{
+    const bool *is_alone = argument;
+    struct side *side = side_create(kolo_rank(comm));
+    struct kolo_request *request = NULL;
+    kolo_status status = kolo_barrier(comm, NULL, NULL); /* all are there */
+    if (status != KOLO_OK) {
+        free(side);
+        return status;
+    }
+    if (kolo_rank(comm) == 0) {
+        mock->hold(1); /* with its input on the host, all that is copied is the result */
+        status = kolo_allreduce(comm, side->send, side->device_recv, COUNT, KOLO_INT32, KOLO_SUM,
+                                NULL, &request);
+        WORLD_EXPECT(*is_alone || AWAIT(kolo_test(&request) != KOLO_AGAIN ||
+                                        request->stage == KOLO_STAGE_OUT),
+                     "there is no result");
+        kolo_abort(comm, "enough");
+        if (status == KOLO_OK)
+            status = kolo_wait(&request, -1);
+    } else if (*is_alone) {
+        status = kolo_recv(comm, side->recv, 1, KOLO_INT32, 0, NULL, NULL); /* until it fails */
+    } else {
+        status =
+            kolo_allreduce(comm, side->send, side->recv, COUNT, KOLO_INT32, KOLO_SUM, NULL, NULL);
+    }
+    free(side);
+    return status;
+}
+
+/** What was queued cannot be taken back: the program is warned that its buffer may still change. */
+Test(staging, a_result_that_may_come_after_the_failure_is_warned_of, .timeout = 60)
+{
+    for (int i = 0; i < 2; i++) {
+        bool is_alone = i == 1;
+        struct world world = {.size = 2,
+                              .transport = "inproc",
+                              .settings = {"KOLO_EXIT_TIMEOUT=200ms", "KOLO_TIMEOUT=40"}};
+        begin(1);
+        atomic_store(&late_warnings, 0);
+        kolo_log_set_sink(count_late, NULL);
+        (void)world_run(&world, result_is_late, &is_alone);
+        kolo_log_set_sink(NULL, NULL);
+        mock->hold(0); /* the copy runs now */
+        cr_assert_eq(kolo_cuda_driver_loaded()->context_synchronize(), KOLO_CUDA_SUCCESS);
+        cr_assert_eq(world.results[0].status, KOLO_ERR_ABORTED, "%s", world.results[0].text);
+        cr_assert_eq(atomic_load(&late_warnings), is_alone ? 0 : 1, "%d", i);
+    }
+}
+
+/* ---- a copy whose end nobody tells ---- */
 
 /** Waits for a device's copy to the host, which does not begin, by a driver that does not tell. */
 static kolo_status sum_behind_a_stream(struct kolo_comm *comm, void *argument)

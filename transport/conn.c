@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <openssl/crypto.h>
@@ -553,15 +554,15 @@ static void fire(struct kolo_conn_timer *timer, kolo_deadline now)
 
 static const struct kolo_handshake_owner owner = {.may_prove = may_prove, .over = over};
 
-static void prepare(struct kolo_conn *conn, const struct kolo_place *places)
+static void prepare(struct kolo_conn *conn, const struct kolo_place *places, int64_t pause_ms)
 {
-    kolo_deadline now = kolo_now_ns();
+    kolo_deadline first = after_ms(kolo_now_ns(), pause_ms);
 
     for (size_t i = 0; i < conn->count; i++) {
         struct attempt *attempt = &conn->attempts[i];
         attempt->conn = conn;
         attempt->place = places[i];
-        attempt->at = after_ms(now, conn->race ? 0 : (int64_t)i * STAGGER_MS);
+        attempt->at = after_ms(first, conn->race ? 0 : (int64_t)i * STAGGER_MS);
         attempt->pause_ms = REDIAL_FIRST_MS;
         attempt->verdict = KOLO_VERDICT_SILENT;
         attempt->handshake.poller = conn->poller;
@@ -596,12 +597,13 @@ kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_dial_co
     conn->settle_at = KOLO_NEVER;
     conn->count = count;
     conn->timer.fire = fire;
-    prepare(conn, config->places);
+    prepare(conn, config->places, config->pause_ms);
     if (kolo_conn_timer_add(&conn->timer, poller) != KOLO_OK) {
         release(conn);
         return KOLO_ERR_NO_MEMORY;
     }
-    begin(&conn->attempts[0]);
+    if (config->pause_ms == 0)
+        begin(&conn->attempts[0]);
     reckon(conn);
     /* A sleeping thread has computed its deadline without this dial; it must do so again. */
     kolo_poller_wake(poller);
@@ -613,6 +615,22 @@ void kolo_conn_expect(struct kolo_conn *conn, kolo_deadline by)
 {
     conn->taken_by = by;
     reckon(conn);
+}
+
+bool kolo_conn_is_proving(const struct kolo_conn *conn)
+{
+    for (size_t i = 0; i < conn->count; i++)
+        if (is_proving(&conn->attempts[i]))
+            return true;
+    return false;
+}
+
+bool kolo_conn_is_left(int fd)
+{
+    uint8_t byte;
+    ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 void kolo_conn_cancel(struct kolo_conn *conn)

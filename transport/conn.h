@@ -82,6 +82,7 @@ struct kolo_dial_config {
     size_t count;
     const struct kolo_secret *secret;
     const struct kolo_greeting *mine;
+    int64_t pause_ms; /* how long to wait before the first place is dialled */
     kolo_deadline deadline;
     struct kolo_race *race; /* NULL: take the first place that answers */
     const char *advice;     /* what may be wrong if no place takes a connection; lent; or NULL */
@@ -111,6 +112,12 @@ void kolo_conn_explain(const struct kolo_conn *conn, char *text, size_t capacity
  *  taken one, since its kernel does; one that is gone, or behind a firewall, has not. To be called
  *  right after the dial was begun. */
 void kolo_conn_expect(struct kolo_conn *conn, kolo_deadline by);
+/** Whether a place has been sent our proof and has not answered it: its process may have taken the
+ *  connection already. */
+bool kolo_conn_is_proving(const struct kolo_conn *conn);
+/** Whether the other side has ended a connection before it sent anything on it, as a dialler does
+ *  that is not answered in time and dials again. */
+bool kolo_conn_is_left(int fd);
 /** Gives up without calling back. */
 void kolo_conn_cancel(struct kolo_conn *conn);
 

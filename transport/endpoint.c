@@ -182,16 +182,6 @@ static void take_dial(struct kolo_link *link, int fd)
         close(fd);
 }
 
-/** Whether the peer has left this connection. A peer that proved itself and was not answered in
- *  time, because we were overloaded, dials again. A connection that it has left must not become its
- *  link, since the end of the connection would be taken for the end of the peer. */
-static bool is_left(int fd)
-{
-    uint8_t byte;
-    ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
-}
-
 void kolo_endpoint_incoming(struct kolo_port *port, const struct kolo_greeting *theirs, int fd)
 {
     struct kolo_endpoint *endpoint = port->endpoint;
@@ -199,7 +189,9 @@ void kolo_endpoint_incoming(struct kolo_port *port, const struct kolo_greeting *
     int rank = endpoint->config.rank, peer = theirs->from;
     if (endpoint->is_closing || theirs->to != rank || peer == rank || peer < 0 ||
         peer >= endpoint->config.size || theirs->purpose != port->transport->purpose ||
-        is_left(fd)) {
+        /* A connection that its dialler has left must not become a link, since its end would be
+         * taken for the end of the peer. */
+        kolo_conn_is_left(fd)) {
         close(fd);
         return;
     }

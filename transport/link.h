@@ -29,8 +29,9 @@
 // is dropped. A dial that has proved itself may therefore still be dropped, and is not up yet: the
 // acceptor's transport first sends something of its own (a byte, its memfd); the dialler answers
 // and calls kolo_link_set_up(); the acceptor does so when it has the answer. If the dialler's
-// connection ends before that, the acceptor has kept the other dial: the link stays CONNECTING and
-// waits for adopt(), until its deadline.
+// connection ends before that, the link stays CONNECTING until its deadline: the acceptor has kept
+// the other dial, which comes to adopt(), or the connection was cut, and one of the two dials again
+// (tcp.c has the table; between processes of one host nothing is cut, so shm waits for adopt()).
 #ifndef KOLO_TRANSPORT_LINK_H
 #define KOLO_TRANSPORT_LINK_H
 
@@ -147,8 +148,8 @@ struct kolo_transport {
     kolo_status (*connect)(struct kolo_port *port, int peer, int fd, kolo_deadline deadline,
                            struct kolo_link **link_out);
     /** The peer dialled, and proved itself on @p fd, while this link is CONNECTING. Takes the
-     *  connection over, replacing our own dial if that gives way, or closes it. NULL: this
-     *  transport does not dial. */
+     *  connection over, replacing our own dial if that gives way, holds it in case that fails, or
+     *  closes it. NULL: this transport does not dial. */
     void (*adopt)(struct kolo_link *link, int fd);
     /** What @p address says of the line to its rank. Everyone who has the address gets the same
      *  answer. NULL: addresses of this transport do not say. */

@@ -322,11 +322,7 @@ static kolo_status prepare(struct rdma_link *link)
 void kolo_rdma_joined(struct tcp_link *tcp)
 {
     struct rdma_link *link = (struct rdma_link *)tcp;
-    kolo_rdma_queue_close(link->queue); /* after an adoption: the queue of the dial that gave way */
-    link->queue = NULL;
-    link->has_probe = link->is_by_rdma = false;
     link->probe_until = KOLO_NEVER;
-    link->broke[0] = '\0';
     begin_stage(link, RDMA_HELLO);
     if (prepare(link) == KOLO_OK)
         send_block(link);

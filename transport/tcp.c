@@ -2,15 +2,29 @@
 // TCP links: connecting, coming up, the end. tcp_port.c listens and watches, tcp_rx.c and tcp_tx.c
 // move the bytes. Must never wait.
 //
-//   dial: CONNECTING --proved--> awaits the welcome byte --came, own byte sent--> UP
-//                                        \--end of stream--> waits for the peer's own dial (adopt)
-//   accept: CONNECTING --welcome byte sent--> awaits the dialler's byte --came--> UP
-//                                        \--end of stream--> the peer's next dial (a rival), or a
-//                                        dial of ours
+// Both sides may dial, at the same time and, after a failure, again. A link in CONNECTING has at
+// most one connection that may become its own, and the two sides agree on it by a byte each: the
+// acceptor's WELCOME offers a connection, the dialler's STANDS takes it. Whoever leaves a
+// connection closes it. An acceptor leaves one that it has offered only when it has ended, and the
+// dialler takes only one that is offered, so they never take two different ones.
 //
-// The dialler has the last word, because a dialler that is not answered in time proves itself at
-// another place too, and takes whichever answers first. The acceptor may therefore hold several of
-// its connections, and only the dialler knows which one it has kept.
+//   state   our dial  connection            the peer proves one       the connection ends
+//   DIALS   runs      none                  by lower rank: OFFERS
+//                                           by higher rank: rival (1)
+//   PROVED  over      ours, no WELCOME yet  likewise                  LEFT
+//   OFFERS  none      theirs, WELCOME sent  rival                     LEFT
+//   JOINED  none      either, STANDS said   closed                    the link is down
+//
+//   LEFT: the latest rival that has not ended is welcomed; if there is none, we dial (again)
+//   (1) it is welcomed if our dial fails; or after RIVAL_MS, if ours is not the link by then. A
+//       lower rank that was PROVED once, and is not again, knows better: OFFERS
+//
+// If dials cross, the lower rank's is taken: the lower rank keeps to it, and the higher rank leaves
+// its own when that is proved. A rival of the lower rank that stands after RIVAL_MS nevertheless is
+// from a peer that has lost our dial, or cannot be dialled. The dialler has the last word, since a
+// dialler that is not answered in time proves itself at another place too, and only it knows which
+// of its connections it has kept. If a connection breaks while STANDS is under way, the dialler's
+// link is down: it cannot know whether the other side has taken it.
 #include "transport/tcp.h"
 
 #include <errno.h>
@@ -29,7 +43,10 @@
 #include "transport/checksum.h"
 
 enum {
-    DRAIN_US = 500, /* no event tells that the last byte is acknowledged: look again after this */
+    DRAIN_US = 500,  /* no event tells that the last byte is acknowledged: look again after this */
+    RIVAL_MS = 1000, /* doubles with each rival that is welcomed after it */
+    REDIAL_FIRST_MS = 20,
+    REDIAL_MAX_MS = 500,
     WELCOME = 'k',
     STANDS = 's'
 };
@@ -101,9 +118,16 @@ void kolo_tcp_come_up(struct tcp_link *tcp)
     kolo_link_push(&tcp->base);
 }
 
+static void drop_rivals(struct tcp_link *tcp)
+{
+    while (tcp->rivals.count > 0)
+        close(tcp->rivals.fds[--tcp->rivals.count]);
+}
+
 /** The connection stands. */
 static void join(struct tcp_link *tcp)
 {
+    drop_rivals(tcp);
     tcp->is_joined = true;
     if (port_of(tcp)->rider)
         port_of(tcp)->rider->joined(tcp);
@@ -117,36 +141,24 @@ static bool say(int fd, uint8_t byte)
     return send(fd, &byte, 1, MSG_NOSIGNAL) == 1;
 }
 
+static void go_elsewhere(struct tcp_link *tcp);
+
 /** The dial is proved, and the acceptor's byte says that it uses this connection. */
 static void take_welcome(struct tcp_link *tcp)
 {
     if (say(tcp->socket.watch.fd, STANDS))
         join(tcp);
     else
-        kolo_tcp_fail(tcp, errno);
+        go_elsewhere(tcp);
 }
 
-/** The other side's dial stands: waits for it. */
-static void await_dial(struct tcp_link *tcp)
+/** The acceptor has left our connection, or it was cut. Only a dial tells whether the peer is there
+ *  still: its own may be impossible. */
+static void lose_dial(struct tcp_link *tcp)
 {
-    KOLO_DEBUG("tcp %s: the other side's dial stands", tcp->place);
-    close_socket(tcp);
+    tcp->is_turned_away = true;
+    go_elsewhere(tcp);
 }
-
-static void drop_rivals(struct tcp_link *tcp)
-{
-    while (tcp->rivals.count > 0)
-        close(tcp->rivals.fds[--tcp->rivals.count]);
-}
-
-/** The dialler's byte says that it has not left this connection. */
-static void take_stand(struct tcp_link *tcp)
-{
-    drop_rivals(tcp);
-    join(tcp);
-}
-
-static void go_elsewhere(struct tcp_link *tcp);
 
 /** Reads the other side's byte on a connection that is proved. */
 static void read_byte(struct tcp_link *tcp, uint8_t expected, void (*came)(struct tcp_link *tcp),
@@ -173,9 +185,9 @@ static void ready(struct kolo_watch *watch, uint32_t events)
 
     if (tcp->base.state == KOLO_LINK_CONNECTING && !tcp->is_joined) {
         if (tcp->is_ours)
-            read_byte(tcp, WELCOME, take_welcome, await_dial);
+            read_byte(tcp, WELCOME, take_welcome, lose_dial);
         else
-            read_byte(tcp, STANDS, take_stand, go_elsewhere);
+            read_byte(tcp, STANDS, join, go_elsewhere);
         return;
     }
     if (events & EPOLLOUT) {
@@ -245,6 +257,32 @@ static void add_rival(struct tcp_rivals *rivals, int fd)
     rivals->fds[rivals->count++] = fd;
 }
 
+/** The latest of them that has not ended; -1: there is none. */
+static int take_rival(struct tcp_rivals *rivals)
+{
+    while (rivals->count > 0) {
+        int fd = rivals->fds[--rivals->count];
+        if (!kolo_conn_is_left(fd))
+            return fd;
+        close(fd);
+    }
+    return -1;
+}
+
+/** Leaves the connection or the dial that there is for one that the peer has proved. */
+static void prefer(struct tcp_link *tcp, int fd)
+{
+    kolo_status status;
+
+    kolo_conn_cancel(tcp->dial);
+    tcp->dial = NULL;
+    tcp->rival_at = KOLO_NEVER;
+    close_socket(tcp);
+    status = welcome(tcp, fd);
+    if (status != KOLO_OK)
+        kolo_link_set_down(&tcp->base, status);
+}
+
 /* ---- connecting ---- */
 
 static const char advice[] = "is a firewall between the hosts? KOLO_PORTS=LOW-HIGH keeps kolo to "
@@ -258,6 +296,10 @@ static bool is_same_host(const struct tcp_link *tcp)
            kolo_endpoint_peer(endpoint, tcp->base.peer)->identity.host_id;
 }
 
+static const char turned_away[] =
+    "it has proved itself before, and the connection ended: was it cut, "
+    "or has the rank given up this link?";
+
 /** Only this rank notices this: for the store, all ranks are there and one waits. */
 static void warn_of_dial(const struct tcp_link *tcp)
 {
@@ -268,20 +310,15 @@ static void warn_of_dial(const struct tcp_link *tcp)
               text);
 }
 
-static void late(struct kolo_conn_timer *timer, kolo_deadline now)
+/** Sets the timer to what is due next. */
+static void reckon(struct tcp_link *tcp)
 {
-    struct tcp_link *tcp = ((struct tcp_deadline *)timer)->link;
+    tcp->deadline.timer.at =
+        kolo_deadline_min(tcp->dial_by, kolo_deadline_min(tcp->warn_at, tcp->rival_at));
+}
 
-    if (now < tcp->dial_by) {
-        if (tcp->dial)
-            warn_of_dial(tcp);
-        timer->at = tcp->dial_by;
-        return;
-    }
-    if (tcp->dial) { /* its own end is due too, and says more */
-        timer->at = now + 1;
-        return;
-    }
+static void give_up(struct tcp_link *tcp)
+{
     kolo_fail(KOLO_ERR_TIMEOUT,
               "rank %d is late: tcp %s knows the secret but did not %s in time; is it busy, or "
               "stopped?",
@@ -292,12 +329,58 @@ static void late(struct kolo_conn_timer *timer, kolo_deadline now)
     kolo_link_set_down(&tcp->base, KOLO_ERR_TIMEOUT);
 }
 
+/** The peer's connection has waited for ours to become the link. If it still stands, the peer has
+ *  lost ours, or ours is stuck. */
+static void review_rivals(struct tcp_link *tcp)
+{
+    int fd;
+
+    tcp->rival_at = KOLO_NEVER;
+    if (tcp->is_joined || awaits_stand(tcp))
+        return;
+    fd = take_rival(&tcp->rivals);
+    if (fd < 0)
+        return;
+    KOLO_DEBUG("tcp %s: the other side's dial is taken instead", tcp->place);
+    tcp->patience++;
+    prefer(tcp, fd);
+}
+
+static void due(struct kolo_conn_timer *timer, kolo_deadline now)
+{
+    struct tcp_link *tcp = ((struct tcp_deadline *)timer)->link;
+
+    if (now >= tcp->dial_by) {
+        if (tcp->dial) /* its own end is due too, and says more */
+            timer->at = now + 1;
+        else
+            give_up(tcp);
+        return;
+    }
+    if (now >= tcp->warn_at) {
+        tcp->warn_at = KOLO_NEVER;
+        if (tcp->dial)
+            warn_of_dial(tcp);
+    }
+    if (now >= tcp->rival_at)
+        review_rivals(tcp);
+    if (tcp->base.state == KOLO_LINK_CONNECTING)
+        reckon(tcp);
+}
+
 static void dialled(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
 {
     struct tcp_link *tcp = context;
+    int rival = -1;
 
     (void)theirs; /* kolo_conn_dial has checked the rank */
     tcp->dial = NULL;
+    if (status != KOLO_OK)
+        rival = take_rival(&tcp->rivals);
+    if (rival >= 0) {
+        prefer(tcp, rival);
+        return;
+    }
     tcp->is_ours = status == KOLO_OK;
     if (status == KOLO_OK)
         status = use_socket(tcp, fd);
@@ -320,7 +403,20 @@ static unsigned turn_of(struct tcp_port *port)
     return (unsigned)port->turn;
 }
 
-static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
+/** How long this dial of the link waits, in case the peer ends each. Both sides may have seen the
+ *  same end. If each dial of the lower rank is cut, the other's must come while it waits. */
+static int64_t next_pause_ms(struct tcp_link *tcp)
+{
+    const bool goes_second = tcp->is_turned_away && !kolo_link_gives_way(&tcp->base);
+    int64_t pause_ms = tcp->pause_ms;
+
+    tcp->pause_ms = pause_ms == 0 ? REDIAL_FIRST_MS : pause_ms * 2;
+    if (tcp->pause_ms > REDIAL_MAX_MS)
+        tcp->pause_ms = REDIAL_MAX_MS;
+    return goes_second ? pause_ms * 2 : pause_ms;
+}
+
+static kolo_status dial(struct tcp_link *tcp)
 {
     struct kolo_endpoint *endpoint = tcp->base.endpoint;
     const struct kolo_endpoint_config *config = kolo_endpoint_config_of(endpoint);
@@ -341,16 +437,20 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
                                    .numa_node = config->identity.numa,
                                    .turn = turn_of(port_of(tcp))};
     kolo_place_format(&places[0], tcp->place, sizeof tcp->place);
-    tcp->deadline.timer.at = kolo_deadline_min(
-        deadline, kolo_deadline_in_ms(kolo_tcp_settings(port_of(tcp))->stall_warn_ms));
+    tcp->warn_at = kolo_deadline_min(
+        tcp->warn_at, kolo_deadline_in_ms(kolo_tcp_settings(port_of(tcp))->stall_warn_ms));
+    reckon(tcp);
     /* Inside one host every address is reached over loopback, so there is nothing to compare. */
     const struct kolo_dial_config dial_config = {.places = places,
                                                  .count = count,
                                                  .secret = &config->secret,
                                                  .mine = &mine,
-                                                 .deadline = deadline,
+                                                 .pause_ms = next_pause_ms(tcp),
+                                                 .deadline = tcp->dial_by,
                                                  .race = is_same_host(tcp) ? NULL : &tcp->race,
-                                                 .advice = is_same_host(tcp) ? NULL : advice,
+                                                 .advice = tcp->is_turned_away ? turned_away
+                                                           : is_same_host(tcp) ? NULL
+                                                                               : advice,
                                                  .done = dialled,
                                                  .context = tcp};
     status = kolo_conn_dial(kolo_endpoint_poller(endpoint), &dial_config, &tcp->dial);
@@ -359,42 +459,47 @@ static kolo_status dial(struct tcp_link *tcp, kolo_deadline deadline)
     return status;
 }
 
-/** The dialler left the connection that it was welcomed on before it sent its byte. Its latest dial
- *  is the one that it has most likely kept. If there is none, a dial of ours reaches it, or finds
- *  out why that is impossible. */
+/** The connection that there was has ended. The peer's latest dial is the one that it has most
+ *  likely kept. If there is none, a dial of ours reaches it, or finds out why that is
+ *  impossible. */
 static void go_elsewhere(struct tcp_link *tcp)
 {
+    int rival = take_rival(&tcp->rivals);
     kolo_status status;
 
-    KOLO_DEBUG("tcp %s: left by its dialler", tcp->place);
+    KOLO_DEBUG("tcp %s: left by the other side", tcp->place);
+    if (rival >= 0) {
+        prefer(tcp, rival);
+        return;
+    }
     close_socket(tcp);
-    if (tcp->rivals.count > 0)
-        status = welcome(tcp, tcp->rivals.fds[--tcp->rivals.count]);
-    else
-        status = dial(tcp, tcp->dial_by);
+    status = dial(tcp);
     if (status != KOLO_OK)
         kolo_link_set_down(&tcp->base, status);
+}
+
+/** Whether the peer may have taken our dial already. */
+static bool may_be_proved(const struct tcp_link *tcp)
+{
+    return tcp->socket.watch.fd >= 0 || (tcp->dial && kolo_conn_is_proving(tcp->dial));
 }
 
 void kolo_tcp_adopt(struct kolo_link *base, int fd)
 {
     struct tcp_link *tcp = (struct tcp_link *)base;
-    kolo_status status;
 
-    if (awaits_stand(tcp)) {
-        add_rival(&tcp->rivals, fd);
-        return;
-    }
-    if (!kolo_link_gives_way(base)) {
+    if (tcp->is_joined) {
         close(fd);
-        return;
+    } else if (awaits_stand(tcp)) {
+        add_rival(&tcp->rivals, fd);
+    } else if (!kolo_link_gives_way(base) && (!tcp->is_turned_away || may_be_proved(tcp))) {
+        add_rival(&tcp->rivals, fd);
+        tcp->rival_at = kolo_deadline_min(tcp->rival_at,
+                                          kolo_deadline_in_ms((int64_t)RIVAL_MS << tcp->patience));
+        reckon(tcp);
+    } else {
+        prefer(tcp, fd);
     }
-    kolo_conn_cancel(tcp->dial);
-    tcp->dial = NULL;
-    close_socket(tcp);
-    status = welcome(tcp, fd);
-    if (status != KOLO_OK)
-        kolo_link_set_down(base, status);
 }
 
 void kolo_tcp_down(struct kolo_link *base)
@@ -438,18 +543,17 @@ kolo_status kolo_tcp_connect(struct kolo_port *base, int peer, int fd, kolo_dead
         return KOLO_ERR_NO_MEMORY;
     }
     tcp->socket = (struct tcp_socket){.watch = {.fd = -1, .ready = ready}, .link = tcp};
-    tcp->deadline = (struct tcp_deadline){.timer = {.at = KOLO_NEVER, .fire = late}, .link = tcp};
+    tcp->deadline = (struct tcp_deadline){.timer = {.at = deadline, .fire = due}, .link = tcp};
     kolo_link_init(&tcp->base, base, peer);
     kolo_status status = kolo_sums_open(&tcp->base);
     tcp->dial_by = deadline;
-    if (fd >= 0)
-        tcp->deadline.timer.at = deadline; /* dial() sets its own once it has a place to name */
+    tcp->warn_at = tcp->rival_at = KOLO_NEVER;
     tcp->next = port->first;
     port->first = tcp;
     if (status == KOLO_OK)
         status = kolo_conn_timer_add(&tcp->deadline.timer, poller);
     if (status == KOLO_OK)
-        status = fd >= 0 ? welcome(tcp, fd) : dial(tcp, deadline);
+        status = fd >= 0 ? welcome(tcp, fd) : dial(tcp);
     else if (fd >= 0)
         close(fd);
     if (status != KOLO_OK) {

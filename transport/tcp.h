@@ -51,16 +51,23 @@ struct tcp_link {
     struct tcp_deadline {
         struct kolo_conn_timer timer; /* must be first: fire gets this pointer */
         struct tcp_link *link;
-    } deadline;             /* of CONNECTING; of a dial, at first when to warn */
-    kolo_deadline dial_by;  /* the deadline, also of each dial of ours */
+    } deadline;            /* of CONNECTING: the earliest of the next three */
+    kolo_deadline dial_by; /* the deadline, also of each dial of ours */
+    kolo_deadline warn_at; /* that the dial takes long; KOLO_NEVER: this was said */
+    kolo_deadline
+        rival_at; /* when a rival is welcomed in place of ours; KOLO_NEVER: there is none */
     struct kolo_conn *dial; /* the one under way */
+    int64_t pause_ms;       /* before the next one */
     struct kolo_race race;
-    /** Connections that the peer proved in addition to the one that was welcomed, oldest first. */
+    /** Connections that the peer proved in addition to the one that was welcomed or is ours, oldest
+     *  first. */
     struct tcp_rivals {
         int fds[TCP_RIVALS_MAX];
         int count;
     } rivals;
-    bool is_ours;   /* the connection that stands is the one that we dialled */
+    unsigned patience;   /* how many rivals were welcomed in place of ours */
+    bool is_turned_away; /* a connection that we proved has ended */
+    bool is_ours;        /* the connection that there is is one that we dialled */
     bool is_joined; /* it stands, and both sides know it; anything more is for its rider to do */
     struct tcp_tx tx;
     struct tcp_rx rx;
@@ -82,8 +89,8 @@ struct tcp_rider {
     /** How many bytes of a published address precede the places. If that is more than the address
      *  has, the address is invalid. */
     size_t (*prefix)(const struct kolo_address *address);
-    /** The connection stands (called again after an adoption). The rider then calls
-     *  kolo_tcp_come_up() or set_down, from within this call or later. */
+    /** The connection stands. The rider then calls kolo_tcp_come_up() or set_down, from within this
+     *  call or later. */
     void (*joined)(struct tcp_link *tcp);
     /** The connection has something to read, or has ended. */
     void (*ready)(struct tcp_link *tcp);

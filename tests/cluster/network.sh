@@ -139,8 +139,8 @@ lines err 0
 for host in host1 host2; do on "$host" sh -c 'umount /sys/class/net/wire/ && ip link del many'; done
 
 # Firewalls that block the ranks' ports are named while ranks wait, and at the end. Both hosts have
-# one: with only one, rank 1 may connect to rank 0 before rank 0 tries, and that is the link.
-# kolorun's own port is outside the range.
+# one: with only one, whichever it is, the other host's rank connects. kolorun's own port is outside
+# the range.
 wall=(-A INPUT -p tcp --syn --dport 21300:21399 -j DROP)
 if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}"; then
     KOLO_NET=10.211.53.0/24 KOLO_TIMEOUT=6s KOLO_STALL_WARN=500ms job wall 1 -x KOLO_PORTS=21300-21399 -H "$hosts" \
@@ -148,8 +148,14 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
     says err 'for [0-9.]+ s now: cannot reach rank 1: 10\.211\.53\.2:213[0-9]+ no answer.*; is a firewall between the hosts'
     # Both ranks have the same deadline; the first one that reaches it reports for both.
     says out 'rank [01]: 10\.211\.53\.[12]:213[0-9]+ (no answer|connecting).*; is a firewall between the hosts'
-    on host1 iptables -F INPUT
-    on host2 iptables -F INPUT
+    for host in host1 host2; do
+        on "$host" iptables -F INPUT
+    done
+    for host in host1 host2; do
+        on "$host" iptables "${wall[@]}"
+        KOLO_NET=10.211.53.0/24 job half-wall 0 -x KOLO_PORTS=21300-21399 -H "$hosts" "$RANK_PROGRAM" loop 0
+        on "$host" iptables -F INPUT
+    done
 
     # A way that is out for a shorter time than KOLO_PEER_TIMEOUT fails nothing, if the kernel tries
     # it again in time: after 3, 6 and 9 s here, by default after 3, 6 and 13.
@@ -184,7 +190,7 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
 
     # The path fails while the peer computes and its window is closed, so only the kernel's probes
     # are unacknowledged. The rank must end because of them, not at its deadline. A live peer is
-    # waited for, however long it computes.
+    # waited for, however long it computes. Either rank may have dialled.
     KOLO_PEER_TIMEOUT=2s job busy 0 -x KOLO_PORTS=21300-21399 -H "$hosts" "$RANK_PROGRAM" busy 6
     KOLO_PEER_TIMEOUT=2s "$cluster" exec host1 "$KOLORUN" -x KOLO_PORTS=21300-21399 --timeout 240s -H "$hosts" \
         "$RANK_PROGRAM" busy 240 >"$work/out" 2>"$work/err" </dev/null &
@@ -196,7 +202,7 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
     got=0
     wait "$launcher" || got=$?
     [[ $got == 7 ]] || { fail "a path that fails: status $got"; cat "$work/out" "$work/err"; }
-    says out '^\[0\] error .* rank 1 \(host2, pid [0-9]+\), as rank 0 \(host1, pid [0-9]+\) sees it: rank 1 at tcp [0-9.]+:213[0-9]+: no answer for 2 s \(KOLO_PEER_TIMEOUT\)'
+    says out '^\[0\] error .* rank 1 \(host2, pid [0-9]+\), as rank 0 \(host1, pid [0-9]+\) sees it: rank 1 at tcp [0-9.]+:[0-9]+: no answer for 2 s \(KOLO_PEER_TIMEOUT\)'
     on host2 iptables -F INPUT
     on host2 iptables -F OUTPUT
 else

@@ -131,17 +131,19 @@ struct kolo_listener_config {
     void *context;
 };
 /** Listens; accepted() is called with KOLO_OK for every peer that proves the secret. Strangers are
- *  dropped without an answer: for a wrong proof, after handshake_ms, or, the oldest first, when
- *  KOLO_LISTENER_PENDING_MAX connections are pending in addition to the expected ones. A peer that
- *  proves the secret but means another rank, purpose or protocol gets the answer, so that it can
- *  tell, and is dropped. ERR_SYSTEM: cannot listen there; ERR_NO_MEMORY. */
+ *  dropped without an answer: for a wrong proof, after handshake_ms, or, the oldest first, when the
+ *  listeners of the poller have KOLO_LISTENER_PENDING_MAX connections pending in addition to the
+ *  expected ones, or fewer if the limit of open files is low: an eighth of it for strangers, and
+ *  half of it for expected peers, divided among the process's pollers that have listeners. A peer
+ *  that proves the secret but means another rank, purpose or protocol gets the answer, so that it
+ *  can tell, and is dropped. ERR_SYSTEM: cannot listen there; ERR_NO_MEMORY. */
 struct kolo_listener;
 kolo_status kolo_listener_open(struct kolo_poller *poller,
                                const struct kolo_listener_config *config,
                                struct kolo_listener **listener_out) KOLO_NODISCARD;
 void kolo_listener_close(struct kolo_listener *listener);
 /** @p peers peers may connect at the same time: there is room for all of them in addition to
- *  KOLO_LISTENER_PENDING_MAX strangers, however long each takes to prove itself. */
+ *  the strangers, if the limit of open files allows, however long each takes to prove itself. */
 void kolo_listener_expect(struct kolo_listener *listener, int peers);
 /** Where it listens, including the port that the system chose. */
 void kolo_listener_place(const struct kolo_listener *listener, struct kolo_place *place_out);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns a listening socket and its pending connections: those that were accepted and have not proved
-// themselves yet, oldest first. There are at most KOLO_LISTENER_PENDING_MAX of them in addition to
-// the expected peers. Must never let one of them delay another: no read waits, each has
-// handshake_ms, and when the limit is reached, the oldest one whose grace has passed makes room.
+// themselves yet, oldest first. All listeners of a poller share one room for them: there are at
+// most KOLO_LISTENER_PENDING_MAX in addition to the expected peers, and at most a share of the file
+// descriptors that the process may have. So whoever connects cannot take the descriptors that the
+// job needs, however many addresses it listens at. Must never let one of them delay another: no
+// read waits, each has handshake_ms, and when the limit is reached, the oldest one whose grace has
+// passed makes room.
 //
 // A peer proves itself within a round trip, or within some hundred milliseconds if its machine is
 // overloaded; a stranger may never do so. When the limit is reached, the grace decides who makes
@@ -16,8 +19,10 @@
 // left, or if the limit is reached and nobody's grace has passed.
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,8 +40,23 @@ enum {
     ACCEPT_BATCH = 32, /* between two looks at the pending ones */
     PAUSE_FIRST_MS = 20,
     PAUSE_MAX_MS = 500,
-    BACKLOG = 4096
+    BACKLOG = 4096,
+    /* The parts of the limit of open files that all strangers, and all expected peers that have not
+     * proved themselves, may have. The process may have several pollers, as with ranks that are
+     * threads; each has at least ROOM_MIN. */
+    STRANGERS_PART = 8,
+    PEERS_PART = 2,
+    ROOM_MIN = 8
 };
+
+/** The room of a poller's listeners. */
+struct kolo_conn_room {
+    struct kolo_listener *first;
+    size_t count;    /* of pending connections */
+    size_t expected; /* peers, at all listeners: each may dial all addresses at once */
+    size_t limit;    /* the soft limit of open files when the first one listened */
+};
+static atomic_size_t rooms; /* of the process */
 
 struct pending {
     struct kolo_handshake handshake; /* must be first: the owner's functions get this pointer */
@@ -61,8 +81,10 @@ struct kolo_listener {
     int64_t handshake_ns;
     int64_t pause_ms;           /* length of the next pause for lack of file descriptors */
     kolo_deadline paused_until; /* KOLO_NEVER: accepting is not paused */
+    struct kolo_conn_room *room;
+    struct kolo_listener *next; /* in the room */
+    size_t expected;
     struct pending *oldest, *newest;
-    size_t pending_count, pending_max;
     int64_t grace_ms; /* for the next connection */
     uint64_t strangers;
     bool has_run_out;          /* of descriptors or memory, and has said so */
@@ -91,6 +113,71 @@ static void resume(struct kolo_listener *listener)
     kolo_poller_modify(listener->poller, &listener->listening.watch, EPOLLIN);
 }
 
+/* ---- the room ---- */
+
+/** Enters the poller's room. The listener's timer must have been added. */
+static kolo_status enter_room(struct kolo_listener *listener)
+{
+    struct kolo_conn_room **room = kolo_conn_room(listener->poller);
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+
+    if (*room == NULL) {
+        *room = kolo_calloc(1, sizeof **room);
+        if (*room == NULL)
+            return KOLO_ERR_NO_MEMORY;
+        (void)getrlimit(RLIMIT_NOFILE, &limit);
+        (*room)->limit = limit.rlim_cur < SIZE_MAX ? (size_t)limit.rlim_cur : SIZE_MAX;
+        atomic_fetch_add(&rooms, 1);
+    }
+    listener->room = *room;
+    listener->next = (*room)->first;
+    (*room)->first = listener;
+    return KOLO_OK;
+}
+
+static void leave_room(struct kolo_listener *listener)
+{
+    struct kolo_conn_room *room = listener->room;
+    struct kolo_listener **at;
+
+    if (room == NULL)
+        return;
+    at = &room->first;
+    while (*at != listener)
+        at = &(*at)->next;
+    *at = listener->next;
+    room->expected -= listener->expected;
+    listener->room = NULL;
+    if (room->first)
+        return;
+    *kolo_conn_room(listener->poller) = NULL;
+    kolo_free_memory(room);
+    atomic_fetch_sub(&rooms, 1);
+}
+
+/** @p wanted, or less if this part of the limit of open files, divided among the rooms, is less. */
+static size_t bound(const struct kolo_conn_room *room, size_t wanted, size_t part)
+{
+    size_t most = room->limit / part / atomic_load(&rooms);
+
+    if (most < ROOM_MIN)
+        most = ROOM_MIN;
+    return wanted < most ? wanted : most;
+}
+
+static bool is_full(const struct kolo_conn_room *room)
+{
+    return room->count >= bound(room, KOLO_LISTENER_PENDING_MAX, STRANGERS_PART) +
+                              bound(room, room->expected, PEERS_PART);
+}
+
+static void resume_all(struct kolo_conn_room *room)
+{
+    for (struct kolo_listener *listener = room->first; listener; listener = listener->next)
+        if (listener->paused_until != KOLO_NEVER)
+            resume(listener);
+}
+
 /* ---- pending connections ---- */
 
 /** NULL: no memory. */
@@ -100,7 +187,7 @@ static struct pending *add_pending(struct kolo_listener *listener)
 
     if (pending == NULL)
         return NULL;
-    listener->pending_count++;
+    listener->room->count++;
     pending->listener = listener;
     pending->since = kolo_now_ns();
     pending->grace = pending->since + listener->grace_ms * KOLO_NS_PER_MS;
@@ -127,7 +214,7 @@ static void remove_pending(struct pending *pending)
         pending->next->previous = pending->previous;
     else
         listener->newest = pending->previous;
-    listener->pending_count--;
+    listener->room->count--;
     kolo_free_memory(pending);
 }
 
@@ -193,8 +280,7 @@ static void over(struct kolo_handshake *handshake, enum kolo_verdict verdict, in
         }
         drop_stranger(pending, verdict_words(verdict));
     }
-    if (listener->paused_until != KOLO_NEVER)
-        resume(listener);
+    resume_all(listener->room);
     reckon(listener);
     if (fd >= 0)
         listener->accepted(listener->context, KOLO_OK, fd, &theirs); /* may close the listener */
@@ -224,14 +310,24 @@ static void warn_of_shortage(struct kolo_listener *listener, int error)
               text, strerror_r(error, words, sizeof words));
 }
 
+/** The older one of two; either may be NULL. */
+static struct pending *older(struct pending *a, struct pending *b)
+{
+    return a == NULL || (b != NULL && b->since < a->since) ? b : a;
+}
+
 /** Out of file descriptors or memory: drops the oldest pending connection to free its own. It may
  *  be a peer's, which tries again, so it does not count as a stranger. If there is none, accepting
  *  pauses for a while. */
 static void run_out(struct kolo_listener *listener, int error)
 {
+    struct pending *oldest = NULL;
+
     warn_of_shortage(listener, error);
-    if (listener->oldest) {
-        drop(listener->oldest, "its file descriptor is needed");
+    for (struct kolo_listener *at = listener->room->first; at; at = at->next)
+        oldest = older(oldest, at->oldest);
+    if (oldest) {
+        drop(oldest, "its file descriptor is needed");
         return;
     }
     pause_until(listener, kolo_now_ns() + listener->pause_ms * KOLO_NS_PER_MS);
@@ -239,23 +335,36 @@ static void run_out(struct kolo_listener *listener, int error)
         listener->pause_ms * 2 < PAUSE_MAX_MS ? listener->pause_ms * 2 : PAUSE_MAX_MS;
 }
 
-/** Makes room for one more. False: accepting pauses until the next grace has passed. */
-static bool make_room(struct kolo_listener *listener)
+/** The listener's oldest pending connection whose grace has passed, or NULL. @p next is lowered to
+ *  the next time at which one passes. */
+static struct pending *find_expendable(struct kolo_listener *listener, kolo_deadline now,
+                                       kolo_deadline *next)
 {
-    kolo_deadline now, next = KOLO_NEVER;
-
-    if (listener->pending_count < listener->pending_max)
-        return true;
-    now = kolo_now_ns();
     for (struct pending *pending = listener->oldest; pending; pending = pending->next) {
         kolo_deadline grace = pending->grace;
         if (grace <= now && kolo_handshake_is_fed(&pending->handshake))
             grace = now + JUDGE_MS * KOLO_NS_PER_MS;
-        if (grace <= now) {
-            drop_stranger(pending, "more strangers wait than there is room for");
-            return true;
-        }
-        next = kolo_deadline_min(next, grace);
+        if (grace <= now)
+            return pending;
+        *next = kolo_deadline_min(*next, grace);
+    }
+    return NULL;
+}
+
+/** Makes room for one more. False: accepting pauses until the next grace has passed. */
+static bool make_room(struct kolo_listener *listener)
+{
+    struct pending *oldest = NULL;
+    kolo_deadline now, next = KOLO_NEVER;
+
+    if (!is_full(listener->room))
+        return true;
+    now = kolo_now_ns();
+    for (struct kolo_listener *at = listener->room->first; at; at = at->next)
+        oldest = older(oldest, find_expendable(at, now, &next));
+    if (oldest) {
+        drop_stranger(oldest, "more strangers wait than there is room for");
+        return true;
     }
     pause_until(listener, next);
     return false;
@@ -441,10 +550,10 @@ kolo_status kolo_listener_open(struct kolo_poller *poller,
     listener->paused_until = KOLO_NEVER;
     listener->timer.fire = fire;
     listener->timer.at = KOLO_NEVER;
-    listener->pending_max = KOLO_LISTENER_PENDING_MAX;
     listener->grace_ms = GRACE_MS;
     KOLO_TRY(bind_and_listen(listener, config->place));
     KOLO_TRY(kolo_conn_timer_add(&listener->timer, poller));
+    KOLO_TRY(enter_room(listener));
     KOLO_TRY(kolo_poller_add(poller, &listener->listening.watch, EPOLLIN));
     *listener_out = listener;
     return KOLO_OK;
@@ -463,6 +572,7 @@ void kolo_listener_close(struct kolo_listener *listener)
         kolo_poller_remove(listener->poller, &listener->listening.watch);
         close(listener->listening.watch.fd);
     }
+    leave_room(listener);
     kolo_conn_timer_remove(&listener->timer);
     OPENSSL_cleanse(&listener->secret, sizeof listener->secret);
     kolo_free_memory(listener);
@@ -470,7 +580,9 @@ void kolo_listener_close(struct kolo_listener *listener)
 
 void kolo_listener_expect(struct kolo_listener *listener, int peers)
 {
-    listener->pending_max = KOLO_LISTENER_PENDING_MAX + (size_t)(peers > 0 ? peers : 0);
+    listener->room->expected -= listener->expected;
+    listener->expected = (size_t)(peers > 0 ? peers : 0);
+    listener->room->expected += listener->expected;
 }
 
 void kolo_listener_place(const struct kolo_listener *listener, struct kolo_place *place_out)

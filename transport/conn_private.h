@@ -24,6 +24,11 @@ kolo_status kolo_conn_timer_add(struct kolo_conn_timer *timer,
                                 struct kolo_poller *poller) KOLO_NODISCARD;
 void kolo_conn_timer_remove(struct kolo_conn_timer *timer);
 
+/** Where the poller keeps the room that its listeners share (conn_listener.c). It must have a
+ *  timer. */
+struct kolo_conn_room;
+struct kolo_conn_room **kolo_conn_room(struct kolo_poller *poller);
+
 /** How a handshake ended. */
 enum kolo_verdict {
     KOLO_VERDICT_PROVED,

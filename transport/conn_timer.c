@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns the timers of a poller's connections, in a list that exists while there is any timer. Must
+// Owns the timers of a poller's connections, in a list that exists while there is any timer; and
+// keeps the pointer to the room that its listeners share (conn_listener.c) while they do. Must
 // never sleep, and never fire a timer twice in one pass: a timer that fires may add and remove any
 // timer, including itself.
 #include "base/alloc.h"
@@ -8,7 +9,13 @@
 struct kolo_conn_list {
     struct kolo_conn_timer *first;
     uint64_t round;
+    struct kolo_conn_room *room;
 };
+
+struct kolo_conn_room **kolo_conn_room(struct kolo_poller *poller)
+{
+    return &(*kolo_poller_conns(poller))->room;
+}
 
 kolo_status kolo_conn_timer_add(struct kolo_conn_timer *timer, struct kolo_poller *poller)
 {

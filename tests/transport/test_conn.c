@@ -929,6 +929,81 @@ Test(conn, more_peers_than_places_that_are_slow_to_answer_all_come_in, .timeout 
     close_world(&w);
 }
 
+/* ---- the room of all listeners of a poller ---- */
+
+static struct kolo_listener *listen_beside(struct world *w, struct kolo_place *place_out)
+{
+    struct kolo_place place = loopback(0);
+    struct kolo_listener *listener;
+    cr_assert(kolo_listener_open(w->poller,
+                                 &(struct kolo_listener_config){.place = &place,
+                                                                .handshake_ms = 30000,
+                                                                .secret = &w->secret,
+                                                                .mine = &server,
+                                                                .accepted = on_accepted,
+                                                                .context = w},
+                                 &listener) == KOLO_OK);
+    kolo_listener_place(listener, place_out);
+    return listener;
+}
+
+/** How many of the connections the listeners hold: those that were sent a nonce, and are open. */
+static int count_held(const int *fds, int count)
+{
+    uint8_t nonce[32];
+    int held = 0;
+    for (int i = 0; i < count; i++)
+        held += recv(fds[i], nonce, sizeof nonce, MSG_DONTWAIT) == sizeof nonce &&
+                recv(fds[i], nonce, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+    return held;
+}
+
+/** Opens listeners, connects to each as a stranger, and returns how many they hold at the end. A
+ *  genuine peer of the first one comes in nevertheless. */
+static int hold_strangers(int listeners, int each)
+{
+    enum { LISTENERS_MAX = 4, FLOOD_MAX = 800 };
+    static int fds[FLOOD_MAX];
+    struct kolo_listener *others[LISTENERS_MAX];
+    struct kolo_place places[LISTENERS_MAX];
+    struct world w;
+    int count = 0, held;
+
+    open_world(&w, 30000);
+    places[0] = w.place;
+    for (int i = 1; i < listeners; i++)
+        others[i] = listen_beside(&w, &places[i]);
+    for (int k = 0; k < each; k++)
+        for (int i = 0; i < listeners; i++)
+            fds[count++] = raw_connect(&places[i]);
+    kolo_deadline deadline = kolo_deadline_in_ms(1500); /* the longest grace, and more */
+    while (!kolo_deadline_passed(deadline))
+        turn(w.poller, deadline);
+    held = count_held(fds, count);
+    (void)expect_genuine(&w, 25000);
+    for (int i = 1; i < listeners; i++)
+        kolo_listener_close(others[i]);
+    while (count > 0)
+        close(fds[--count]);
+    close_world(&w);
+    return held;
+}
+
+Test(conn, strangers_at_several_listeners_have_one_room, .timeout = 120)
+{
+    int held = hold_strangers(4, 100);
+    cr_assert(held > 0 && held <= KOLO_LISTENER_PENDING_MAX, "%d", held);
+}
+
+/** The descriptors of this test's strangers count too. */
+Test(conn, strangers_have_a_part_of_the_limit_of_open_files, .timeout = 120)
+{
+    const struct rlimit low = {256, 256};
+    cr_assert(setrlimit(RLIMIT_NOFILE, &low) == 0);
+    int held = hold_strangers(2, 70);
+    cr_assert(held > 0 && held <= 256 / 8, "%d", held);
+}
+
 Test(conn, a_lasting_flood_does_not_keep_a_slow_peer_out, .timeout = 120)
 {
     enum { FLOOD = KOLO_LISTENER_PENDING_MAX * 2, SLOW_MS = 60 };

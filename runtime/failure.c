@@ -212,6 +212,26 @@ static void orphan(struct kolo_comm *child, bool tell)
     kolo_comm_set_busy(child);
 }
 
+/** The suspected peer had said goodbye to the store, so it is no surprise that it cannot be
+ * reached. But over a link that was up it would have said goodbye too, behind what it sent: if that
+ * link broke, the cause is what broke it. */
+static void blame_leaving(const struct kolo_comm *comm, struct kolo_suspicion *suspicion)
+{
+    char who[KOLO_RANK_TEXT_MAX], me[KOLO_RANK_TEXT_MAX];
+    const char *broken =
+        kolo_endpoint_broken_link(comm->engine->endpoint, kolo_comm_world(comm, suspicion->peer));
+    kolo_comm_rank_text(comm, suspicion->peer, who);
+    suspicion->status = KOLO_ERR_PEER;
+    if (broken != NULL)
+        snprintf(suspicion->text, sizeof(suspicion->text),
+                 "%s has left (finalized its communicator), and its link to %s broke before all "
+                 "had come: %s",
+                 who, kolo_comm_rank_text(comm, comm->rank, me), broken);
+    else
+        snprintf(suspicion->text, sizeof(suspicion->text),
+                 "%s has left (finalized its communicator)", who);
+}
+
 void kolo_comm_settle(struct kolo_comm *comm)
 {
     struct kolo_suspicion *suspicion = &comm->suspicion;
@@ -224,14 +244,8 @@ void kolo_comm_settle(struct kolo_comm *comm)
         return;
     bool is_loss =
         suspicion->status == KOLO_ERR_PEER || kolo_status_lost(suspicion->status) == KOLO_LOST_LINK;
-    if (is_loss && suspicion->peer >= 0 && kolo_comm_left_ns(comm, suspicion->peer) != 0) {
-        /* it had said goodbye to the store, so the broken link is no surprise */
-        char who[KOLO_RANK_TEXT_MAX];
-        suspicion->status = KOLO_ERR_PEER;
-        snprintf(suspicion->text, sizeof(suspicion->text),
-                 "%s has left (finalized its communicator)",
-                 kolo_comm_rank_text(comm, suspicion->peer, who));
-    }
+    if (is_loss && suspicion->peer >= 0 && kolo_comm_left_ns(comm, suspicion->peer) != 0)
+        blame_leaving(comm, suspicion);
     kolo_comm_fail(comm, suspicion->status, suspicion->text, !suspicion->is_told);
 }
 

@@ -563,6 +563,8 @@ static kolo_status finalize_world(struct kolo_comm *comm)
         kolo_detail_set(detail);
         return heard;
     }
+    if (status == KOLO_ERR_LINK) /* programs do not know links */
+        status = KOLO_ERR_PEER;
     return has_failed ? KOLO_OK : status;
 }
 

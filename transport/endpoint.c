@@ -134,6 +134,12 @@ bool kolo_endpoint_link_fell(const struct kolo_endpoint *endpoint, int peer)
     return link != NULL && has_fallen(link);
 }
 
+const char *kolo_endpoint_broken_link(const struct kolo_endpoint *endpoint, int peer)
+{
+    const struct kolo_link *link = find_link(endpoint, peer);
+    return link != NULL && has_fallen(link) && link->why == KOLO_ERR_LINK ? link->why_text : NULL;
+}
+
 struct kolo_link *kolo_endpoint_link_up(const struct kolo_endpoint *endpoint, int peer)
 {
     struct kolo_link *link = find_link(endpoint, peer);
@@ -519,6 +525,18 @@ static struct kolo_link *find_busy(struct kolo_endpoint *endpoint)
     return busy;
 }
 
+/** A link that went down is not waited for, but may have lost what was sent over it. */
+static kolo_status find_loss(const struct kolo_endpoint *endpoint)
+{
+    for (const struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
+        if (link->has_lost)
+            return kolo_fail(
+                KOLO_ERR_LINK, "what rank %d sent last may not have reached rank %d on %.64s: %s",
+                endpoint->config.rank, link->peer, endpoint->peers[link->peer].identity.host,
+                link->why_text != NULL ? link->why_text : kolo_status_text(link->why));
+    return KOLO_OK;
+}
+
 static kolo_status drain(struct kolo_endpoint *endpoint, kolo_deadline deadline)
 {
     char text[400];
@@ -539,7 +557,7 @@ static kolo_status drain(struct kolo_endpoint *endpoint, kolo_deadline deadline)
             kolo_endpoint_sleep(endpoint, deadline);
         kolo_endpoint_disarm(endpoint);
     }
-    return KOLO_OK;
+    return find_loss(endpoint);
 }
 
 static void free_endpoint(struct kolo_endpoint *endpoint)

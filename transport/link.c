@@ -112,6 +112,18 @@ static void tell_down(const struct kolo_link *link)
                  link->why_text != NULL ? link->why_text : kolo_status_text(link->why));
 }
 
+/** Whether something that was sent is lost with the link, while its works are still there. A send
+ *  that has not ended is told by its own status, unless its owner has left it to the close. */
+static bool loses(const struct kolo_link *link)
+{
+    const struct kolo_transport *transport = link->transport;
+    if (link->heard_goodbye || link->owes_left)
+        return false;
+    return (link->endpoint->is_closing && link->sends > 0) ||
+           (link->state == KOLO_LINK_UP && transport->has_undelivered != NULL &&
+            transport->has_undelivered(link));
+}
+
 void kolo_link_set_down(struct kolo_link *link, kolo_status why)
 {
     uint32_t cursor = 0;
@@ -121,6 +133,7 @@ void kolo_link_set_down(struct kolo_link *link, kolo_status why)
     const char *detail = kolo_error_detail();
     link->why = why;
     link->why_text = detail[0] != '\0' ? kolo_strdup(detail) : NULL;
+    link->has_lost = loses(link);
     link->state = KOLO_LINK_DOWN;
     if (link->transport->down != NULL)
         link->transport->down(link);

@@ -124,6 +124,7 @@ struct kolo_link {
     uint64_t receives;     /* receives posted and not finished */
     uint64_t turns;        /* receives among them whose message has its turn */
     bool owes_left;        /* the peer has said goodbye, which counts once everything is there */
+    bool has_lost; /* if DOWN: the peer, which has not said goodbye, may lack what was sent to it */
 };
 
 /** A transport's operations. Each transport is compiled or left out; the build generates
@@ -224,6 +225,10 @@ struct kolo_transport {
     /** True when everything handed over has left this process's memory; bytes in the kernel count
      *  as having left. */
     bool (*is_drained)(const struct kolo_link *link);
+    /** Whether the peer may lack a part of a message whose send has ended with KOLO_OK. Asked when
+     *  a link that was UP goes DOWN, before down(). NULL: such messages are in memory that the peer
+     *  reads itself. */
+    bool (*has_undelivered)(const struct kolo_link *link);
     /** The link went DOWN: closes what the peer may notice (descriptors, flags), and must not
      *  touch a work. Also called from within the transport's own calls of set_down. NULL:
      *  nothing to do. */
@@ -290,8 +295,9 @@ bool kolo_link_next_frame(struct kolo_link *link, size_t max_bytes, struct kolo_
  *  returns no frame of that channel, and no remote frame. */
 bool kolo_link_next_frame_beside(struct kolo_link *link, uint32_t id, size_t max_bytes,
                                  struct kolo_frame *frame_out);
-/** The frame's payload is no longer needed. Ignored once the link is DOWN. */
-void kolo_link_frame_done(struct kolo_link *link, const struct kolo_frame *frame);
+/** The frame's payload is no longer needed. Ignored once the link is DOWN. True: the frame was the
+ *  last one of its message that was under way, and the send has ended with KOLO_OK. */
+bool kolo_link_frame_done(struct kolo_link *link, const struct kolo_frame *frame);
 /** Queues a control frame of the transport's own type desc->bytes[0], with a copy of @p payload. */
 kolo_status kolo_link_send_control(struct kolo_link *link, const struct kolo_desc *desc,
                                    const void *payload, size_t bytes) KOLO_NODISCARD;

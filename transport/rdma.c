@@ -532,6 +532,7 @@ const struct kolo_transport kolo_transport_rdma = {
     .explain = kolo_rdma_explain,
     .goes_by = kolo_rdma_goes_by,
     .is_drained = kolo_rdma_is_drained,
+    .has_undelivered = kolo_rdma_has_undelivered,
     .down = kolo_rdma_down,
     .free_link = kolo_rdma_free_link,
 };

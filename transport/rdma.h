@@ -113,6 +113,8 @@ struct rdma_link {
                                 * sent */
     char broke[KOLO_RDMA_REASON_BYTES]; /* how the queue broke before SETTLED; "": it did not */
     struct kolo_rdma_queue *queue;
+    uint64_t ended; /* the number behind the queue's last send that carries the end of a message
+                     * whose send has ended */
     struct kolo_rdma_direct direct;
     struct kolo_rdma_writing *writing; /* the one that is being posted; NULL: none */
     struct kolo_rdma_gids published;   /* published by the peer */
@@ -174,6 +176,7 @@ void kolo_rdma_explain(const struct kolo_link *base, char *text, size_t capacity
 void kolo_rdma_describe_peer(const struct rdma_link *link, char *text, size_t capacity);
 const char *kolo_rdma_goes_by(const struct kolo_link *base);
 bool kolo_rdma_is_drained(const struct kolo_link *base);
+bool kolo_rdma_has_undelivered(const struct kolo_link *base);
 void kolo_rdma_down(struct kolo_link *base);
 void kolo_rdma_free_link(struct kolo_link *base);
 /** Gives up a first message whose time has passed. Returns the time of one that is under way;

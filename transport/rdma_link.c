@@ -456,7 +456,8 @@ static bool push_frames(struct rdma_link *link)
         if (frame.bytes > 0)
             memcpy(buffer + base->header_bytes, frame.payload, frame.bytes);
         bool is_awaited = waits_for_those_before(&frame);
-        kolo_link_frame_done(base, &frame);
+        if (kolo_link_frame_done(base, &frame))
+            link->ended = link->queue->sends.next + 1;
         /* Otherwise only a side that closes asks whether everything has been sent. */
         kolo_rdma_queue_send(link->queue, base->header_bytes + frame.bytes,
                              is_awaited || base->said_goodbye);
@@ -521,6 +522,15 @@ bool kolo_rdma_is_drained(const struct kolo_link *base)
     if (base->said_goodbye)
         kolo_rdma_queue_flush(link->queue);
     return kolo_rdma_queue_is_drained(link->queue);
+}
+
+/** A message in an eager buffer is known to have arrived when its completion is there, or one
+ * behind it. */
+bool kolo_rdma_has_undelivered(const struct kolo_link *base)
+{
+    const struct rdma_link *link = (const struct rdma_link *)base;
+    return link->is_by_rdma ? link->queue->sends.first < link->ended
+                            : kolo_tcp_has_undelivered(base);
 }
 
 void kolo_rdma_drop_leftover(struct rdma_link *link)

@@ -582,6 +582,19 @@ bool kolo_tcp_is_drained(const struct kolo_link *base)
     return false;
 }
 
+/** What the kernel holds is the end of what was sent, also once the connection has failed. A
+ *  message that is not in it is acknowledged: nothing is lost if only the goodbye is. */
+bool kolo_tcp_has_undelivered(const struct kolo_link *base)
+{
+    const struct tcp_link *tcp = (const struct tcp_link *)base;
+    const struct tcp_tx *tx = &tcp->tx;
+    int unacknowledged = 0;
+
+    return tcp->socket.watch.fd >= 0 &&
+           ioctl(tcp->socket.watch.fd, SIOCOUTQ, &unacknowledged) == 0 &&
+           (uint64_t)unacknowledged > tx->passed + tx->offset - tx->ended;
+}
+
 /** How many times in a row the kernel has sent the same data again without any acknowledgement. */
 static unsigned sent_in_vain(const struct tcp_link *tcp)
 {
@@ -646,6 +659,7 @@ const struct kolo_transport kolo_transport_tcp = {
     .describe = kolo_tcp_describe,
     .explain = explain,
     .is_drained = kolo_tcp_is_drained,
+    .has_undelivered = kolo_tcp_has_undelivered,
     .down = kolo_tcp_down,
     .free_link = kolo_tcp_free_link,
 };

@@ -30,6 +30,8 @@ struct tcp_tx {
     struct tcp_tx_frame frames[TCP_TX_FRAMES];
     size_t first, count;
     size_t offset;     /* how many bytes of the first frame, including its header, were sent */
+    uint64_t passed;   /* bytes of the frames that were sent completely */
+    uint64_t ended;    /* the value of `passed` behind the last message whose send has ended */
     bool watches_room; /* EPOLLOUT is requested */
     int error;         /* of a send; reported when everything that had arrived has been read */
 };
@@ -150,6 +152,7 @@ kolo_status kolo_tcp_connect(struct kolo_port *base, int peer, int fd, kolo_dead
 void kolo_tcp_adopt(struct kolo_link *base, int fd);
 bool kolo_tcp_pull(struct kolo_link *base);
 bool kolo_tcp_is_drained(const struct kolo_link *base);
+bool kolo_tcp_has_undelivered(const struct kolo_link *base);
 void kolo_tcp_describe(const struct kolo_link *base, char *text, size_t capacity);
 void kolo_tcp_down(struct kolo_link *base);
 void kolo_tcp_free_link(struct kolo_link *base);

@@ -76,10 +76,12 @@ static void pop(struct tcp_link *tcp)
 
     kolo_free_memory(item->copy);
     item->copy = NULL;
+    tx->passed += frame_bytes(tcp, item);
     tx->first = (tx->first + 1) % TCP_TX_FRAMES;
     tx->count--;
     tx->offset = 0;
-    kolo_link_frame_done(&tcp->base, &item->frame);
+    if (kolo_link_frame_done(&tcp->base, &item->frame))
+        tx->ended = tx->passed;
 }
 
 /** @p bytes more bytes were sent. */

@@ -224,6 +224,9 @@ kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_de
 /** Whether the link to @p peer went down other than by the peer's goodbye. Such a link does not
  *  come up again. */
 bool kolo_endpoint_link_fell(const struct kolo_endpoint *endpoint, int peer);
+/** What broke the link to @p peer, which was up; valid until close. NULL: it is not broken, or
+ *  nothing is known of the cause. */
+const char *kolo_endpoint_broken_link(const struct kolo_endpoint *endpoint, int peer);
 /** Whether something may still arrive from @p peer: the link to it is up, and it has not said
  *  goodbye. */
 bool kolo_endpoint_may_deliver(const struct kolo_endpoint *endpoint, int peer);
@@ -321,8 +324,9 @@ bool kolo_endpoint_recall(struct kolo_endpoint *endpoint, int peer, uint64_t num
  *  never blocks. */
 void kolo_endpoint_return(struct kolo_endpoint *endpoint, int peer, uint64_t number);
 /** Says goodbye on every link that is up, waits until everything has been handed over, then closes
- *  everything. ERR_TIMEOUT if the deadline passed first; everything is closed then too. @p endpoint
- *  may be NULL. */
+ *  everything, whatever it returns. ERR_TIMEOUT: the deadline passed first. ERR_LINK: a link went
+ *  down, now or before, without the peer's goodbye, and what was sent over it may not have arrived;
+ *  the detail says why. @p endpoint may be NULL. */
 kolo_status kolo_endpoint_close(struct kolo_endpoint *endpoint, kolo_deadline deadline);
 
 #endif

@@ -263,19 +263,20 @@ bool kolo_link_next_frame_beside(struct kolo_link *link, uint32_t id, size_t max
            kolo_link_next_frame(link, max_bytes, frame_out);
 }
 
-void kolo_link_frame_done(struct kolo_link *link, const struct kolo_frame *frame)
+bool kolo_link_frame_done(struct kolo_link *link, const struct kolo_frame *frame)
 {
     struct kolo_work *work = frame->work;
     kolo_free_memory(frame->control);
     if (work == NULL || link->state == KOLO_LINK_DOWN)
-        return;
+        return false;
     work->bytes_done += frame->bytes;
     work->frames_out--;
     if (!work->is_taken || work->frames_out > 0)
-        return;
+        return false;
     struct kolo_channel *channel = kolo_map_get(&link->channels, work->channel);
     kolo_channel_remove_send(channel, work);
     work->status = KOLO_OK;
+    return true;
 }
 
 bool kolo_link_push(struct kolo_link *link)

@@ -283,11 +283,14 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
  *      Other ranks do not wait for it; one that needs this rank in a later call on it gets
  *      ERR_PEER, which names this rank.
  *  @return KOLO_OK, also on a communicator that had failed; ERR_TIMEOUT (a rank, which the detail
- *  names, has not taken what was sent to it); ERR_SYSTEM (this rank's connections cannot be watched
- *  any more, for example since the program closed their file descriptors; what was not delivered is
- *  lost); ERR_MISMATCH (the last broadcast was called differently by some rank, or a rank went on
- *  to another collective, or leaves without the broadcast though its message is there); ERR_INVALID
- *  in a child made by fork().
+ *  names, has not taken what was sent to it); ERR_PEER (the connection to a rank broke before that
+ *  rank had acknowledged what was sent to it last: it died, or the network failed; the detail names
+ *  the rank and the cause. A rank that has left in order and did not receive a message is no
+ *  failure); ERR_SYSTEM (this rank's connections cannot be watched any more, for example since the
+ *  program closed their file descriptors; what was not delivered is lost); ERR_MISMATCH (the last
+ *  broadcast was called differently by some rank, or a rank went on to another collective, or
+ *  leaves without the broadcast though its message is there); ERR_INVALID in a child made by
+ *  fork().
  *  Threads: no other thread may be in a call on @p comm (the world: on any communicator) or make
  *  one afterwards; kolo_abort() ends calls early. */
 KOLO_API kolo_status kolo_finalize(struct kolo_comm *comm);

@@ -205,6 +205,29 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
     says out '^\[0\] error .* rank 1 \(host2, pid [0-9]+\), as rank 0 \(host1, pid [0-9]+\) sees it: rank 1 at tcp [0-9.]+:[0-9]+: no answer for 2 s \(KOLO_PEER_TIMEOUT\)'
     on host2 iptables -F INPUT
     on host2 iptables -F OUTPUT
+
+    # The path fails, and then a rank sends its last message and finalizes: that it was lost is told
+    # to it, and the cause to the rank that waits for it. For both the store's connection works.
+    for try in 1 2 3 4 5; do
+        on host1 rm -f /tmp/go /tmp/up
+        on host2 rm -f /tmp/go
+        KOLO_PEER_TIMEOUT=6s KOLO_EXIT_TIMEOUT=60s "$cluster" exec host1 "$KOLORUN" -x KOLO_PORTS=21300-21399 --keep-going \
+            -H "$hosts" "$RANK_PROGRAM" last /tmp >"$work/out" 2>"$work/err" </dev/null &
+        launcher=$!
+        await "$cluster" exec host1 test -e /tmp/up
+        for chain in INPUT OUTPUT; do
+            for end in --dport --sport; do on host2 iptables -A "$chain" -p tcp "$end" 21300:21399 -j DROP; done
+        done
+        on host1 touch /tmp/go
+        on host2 touch /tmp/go
+        wait "$launcher" || true
+        on host2 iptables -F INPUT
+        on host2 iptables -F OUTPUT
+        grep -q '^\[0\] error' "$work/out" || break
+        echo "last: try $try: the message was not sent within the 6 s after which the link falls"
+    done
+    says out '^\[0\] finalize [0-9.]+ what rank 0 sent last may not have reached rank 1 on host2: .*: no answer for 6 s \(KOLO_PEER_TIMEOUT\)'
+    says out '^\[1\] error [0-9.]+ rank 0 \(host1, pid [0-9]+\).*: rank 0 at tcp [0-9.]+:[0-9]+: no answer for 6 s \(KOLO_PEER_TIMEOUT\)'
 else
     echo "no firewall here: $(cat "$work/why")"
 fi

@@ -14,6 +14,7 @@
 #include "runtime/comm.h"
 #include "tests/support/await.h"
 #include "tests/support/world.h"
+#include "transport/link.h"
 
 /* ---- a rank that leaves ---- */
 
@@ -207,6 +208,47 @@ Test(failure, a_broken_link_is_a_lost_peer, .timeout = 60)
         const struct world_result *result = &world.results[rank];
         cr_expect(result->status == KOLO_ERR_PEER && strstr(result->text, "its link broke"),
                   "rank %d: %s: %s", rank, kolo_status_name(result->status), result->text);
+    }
+}
+
+/** Rank 0 hears from the store that rank 1 has left, which the test simulates, and then cannot
+ * reach it: by a link that was up and broke, or by none. */
+static kolo_status misses_one_that_left(struct kolo_comm *comm, void *argument)
+{
+    const bool had_link = *(const bool *)argument;
+    struct kolo_link *link = NULL;
+    float value = 1;
+    if (had_link)
+        WORLD_TRY(kolo_allreduce(comm, &value, &value, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    if (kolo_rank(comm) != 0)
+        return kolo_recv(comm, &value, 1, KOLO_FLOAT32, 0, NULL, NULL);
+    kolo_comm_enter(comm);
+    comm->engine->left_ns[1] = kolo_now_ns();
+    const kolo_status status = kolo_endpoint_link(comm->engine->endpoint, 1, KOLO_NEVER, &link);
+    if (status == KOLO_OK && had_link)
+        kolo_link_set_down(link, kolo_fail(KOLO_ERR_LINK, "no answer for 3 s"));
+    else if (status == KOLO_OK)
+        kolo_link_set_down(link, kolo_fail(KOLO_ERR_CONNECT, "connection refused"));
+    kolo_comm_leave(comm);
+    WORLD_TRY(status);
+    return kolo_recv(comm, &value, 1, KOLO_FLOAT32, 1, NULL, NULL);
+}
+
+Test(failure, a_rank_that_left_behind_a_broken_link_is_told_with_its_cause, .timeout = 60)
+{
+    for (int had_link = 0; had_link < 2; had_link++) {
+        bool argument = had_link != 0;
+        struct world world = {.size = 2, .transport = "tcp", .settings = {"KOLO_TIMEOUT=20"}};
+        (void)world_run(&world, misses_one_that_left, &argument);
+        const char *text = world.results[0].text;
+        cr_assert(world.results[0].status == KOLO_ERR_PEER && strncmp(text, "rank 1 (", 8) == 0 &&
+                      strstr(text, ") has left (finalized its communicator)"),
+                  "%s: %s", kolo_status_name(world.results[0].status), text);
+        cr_assert((strstr(text, "and its link to rank 0 (") != NULL) == argument &&
+                      (strstr(text, "broke before all had come: no answer for 3 s") != NULL) ==
+                          argument &&
+                      strstr(text, "connection refused") == NULL,
+                  "%s", text);
     }
 }
 

@@ -1,25 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolo_init in separate processes, without a launcher: rendezvous by file and by address, wrong
 // configurations, a rank that is killed, one that exits without a goodbye, one that never starts;
-// and kolo_finalize after a broadcast, when others do not come to it or have left already.
+// and kolo_finalize after a broadcast, when others do not come to it or have left already, and
+// after a message that is lost.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "runtime/comm.h"
+#include "tests/support/await.h"
 #include "tests/support/world.h"
+#include "transport/core.h"
+#include "transport/tcp.h"
 
 static const char secret[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
@@ -535,6 +543,73 @@ Test(init, a_late_rank_gets_a_long_broadcast, .timeout = 60)
     cr_assert(write(late_ends[1], "", 1) == 1);
     finish(&party);
     expect_well(&party, "tcp");
+}
+
+/* ---- a last message that is lost ---- */
+
+/** What two ranks, threads of this process, tell each other without the library. */
+struct last_words {
+    atomic_bool is_small;                     /* rank 1 takes only little that it does not read */
+    _Atomic(struct kolo_endpoint *) endpoint; /* of rank 0, which finalizes now */
+    kolo_status status;                       /* of that */
+    char text[KOLO_DETAIL_MAX];
+};
+
+static struct tcp_link *tcp_to(struct kolo_comm *comm, int peer)
+{
+    return (struct tcp_link *)kolo_endpoint_link_up(comm->engine->endpoint, peer);
+}
+
+/** Sends until the kernel has more messages than the peer's takes, and finalizes. */
+static kolo_status send_and_finalize(struct kolo_comm *comm, struct last_words *words)
+{
+    enum { BYTES = 4096 };
+    static const unsigned char data[BYTES];
+    const struct tcp_link *tcp = tcp_to(comm, 1);
+    int waiting = 0;
+    WORLD_EXPECT(AWAIT(atomic_load(&words->is_small)), "no word from rank 1");
+    while (waiting < 8 * BYTES) {
+        WORLD_TRY(kolo_send(comm, data, BYTES, KOLO_UINT8, 1, NULL, NULL));
+        WORLD_EXPECT(ioctl(tcp->socket.watch.fd, SIOCOUTQ, &waiting) == 0, "no socket");
+    }
+    atomic_store(&words->endpoint, comm->engine->endpoint);
+    words->status = kolo_finalize(comm);
+    strcpy(words->text, kolo_error_detail());
+    return KOLO_OK;
+}
+
+/** Rank 1 breaks its link once rank 0 listens neither to the store nor to anything else. */
+static kolo_status loses_last_message(struct kolo_comm *comm, void *argument)
+{
+    struct last_words *words = argument;
+    const int least = 1;
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* the link is up */
+    if (kolo_rank(comm) == 0)
+        return send_and_finalize(comm, words);
+    struct tcp_link *tcp = tcp_to(comm, 0);
+    WORLD_EXPECT(setsockopt(tcp->socket.watch.fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof(least)) ==
+                     0,
+                 "no small socket");
+    atomic_store(&words->is_small, true);
+    WORLD_EXPECT(AWAIT(atomic_load(&words->endpoint) != NULL) &&
+                     AWAIT(atomic_load(&words->endpoint)->is_closing),
+                 "rank 0 does not finalize");
+    kolo_comm_enter(comm);
+    kolo_link_set_down(&tcp->base, kolo_fail(KOLO_ERR_ABORTED, "a crash"));
+    kolo_comm_leave(comm);
+    return KOLO_OK;
+}
+
+Test(init, a_rank_that_leaves_is_told_that_its_last_message_was_lost, .timeout = 120)
+{
+    struct last_words words = {.status = KOLO_AGAIN};
+    struct world world = {
+        .size = 2, .transport = "tcp", .settings = {"KOLO_TIMEOUT=60", "KOLO_EXIT_TIMEOUT=60"}};
+    WORLD_MUST_RUN(&world, loses_last_message, &words);
+    cr_assert(words.status == KOLO_ERR_PEER &&
+                  strstr(words.text, "what rank 0 sent last may not have reached rank 1 on ") &&
+                  strstr(words.text, " by peer"),
+              "%s: %s", kolo_status_name(words.status), words.text);
 }
 
 /* ---- a start that failed ---- */

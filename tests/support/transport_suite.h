@@ -73,6 +73,7 @@ struct suite_world {
     void (*run)(struct suite_rank *rank);
     atomic_int met[SUITE_POINTS];
     atomic_bool failed;
+    bool is_broken; /* a link went down before its rank closed */
 };
 
 /** KOLO_NET of the worlds opened after this; a suite's .init may change it. */
@@ -88,7 +89,7 @@ struct suite_world *suite_open(const char *transport, int size, const char *sett
 /** Runs @p run on each rank, each in a thread of its own, and asserts that none failed. */
 void suite_run(struct suite_world *world, void (*run)(struct suite_rank *rank));
 /** Closes the endpoints that are open, each on its own thread, and frees everything. Asserts
- * success. */
+ * success; after a link has broken, what was sent over it may be lost. */
 void suite_close(struct suite_world *world);
 
 /** Inside run: records the failure and returns from the function. */

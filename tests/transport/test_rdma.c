@@ -507,6 +507,41 @@ Test(rdma, what_was_sent_before_the_end_comes_before_it, .timeout = 60)
     suite_close(world);
 }
 
+/** Rank 0's last message is in an eager buffer, so its send is over, and never passes the cable. */
+static void lose_the_last(struct suite_rank *rank)
+{
+    struct kolo_link *link = suite_link(rank, 1 - rank->rank);
+    struct kolo_desc desc = {{2}};
+    struct kolo_work work;
+    uint8_t bytes[64] = {1, 2, 3};
+    exchange(rank);
+    SUITE_CHECK(rank, suite_meet(rank, 0), "rank %d", rank->rank);
+    if (rank->rank == 1) {
+        SUITE_CHECK(rank, suite_until(rank, is_down, NULL), "rank 1 does not notice");
+        return;
+    }
+    fake_verbs_cut_cable(true);
+    kolo_link_send(link, 5, &desc, bytes, sizeof bytes, &work);
+    SUITE_CHECK(rank, work.status == KOLO_OK, "%s", kolo_status_name(work.status));
+    struct kolo_endpoint *endpoint = rank->endpoint;
+    rank->endpoint = NULL;
+    kolo_status status = kolo_endpoint_close(endpoint, kolo_deadline_in_ms(50000));
+    SUITE_CHECK(
+        rank,
+        status == KOLO_ERR_LINK &&
+            strstr(kolo_error_detail(), "what rank 0 sent last may not have reached rank 1 on ") &&
+            strstr(kolo_error_detail(), "by rdma fake0 port 1: "),
+        "%s: %s", kolo_status_name(status), kolo_error_detail());
+}
+
+Test(rdma, what_is_lost_with_the_link_during_the_close_is_told, .timeout = 120)
+{
+    struct suite_world *world = suite_open("rdma", 2, "PEER_TIMEOUT", "1s");
+    suite_run(world, lose_the_last);
+    fake_verbs_cut_cable(false);
+    suite_close(world);
+}
+
 Test(rdma, a_device_that_was_named_and_cannot_be_used_is_a_warning)
 {
     static struct kolo_settings settings;

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -494,6 +496,107 @@ Test(tcp, what_was_sent_before_the_goodbye_arrives, .timeout = 60)
         free(dst);
         close_world(&w);
     }
+}
+
+/** How many bytes of rank 0's the kernel has not seen acknowledged. */
+static int unacknowledged(struct world *w)
+{
+    int bytes = 0;
+    const struct tcp_link *tcp = (const struct tcp_link *)link_of(w, 0, 1);
+    cr_assert(ioctl(tcp->socket.watch.fd, SIOCOUTQ, &bytes) == 0);
+    return bytes;
+}
+
+/** Rank 0 sends messages, each until the kernel has it, while rank 1 reads nothing: as many as fill
+ * rank 1's socket, or only one. Returns when nothing more is acknowledged. */
+static void send_to_nobody(struct world *w, bool fills)
+{
+    enum { BYTES = 4096 };
+    static const uint8_t data[BYTES];
+    const kolo_deadline deadline = kolo_deadline_in_ms(50000);
+    const struct kolo_desc desc = desc_of(1);
+    const struct tcp_link *in = (const struct tcp_link *)link_of(w, 1, 0);
+    const int least = BYTES;
+    struct kolo_work send;
+    cr_assert(setsockopt(in->socket.watch.fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof least) == 0);
+    do {
+        kolo_link_send(link_of(w, 0, 1), 1, &desc, data, BYTES, &send);
+        cr_assert(send.status == KOLO_OK, "%d", send.status);
+    } while (fills && unacknowledged(w) < 8 * BYTES);
+    while (!fills && unacknowledged(w) > 0 && !kolo_deadline_passed(deadline))
+        poll(NULL, 0, 1);
+    cr_assert((unacknowledged(w) > 0) == fills, "%d", unacknowledged(w));
+}
+
+/** Ends rank 1's side of the link without a goodbye, as a crash would. */
+static void crash_rank_1(struct world *w)
+{
+    kolo_link_set_down(link_of(w, 1, 0), kolo_fail(KOLO_ERR_ABORTED, "a crash"));
+}
+
+/** What was sent is in the kernel, and the connection breaks before the peer has it. Nobody waits
+ * for a work that could fail, so that the close is the only one to say it. */
+static void lose(bool is_told_before)
+{
+    struct world w;
+    init_world(&w, 2);
+    open_world(&w, 2);
+    move(&w, 0, 1, 2, 10, false);
+    send_to_nobody(&w, true);
+    crash_rank_1(&w);
+    const kolo_deadline deadline = kolo_deadline_in_ms(50000);
+    while (is_told_before && w.ranks[0].down == 0 && !kolo_deadline_passed(deadline))
+        cr_assert(kolo_endpoint_progress(w.ranks[0].endpoint, NULL) == KOLO_OK);
+    kolo_status status = kolo_endpoint_close(w.ranks[0].endpoint, kolo_deadline_in_ms(50000));
+    w.ranks[0].endpoint = NULL;
+    cr_assert(status == KOLO_ERR_LINK && w.ranks[0].down == is_told_before, "%s, %d down",
+              kolo_status_name(status), w.ranks[0].down);
+    cr_assert(
+        strstr(kolo_error_detail(), "what rank 0 sent last may not have reached rank 1 on ") &&
+            strstr(kolo_error_detail(), " by peer"),
+        "%s", kolo_error_detail());
+    close_world(&w);
+}
+
+Test(tcp, what_is_lost_with_the_link_during_the_close_is_told, .timeout = 120)
+{
+    lose(false);
+}
+
+Test(tcp, what_was_lost_with_the_link_before_the_close_is_told, .timeout = 120)
+{
+    lose(true);
+}
+
+/** The peer has all messages, and lacks only the goodbye. */
+Test(tcp, a_goodbye_that_is_lost_is_no_failure, .timeout = 120)
+{
+    struct world w;
+    init_world(&w, 2);
+    open_world(&w, 2);
+    move(&w, 0, 1, 2, 10, false);
+    send_to_nobody(&w, false);
+    crash_rank_1(&w);
+    kolo_status status = kolo_endpoint_close(w.ranks[0].endpoint, kolo_deadline_in_ms(50000));
+    w.ranks[0].endpoint = NULL;
+    cr_assert(status == KOLO_OK, "%s: %s", kolo_status_name(status), kolo_error_detail());
+    close_world(&w);
+}
+
+/** A peer that says goodbye takes nothing more, which is its own affair. */
+Test(tcp, what_a_peer_that_leaves_has_not_taken_is_no_failure, .timeout = 120)
+{
+    struct world w;
+    init_world(&w, 2);
+    open_world(&w, 2);
+    move(&w, 0, 1, 2, 10, false);
+    send_to_nobody(&w, true);
+    (void)kolo_endpoint_close(w.ranks[1].endpoint, kolo_deadline_in_ms(0)); /* rank 0 is still */
+    w.ranks[1].endpoint = NULL;
+    kolo_status status = kolo_endpoint_close(w.ranks[0].endpoint, kolo_deadline_in_ms(50000));
+    w.ranks[0].endpoint = NULL;
+    cr_assert(status == KOLO_OK, "%s: %s", kolo_status_name(status), kolo_error_detail());
+    close_world(&w);
 }
 
 Test(tcp, an_abort_arrives_though_the_connection_ends, .timeout = 60)

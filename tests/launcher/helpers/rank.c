@@ -15,6 +15,8 @@
 //   rank dup FOLDER                makes FOLDER/up; once FOLDER/go is there, duplicates the world,
 //                                  rank 0 last; then, whatever happened, a barrier; makes
 //                                  FOLDER/done
+//   rank last FOLDER               makes FOLDER/up; once FOLDER/go is there, rank 0 sends to rank 1
+//                                  and finalizes
 //   rank late                      a broadcast, and kolo_finalize in a handler of exit() that was
 //                                  set before kolo_init
 //   rank lines COUNT               COUNT numbered lines each, no kolo
@@ -236,15 +238,35 @@ static int has_file(const char *folder, const char *name)
     return access(path, F_OK) == 0;
 }
 
-static int duplicate(struct kolo_comm *comm, const char *folder)
+static void await_go(const char *folder)
 {
-    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 4000};
     const struct timespec nap = {0, 10000000};
-    struct kolo_comm *copy = NULL;
-    kolo_status status = kolo_barrier(comm, NULL, NULL);
     make_file(folder, "up");
     while (!has_file(folder, "go"))
         nanosleep(&nap, NULL);
+}
+
+static int send_last(struct kolo_comm *comm, const char *folder)
+{
+    int value = 1;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    await_go(folder);
+    if (status == KOLO_OK && kolo_rank(comm) == 0)
+        status = kolo_send(comm, &value, 1, KOLO_INT32, 1, NULL, NULL);
+    else if (status == KOLO_OK && kolo_rank(comm) == 1)
+        status = kolo_recv(comm, &value, 1, KOLO_INT32, 0, NULL, NULL);
+    if (status == KOLO_OK)
+        return 0;
+    say("error", kolo_error_detail());
+    return 7;
+}
+
+static int duplicate(struct kolo_comm *comm, const char *folder)
+{
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 4000};
+    struct kolo_comm *copy = NULL;
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    await_go(folder);
     if (kolo_rank(comm) == 0)
         sleep(1);
     if (status == KOLO_OK)
@@ -266,6 +288,8 @@ static int run_mode(struct kolo_comm *comm, const char *mode, const char *first,
         return outlive(comm);
     if (strcmp(mode, "dup") == 0)
         return duplicate(comm, first);
+    if (strcmp(mode, "last") == 0)
+        return send_last(comm, first);
     if (strcmp(mode, "busy") == 0)
         return keep_waiting(comm, (unsigned)number(first));
     if (strcmp(mode, "read") == 0)

@@ -33,7 +33,8 @@ enum { NOT_NAMED = -1, EXCLUDED = -2 };
 struct local {
     struct kolo_place place;
     char interface[IF_NAMESIZE];
-    int entry; /* the entry of KOLO_NET that allows it, or NOT_NAMED, EXCLUDED */
+    char label[IF_NAMESIZE]; /* of an IPv4 address: "eth0:1"; mostly the interface's name */
+    int entry;               /* the entry of KOLO_NET that allows it, or NOT_NAMED, EXCLUDED */
     bool is_loopback, is_hardware;
     long speed; /* Mbit/s, 0: unknown */
 };
@@ -171,6 +172,14 @@ static void note_unusable(struct locals *locals, const struct ifaddrs *at)
     KOLO_DEBUG("%s %s is left out: nobody can listen there", at->ifa_name, address);
 }
 
+/** getifaddrs gives an IPv4 address the name that is its label. That is the name of the interface,
+ *  or begins with it and a colon, which no interface has in its name. */
+static void name_local(struct local *local, const char *label)
+{
+    snprintf(local->label, sizeof local->label, "%s", label);
+    snprintf(local->interface, sizeof local->interface, "%.*s", (int)strcspn(label, ":"), label);
+}
+
 static kolo_status append_local(struct locals *locals, const struct ifaddrs *at)
 {
     void *items = locals->items;
@@ -182,13 +191,13 @@ static kolo_status append_local(struct locals *locals, const struct ifaddrs *at)
         return status;
     locals->items = items;
     local = &locals->items[locals->count++];
-    *local = (struct local){.is_loopback = at->ifa_flags & IFF_LOOPBACK,
-                            .is_hardware = interface_is_hardware(at->ifa_name),
-                            .speed = interface_speed(at->ifa_name)};
+    *local = (struct local){.is_loopback = at->ifa_flags & IFF_LOOPBACK};
+    name_local(local, at->ifa_name);
+    local->is_hardware = interface_is_hardware(local->interface);
+    local->speed = interface_speed(local->interface);
     local->place.bytes = at->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
                                                             : sizeof(struct sockaddr_in6);
     memcpy(&local->place.addr, at->ifa_addr, local->place.bytes);
-    snprintf(local->interface, sizeof local->interface, "%s", at->ifa_name);
     return KOLO_OK;
 }
 
@@ -213,7 +222,8 @@ static kolo_status list_locals(struct locals *locals)
 
 /* ---- KOLO_NET ---- */
 
-/** One entry: the name of an interface, or a network (an address is a network of one). */
+/** One entry: the name of an interface, the label of an address, or a network (an address is a
+ *  network of one). */
 struct net {
     char name[IF_NAMESIZE];
     int family; /* AF_UNSPEC: a name */
@@ -229,7 +239,7 @@ static bool net_allows(const struct net *net, const struct local *local)
     unsigned whole = net->bits / 8, rest = net->bits % 8;
 
     if (net->family == AF_UNSPEC)
-        return strcmp(net->name, local->interface) == 0;
+        return strcmp(net->name, local->interface) == 0 || strcmp(net->name, local->label) == 0;
     if (net->family != local->place.addr.ss_family || memcmp(net->prefix, address, whole) != 0)
         return false;
     return rest == 0 || (net->prefix[whole] ^ address[whole]) >> (8 - rest) == 0;
@@ -426,12 +436,32 @@ out:
     return status;
 }
 
+/** Finds the label of an address of which only the interface is known. */
+static void find_label(struct local *local)
+{
+    struct ifaddrs *all = NULL;
+
+    if (getifaddrs(&all) != 0)
+        return;
+    for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+        struct kolo_place place = {.bytes = sizeof(struct sockaddr_in)};
+        if (at->ifa_addr == NULL || at->ifa_addr->sa_family != AF_INET)
+            continue;
+        memcpy(&place.addr, at->ifa_addr, place.bytes);
+        if (kolo_place_is_same_ip(&place, &local->place))
+            name_local(local, at->ifa_name);
+    }
+    freeifaddrs(all);
+}
+
 int kolo_places_entry(const char *net, const char *interface, const struct kolo_place *place)
 {
     struct local local = {.place = *place};
     struct locals one = {.items = &local, .count = 1};
 
-    snprintf(local.interface, sizeof local.interface, "%s", interface);
+    name_local(&local, interface);
+    if (strchr(net, ':') != NULL) /* it may have a label */
+        find_label(&local);
     return apply_net(net, &one) == KOLO_OK ? local.entry : -1;
 }
 

@@ -41,6 +41,13 @@ hosts_clean host1 host2
 "$cluster" wire host2 right "10.97.0.2/24"
 KOLO_NET=left,right job names 0 -H "$hosts" "$RANK_PROGRAM" loop 0
 path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:[0-9]+ by (left|right), [0-9]+ Mbit/s'
+# The same if its addresses have labels, which KOLO_NET may name too.
+on host1 sh -c 'ip addr del 10.97.0.1/24 dev left && ip addr add 10.97.0.1/24 dev left label left:1' || fail "no label"
+on host2 sh -c 'ip addr del 10.97.0.2/24 dev right && ip addr add 10.97.0.2/24 dev right label right:1' || fail "no label"
+for net in left,right left:1,right:1; do
+    KOLO_NET=$net job labels 0 -H "$hosts" "$RANK_PROGRAM" loop 0
+    path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:[0-9]+ by (left|right), [0-9]+ Mbit/s'
+done
 KOLO_NET=10.97.0.0/24 job network 0 -H "$hosts" "$RANK_PROGRAM" loop 0
 path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:'
 KOLO_NET='^wire,!docker0,^10.96.0.0/16' job without 0 -H "$hosts" "$RANK_PROGRAM" loop 0

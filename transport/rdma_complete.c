@@ -172,10 +172,12 @@ static void fail(struct kolo_rdma_track *track, kolo_status why,
 void kolo_rdma_track_refused(struct kolo_rdma_track *track, int error)
 {
     char text[128], words[64];
-    track->next--;
+    const struct kolo_rdma_request *last = request_at(track, track->next - 1);
     snprintf(text, sizeof text, "the device does not take it: %s",
              strerror_r(error, words, sizeof words));
-    fail(track, KOLO_ERR_LINK, request_at(track, track->next), text);
+    track->next -= track->is_receive;
+    track->is_survivable = true;
+    fail(track, KOLO_ERR_LINK, last, text);
 }
 
 void kolo_rdma_track_silent(struct kolo_rdma_track *track, const char *text)

@@ -117,7 +117,9 @@ static inline bool kolo_rdma_track_wants_signal(const struct kolo_rdma_track *tr
  *  full. */
 uint64_t kolo_rdma_track_add(struct kolo_rdma_track *track, const struct kolo_rdma_request *request,
                              bool is_signaled);
-/** Posting the last request failed with errno @p error: it is removed, and the track fails. */
+/** Posting the last request failed with errno @p error: the track fails. The peer may live; some
+ *  devices refuse what is posted to a pair that has broken before they report why it broke. A send
+ *  counts as posted, so that it can be posted again with another pair; a receive is removed. */
 void kolo_rdma_track_refused(struct kolo_rdma_track *track, int error);
 
 /** The oldest request that has not completed takes too long: the track fails, with @p text. */

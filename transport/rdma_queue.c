@@ -40,8 +40,8 @@ static uint8_t *receive_buffer(const struct kolo_rdma_queue *queue, uint64_t num
     return send_buffer(queue, number) + (size_t)queue->buffers * queue->buffer_bytes;
 }
 
-/** Posts the next receive again. A failure ends the queue; if other queues can do its work, it is
- *  cut instead, and what had arrived is still delivered. */
+/** Posts the next receive again. If the device refuses it, the queue ends; or it is cut, and what
+ *  had arrived is still delivered. */
 static bool post_receive(struct kolo_rdma_queue *queue)
 {
     struct ibv_recv_wr *bad = NULL;
@@ -56,7 +56,7 @@ static bool post_receive(struct kolo_rdma_queue *queue)
     int error = queue->completions->device->verbs->post_recv(queue->pair, &receive, &bad);
     if (error != 0)
         kolo_rdma_track_refused(&queue->receives, error);
-    if (error != 0 && queue->ops->is_spare && queue->is_cut)
+    if (error != 0 && queue->is_cut)
         queue->receives.has_failed = false; /* until the first one that is flushed */
     return error == 0;
 }
@@ -87,16 +87,22 @@ static void keep(struct kolo_rdma_queue *queue, const struct ibv_send_wr *send)
     posted->uses = queue->uses;
 }
 
+/** Posts what has been added to the track. If the device refuses it, or has refused one before it,
+ *  only the pair that replaces this one gets it. */
 static void post_as(struct kolo_rdma_queue *queue, struct ibv_send_wr *send, uint64_t id,
                     bool is_signaled)
 {
     struct ibv_send_wr *bad = NULL;
+    if (queue->is_cut)
+        return;
     send->wr_id = id;
     if (is_signaled)
         send->send_flags |= IBV_SEND_SIGNALED;
     int error = queue->completions->device->verbs->post_send(queue->pair, send, &bad);
-    if (error != 0)
-        kolo_rdma_track_refused(&queue->sends, error);
+    if (error == 0)
+        return;
+    queue->holds = true; /* nothing may be sent before it, also from within the callback */
+    kolo_rdma_track_refused(&queue->sends, error);
 }
 
 /** Posts @p send, whose parts are filled in. */

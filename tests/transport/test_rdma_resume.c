@@ -118,6 +118,24 @@ Test(rdma_resume, a_message_whose_answer_is_lost_is_not_taken_twice)
     come_back_from(1, 120, 7, lose_an_answer);
 }
 
+static void refuse_a_send(struct suite_rank *rank)
+{
+    (void)rank;
+    fake_verbs_fail("post_send", nth, EINVAL);
+}
+static void refuse_a_receive(struct suite_rank *rank)
+{
+    (void)rank;
+    fake_verbs_fail("post_recv", nth, ENOMEM);
+}
+
+/** Some devices refuse what is posted to a pair that has broken before they report why it broke. */
+Test(rdma_resume, a_request_that_is_refused_is_posted_to_another_pair)
+{
+    come_back_from(1, 120, 7, refuse_a_send);
+    come_back_from(1, 60, 7, refuse_a_receive);
+}
+
 /* ---- what fails during recovery ---- */
 
 static const char *function;
@@ -134,6 +152,13 @@ Test(rdma_resume, a_round_that_fails_is_followed_by_another)
 {
     function = "modify_qp";
     come_back_from(5, 9, 1, lose_and_fail); /* connected to its peer's, or made ready to send */
+}
+
+/** Of what the replaced pair posts again, and after that. */
+Test(rdma_resume, a_request_that_is_refused_on_the_way_back_is_not_lost)
+{
+    function = "post_send";
+    come_back_from(20, 60, 3, lose_and_fail);
 }
 
 /* ---- an address that is away ---- */

@@ -149,6 +149,13 @@ for host in host1 host2; do on "$host" sh -c 'umount /sys/class/net/wire/ && ip 
 # one: with only one, whichever it is, the other host's rank connects. kolorun's own port is outside
 # the range.
 wall=(-A INPUT -p tcp --syn --dport 21300:21399 -j DROP)
+# Cuts the ranks' connections of host2, in both directions, whichever side dialled.
+cut_ports() {
+    local chain end
+    for chain in INPUT OUTPUT; do
+        for end in --dport --sport; do on host2 iptables -A "$chain" -p tcp "$end" 21300:21399 -j DROP; done
+    done
+}
 if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}"; then
     KOLO_NET=10.211.53.0/24 KOLO_TIMEOUT=6s KOLO_STALL_WARN=500ms job wall 1 -x KOLO_PORTS=21300-21399 -H "$hosts" \
         "$RANK_PROGRAM" loop 0
@@ -171,9 +178,7 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
             "$RANK_PROGRAM" loop 12 >"$work/out" 2>"$work/err" </dev/null &
         launcher=$!
         await sh -c "'$cluster' exec host1 ss -tn state established | grep -q ':213[0-9][0-9] '"
-        for chain in INPUT OUTPUT; do
-            for end in --dport --sport; do on host2 iptables -A "$chain" -p tcp "$end" 21300:21399 -j DROP; done
-        done
+        cut_ports
         read -rt 7.5 <> <(:)
         on host2 iptables -F
         got=0
@@ -203,9 +208,7 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
         "$RANK_PROGRAM" busy 240 >"$work/out" 2>"$work/err" </dev/null &
     launcher=$!
     await sh -c "'$cluster' exec host1 ss -tno | grep -q 'timer:(persist'"
-    for chain in INPUT OUTPUT; do
-        for end in --dport --sport; do on host2 iptables -A "$chain" -p tcp "$end" 21300:21399 -j DROP; done
-    done
+    cut_ports
     got=0
     wait "$launcher" || got=$?
     [[ $got == 7 ]] || { fail "a path that fails: status $got"; cat "$work/out" "$work/err"; }
@@ -222,9 +225,7 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
             -H "$hosts" "$RANK_PROGRAM" last /tmp >"$work/out" 2>"$work/err" </dev/null &
         launcher=$!
         await "$cluster" exec host1 test -e /tmp/up
-        for chain in INPUT OUTPUT; do
-            for end in --dport --sport; do on host2 iptables -A "$chain" -p tcp "$end" 21300:21399 -j DROP; done
-        done
+        cut_ports
         on host1 touch /tmp/go
         on host2 touch /tmp/go
         wait "$launcher" || true

@@ -43,9 +43,9 @@ void kolo_staging_flow(struct kolo_request *request);
  * a failure as in kolo_staging_is_in. */
 bool kolo_staging_is_out(struct kolo_request *request);
 /** Starts no further copies, and waits a moment for those in flight; a warning says if the device
- * may still write to the program's buffers then. A stream that waits for the
- * end of the request continues, unless its work could touch memory that other ranks may still
- * access: host memory, or device memory that links reach. */
+ * may still write to the program's buffers then. A stream that waits for the end of the request
+ * continues, unless its work could touch memory that other ranks may still access: host memory, or
+ * device memory that links reach. */
 void kolo_staging_cancel(struct kolo_request *request);
 /** Moves what stands in for the buffers of @p from to @p to. */
 void kolo_staging_take(struct kolo_request *to, struct kolo_request *from);

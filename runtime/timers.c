@@ -212,9 +212,8 @@ uint32_t kolo_comm_report_before(struct kolo_comm *comm, const struct kolo_reque
 
 void kolo_comm_unreport_before(struct kolo_comm *comm, uint32_t number)
 {
-    if (number != 0)
-        kolo_store_client_resumed(comm->engine->store,
-                                  kolo_comm_channel(comm, KOLO_CHANNEL_MESSAGE), number);
+    kolo_store_client_resumed(comm->engine->store, kolo_comm_channel(comm, KOLO_CHANNEL_MESSAGE),
+                              number);
 }
 
 void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request)

@@ -24,7 +24,7 @@ void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request);
  * that report; 0: there was no memory for it. */
 uint32_t kolo_comm_report_before(struct kolo_comm *comm, const struct kolo_request *request,
                                  enum kolo_own_wait own);
-/** Tells the store that this wait is over. 0 is allowed. */
+/** Tells the store that the wait of report @p number is over. */
 void kolo_comm_unreport_before(struct kolo_comm *comm, uint32_t number);
 
 #endif

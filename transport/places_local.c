@@ -141,16 +141,21 @@ static bool is_offered(const struct ifaddrs *at)
     return !IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) && !IN6_IS_ADDR_MULTICAST(&v6->sin6_addr);
 }
 
+/** For an address that is offered: the two families differ. */
+static socklen_t address_bytes(const struct ifaddrs *at)
+{
+    return at->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+                                              : sizeof(struct sockaddr_in6);
+}
+
 /** False: the system lists the address, but nobody can listen there. An IPv6 address is tentative
  *  for a second or two after its interface came up, and stays unusable if another host has it. */
 static bool is_usable(const struct ifaddrs *at)
 {
-    const socklen_t bytes = at->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-                                                               : sizeof(struct sockaddr_in6);
     const int fd = socket(at->ifa_addr->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return true; /* not known to be unusable */
-    const bool is = bind(fd, at->ifa_addr, bytes) == 0 || errno != EADDRNOTAVAIL;
+    const bool is = bind(fd, at->ifa_addr, address_bytes(at)) == 0 || errno != EADDRNOTAVAIL;
     close(fd);
     return is;
 }
@@ -166,7 +171,7 @@ static void note_unusable(struct locals *locals, const struct ifaddrs *at)
 {
     char address[INET6_ADDRSTRLEN] = "";
 
-    (void)getnameinfo(at->ifa_addr, sizeof(struct sockaddr_in6), address, sizeof address, NULL, 0,
+    (void)getnameinfo(at->ifa_addr, address_bytes(at), address, sizeof address, NULL, 0,
                       NI_NUMERICHOST);
     append_words(locals->unusable, sizeof locals->unusable, at->ifa_name, address);
     KOLO_DEBUG("%s %s is left out: nobody can listen there", at->ifa_name, address);
@@ -195,8 +200,7 @@ static kolo_status append_local(struct locals *locals, const struct ifaddrs *at)
     name_local(local, at->ifa_name);
     local->is_hardware = interface_is_hardware(local->interface);
     local->speed = interface_speed(local->interface);
-    local->place.bytes = at->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-                                                            : sizeof(struct sockaddr_in6);
+    local->place.bytes = address_bytes(at);
     memcpy(&local->place.addr, at->ifa_addr, local->place.bytes);
     return KOLO_OK;
 }

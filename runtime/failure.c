@@ -61,12 +61,14 @@ static bool is_own(kolo_status status)
     return status == KOLO_ERR_SYSTEM || status == KOLO_ERR_NO_MEMORY;
 }
 
-/** How long another cause may come. What this rank lacks is certain; other ranks only see a link
- * that breaks because of it, and shall hear of it before they take that for the cause. Nobody knows
+/** How long another cause may come, of what was found on a link if @p of_link. What this rank lacks
+ * is certain; other ranks only see a link that breaks because of it, and shall hear of it before
+ * they take that for the cause, also where all ranks share one processor. Beside links it may
+ * follow from another rank's end: a device fails whose neighbour's memory is gone. Nobody knows
  * more about bytes that were changed on their way than the rank that has them. */
-static int64_t grace_of(kolo_status status)
+static int64_t grace_of(kolo_status status, bool of_link)
 {
-    if (status == KOLO_ERR_DATA)
+    if (status == KOLO_ERR_DATA || (of_link && is_own(status)))
         return 0;
     return is_own(status) ? KOLO_VERDICT_GRACE_MS / 3 : KOLO_VERDICT_GRACE_MS;
 }
@@ -77,11 +79,11 @@ void kolo_comm_suspect_link(struct kolo_comm *comm, int peer, kolo_status status
     kolo_comm_rank_text(comm, peer, who);
     kolo_comm_rank_text(comm, comm->rank, me);
     if (is_own(status))
-        kolo_comm_suspect(comm, peer, status, grace_of(status), "%s, for its link to %s: %s", me,
-                          who, text);
+        kolo_comm_suspect(comm, peer, status, grace_of(status, true), "%s, for its link to %s: %s",
+                          me, who, text);
     else
-        kolo_comm_suspect(comm, peer, status, grace_of(status), "%s, as %s sees it: %s", who, me,
-                          text);
+        kolo_comm_suspect(comm, peer, status, grace_of(status, true), "%s, as %s sees it: %s", who,
+                          me, text);
 }
 
 void kolo_comm_suspect_here(struct kolo_comm *comm, int peer, kolo_status status)
@@ -92,7 +94,7 @@ void kolo_comm_suspect_here(struct kolo_comm *comm, int peer, kolo_status status
     if (peer >= 0)
         kolo_comm_suspect_link(comm, peer, status, text);
     else
-        kolo_comm_suspect(comm, -1, status, grace_of(status), "%s: %s",
+        kolo_comm_suspect(comm, -1, status, grace_of(status, false), "%s: %s",
                           kolo_comm_rank_text(comm, comm->rank, me), text);
 }
 

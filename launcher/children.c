@@ -50,7 +50,7 @@ struct input {
 
 struct kolo_children {
     uv_loop_t *loop;
-    struct kolo_channel *channel;
+    struct kolo_agent_channel *channel;
     const struct kolo_spec *spec;
     struct child *at;
     uint32_t count, running;
@@ -137,7 +137,7 @@ static kolo_status plan_shares(struct kolo_children *children)
     return status == KOLO_OK ? plan_gpus(spec, children->cpus, &children->gpus) : status;
 }
 
-kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
+kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_agent_channel *channel,
                                   const struct kolo_spec *spec, struct kolo_children **children_out,
                                   int *exit_status_out)
 {
@@ -293,7 +293,7 @@ static void report_start(struct kolo_children *children, const struct child *chi
     struct kolo_writer writer = kolo_writer_over(body, sizeof body);
     kolo_write_u32(&writer, child->rank);
     kolo_write_u32(&writer, (uint32_t)child->pid);
-    kolo_channel_send(children->channel, KOLO_FRAME_STARTED, body, sizeof body);
+    kolo_agent_channel_send(children->channel, KOLO_FRAME_STARTED, body, sizeof body);
 }
 
 /* Only the first failure is told: the others are of the same cause, or of the end that follows. */
@@ -400,7 +400,7 @@ void kolo_children_start(struct kolo_children *children, void (*failed)(void *co
     for (uint32_t i = 0; i < children->spec->ranks.count && !children->has_failed; i++) {
         if (start_child(children, i) != KOLO_OK)
             fail(children);
-        kolo_channel_beat(children->channel); /* a thousand of them take seconds */
+        kolo_agent_channel_beat(children->channel); /* a thousand of them take seconds */
     }
 }
 
@@ -440,7 +440,7 @@ static void report_end(struct kolo_children *children, const struct child *child
     uint8_t body[KOLO_OUTCOME_BYTES];
     struct kolo_writer writer = kolo_writer_over(body, sizeof body);
     kolo_outcome_write(&writer, &outcome);
-    kolo_channel_send(children->channel, KOLO_FRAME_EXITED, body, sizeof body);
+    kolo_agent_channel_send(children->channel, KOLO_FRAME_EXITED, body, sizeof body);
 }
 
 void kolo_children_reaped(struct kolo_children *children, pid_t pid, int wait_status,
@@ -472,8 +472,8 @@ bool kolo_children_send_records(struct kolo_children *children)
             continue;
         struct kolo_writer writer = kolo_writer_over(rank, sizeof rank);
         kolo_write_u32(&writer, child->rank);
-        kolo_channel_send_two(children->channel, KOLO_FRAME_TIMELINE, rank, sizeof rank, data,
-                              bytes);
+        kolo_agent_channel_send_two(children->channel, KOLO_FRAME_TIMELINE, rank, sizeof rank, data,
+                                    bytes);
         return true;
     }
     return false;
@@ -490,7 +490,7 @@ static void input_written(uv_write_t *request, int error)
 {
     (void)error; /* rank 0 closed its standard input: the rest is discarded */
     struct input *input = request->data;
-    kolo_channel_send_u32(input->children->channel, KOLO_FRAME_WANTED, input->bytes);
+    kolo_agent_channel_send_u32(input->children->channel, KOLO_FRAME_WANTED, input->bytes);
     kolo_free_memory(input);
 }
 
@@ -527,7 +527,7 @@ void kolo_children_input(struct kolo_children *children, const void *data, size_
         return;
     struct input *input = is_open ? kolo_calloc(1, sizeof *input + bytes) : NULL;
     if (!input) {
-        kolo_channel_send_u32(children->channel, KOLO_FRAME_WANTED, (uint32_t)bytes);
+        kolo_agent_channel_send_u32(children->channel, KOLO_FRAME_WANTED, (uint32_t)bytes);
         return;
     }
     memcpy(input->data, data, bytes);

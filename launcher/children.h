@@ -8,14 +8,14 @@
 #include <sys/types.h>
 #include <uv.h>
 
-#include "launcher/channel.h"
+#include "launcher/agent_channel.h"
 
 struct kolo_children;
 
 /** Checks that the directory and the program exist, and assigns processors and devices to the
  * ranks. On failure *exit_status_out is kolorun's exit status: 126 or 127, or 2 if there are too
  * few processors or devices. */
-kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_channel *channel,
+kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_agent_channel *channel,
                                   const struct kolo_spec *spec, struct kolo_children **children_out,
                                   int *exit_status_out) KOLO_NODISCARD;
 /** Starts all ranks, and reports each when its program has been executed. If one cannot be started,

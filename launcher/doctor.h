@@ -18,7 +18,7 @@ struct kolo_diagnosis {
     const struct kolo_checkup *hosts;
     size_t count;
     int size; /* number of ranks */
-    const struct kolo_paths *paths;
+    const struct kolo_fact_paths *paths;
     const struct kolo_findings *findings; /* sorted */
     double seconds;
 };

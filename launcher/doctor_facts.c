@@ -17,11 +17,11 @@ enum { FIELDS_MAX = 8 };
 static const char *const number_names[] = {KOLO_FACT_NUMBERS(KOLO_FACT_NAME)};
 static const char *const text_names[] = {KOLO_FACT_TEXTS(KOLO_FACT_NAME)};
 #undef KOLO_FACT_NAME
-static const char *const end_names[KOLO_PATH_ENDS] = {
-    [KOLO_PATH_FINE] = "fine",         [KOLO_PATH_LONG_LOST] = "long-lost",
-    [KOLO_PATH_REFUSED] = "refused",   [KOLO_PATH_SILENT] = "silent",
-    [KOLO_PATH_NO_ROUTE] = "no-route", [KOLO_PATH_OTHER_HOST] = "other-host",
-    [KOLO_PATH_STRANGER] = "stranger", [KOLO_PATH_FAILED] = "failed"};
+static const char *const end_names[KOLO_FACT_PATH_ENDS] = {
+    [KOLO_FACT_PATH_FINE] = "fine",         [KOLO_FACT_PATH_LONG_LOST] = "long-lost",
+    [KOLO_FACT_PATH_REFUSED] = "refused",   [KOLO_FACT_PATH_SILENT] = "silent",
+    [KOLO_FACT_PATH_NO_ROUTE] = "no-route", [KOLO_FACT_PATH_OTHER_HOST] = "other-host",
+    [KOLO_FACT_PATH_STRANGER] = "stranger", [KOLO_FACT_PATH_FAILED] = "failed"};
 
 const char *kolo_fact_number_name(enum kolo_fact_number number)
 {
@@ -33,7 +33,7 @@ const char *kolo_fact_text_name(enum kolo_fact_text text)
     return text_names[text];
 }
 
-const char *kolo_path_end_name(enum kolo_path_end end)
+const char *kolo_fact_path_end_name(enum kolo_fact_path_end end)
 {
     return end_names[end];
 }
@@ -45,7 +45,7 @@ void kolo_facts_init(struct kolo_facts *facts)
         facts->number[i] = -1;
 }
 
-kolo_status kolo_paths_add(struct kolo_paths *paths, const struct kolo_path *path)
+kolo_status kolo_fact_paths_add(struct kolo_fact_paths *paths, const struct kolo_fact_path *path)
 {
     void *at = paths->at;
     kolo_status status = kolo_grow(&at, &paths->capacity, paths->count + 1, sizeof *path);
@@ -175,7 +175,7 @@ static bool take_path(struct kolo_facts *facts, char *const *fields, struct kolo
 {
     (void)facts;
     int64_t to, place;
-    int end = find(end_names, KOLO_PATH_ENDS, fields[2]);
+    int end = find(end_names, KOLO_FACT_PATH_ENDS, fields[2]);
     if (!read_number(fields[0], &to) || to < 0 || to > INT32_MAX || end < 0 ||
         !read_number(fields[1], &place) || place < 0 || place >= KOLO_FACT_PLACES_MAX ||
         !read_number(fields[3], &news->path.rtt_us))
@@ -183,7 +183,7 @@ static bool take_path(struct kolo_facts *facts, char *const *fields, struct kolo
     news->kind = KOLO_LINE_PATH;
     news->path.to = (int)to;
     news->path.place = (int)place;
-    news->path.end = (enum kolo_path_end)end;
+    news->path.end = (enum kolo_fact_path_end)end;
     keep(news->path.words, sizeof news->path.words, fields[4]);
     return true;
 }

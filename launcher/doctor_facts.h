@@ -86,26 +86,26 @@ struct kolo_fact_other {
     bool has_launcher; /* an agent of kolorun watches it */
     char program[KOLO_FACT_NAME_MAX];
 };
-enum kolo_path_end {
-    KOLO_PATH_FINE,
-    KOLO_PATH_LONG_LOST, /* short messages arrive, a long one does not */
-    KOLO_PATH_REFUSED,
-    KOLO_PATH_SILENT,
-    KOLO_PATH_NO_ROUTE,
-    KOLO_PATH_OTHER_HOST, /* an examiner of this job, but of another host: see `words` */
-    KOLO_PATH_STRANGER,   /* a process that does not know the secret */
-    KOLO_PATH_FAILED,     /* any other failure */
-    KOLO_PATH_ENDS
+enum kolo_fact_path_end {
+    KOLO_FACT_PATH_FINE,
+    KOLO_FACT_PATH_LONG_LOST, /* short messages arrive, a long one does not */
+    KOLO_FACT_PATH_REFUSED,
+    KOLO_FACT_PATH_SILENT,
+    KOLO_FACT_PATH_NO_ROUTE,
+    KOLO_FACT_PATH_OTHER_HOST, /* an examiner of this job, but of another host: see `words` */
+    KOLO_FACT_PATH_STRANGER,   /* a process that does not know the secret */
+    KOLO_FACT_PATH_FAILED,     /* any other failure */
+    KOLO_FACT_PATH_ENDS
 };
 /** A path from one host to one place of another. */
-struct kolo_path {
+struct kolo_fact_path {
     int from, to, place;
-    enum kolo_path_end end;
+    enum kolo_fact_path_end end;
     int64_t rtt_us;
     char words[KOLO_FACT_TEXT_MAX];
 };
-struct kolo_paths {
-    struct kolo_path *at;
+struct kolo_fact_paths {
+    struct kolo_fact_path *at;
     size_t count, capacity;
 };
 
@@ -143,7 +143,7 @@ enum kolo_fact_line { KOLO_LINE_FACT, KOLO_LINE_PATH, KOLO_LINE_CLOCK, KOLO_LINE
 /** What a line contained, besides the facts that it changed. */
 struct kolo_fact_news {
     enum kolo_fact_line kind;
-    struct kolo_path path; /* its `from` is 0 */
+    struct kolo_fact_path path; /* its `from` is 0 */
     int64_t clock_ns;
     char step[KOLO_FACT_NAME_MAX]; /* the step that ended */
 };
@@ -159,7 +159,8 @@ size_t kolo_fact_line(char line[KOLO_FACT_LINE_MAX], const char *const *fields);
 
 const char *kolo_fact_number_name(enum kolo_fact_number number);
 const char *kolo_fact_text_name(enum kolo_fact_text text);
-const char *kolo_path_end_name(enum kolo_path_end end); /* "silent" */
-kolo_status kolo_paths_add(struct kolo_paths *paths, const struct kolo_path *path) KOLO_NODISCARD;
+const char *kolo_fact_path_end_name(enum kolo_fact_path_end end); /* "silent" */
+kolo_status kolo_fact_paths_add(struct kolo_fact_paths *paths,
+                                const struct kolo_fact_path *path) KOLO_NODISCARD;
 
 #endif

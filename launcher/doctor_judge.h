@@ -52,7 +52,7 @@ void kolo_judge_hosts(const struct kolo_checkup *hosts, size_t count,
                       const struct kolo_prognosis *job, struct kolo_findings *findings);
 /** Judges the network between them, from the paths that were tried. */
 void kolo_judge_paths(const struct kolo_checkup *hosts, size_t count,
-                      const struct kolo_paths *paths, const struct kolo_prognosis *job,
+                      const struct kolo_fact_paths *paths, const struct kolo_prognosis *job,
                       struct kolo_findings *findings);
 
 #endif

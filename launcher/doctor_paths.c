@@ -17,16 +17,16 @@ enum {
 
 /* What is known about one direction between two hosts. */
 struct way {
-    const struct kolo_path *first;
+    const struct kolo_fact_path *first;
     size_t count;
-    const struct kolo_path *best; /* best of the paths that work; NULL: none does */
+    const struct kolo_fact_path *best; /* best of the paths that work; NULL: none does */
 };
 
 struct network {
     const struct kolo_checkup *hosts;
     size_t count;
     const struct kolo_prognosis *job;
-    struct kolo_path *sorted;
+    struct kolo_fact_path *sorted;
     struct way *ways; /* index: from * count + to */
     struct kolo_findings *findings;
 };
@@ -37,7 +37,7 @@ static struct way *way_of(const struct network *network, int from, int to)
 }
 
 static const struct kolo_fact_place *place_of(const struct network *network,
-                                              const struct kolo_path *path)
+                                              const struct kolo_fact_path *path)
 {
     return &network->hosts[path->to].facts.places[path->place];
 }
@@ -60,25 +60,25 @@ static void name_place(const struct kolo_fact_place *place, char *text, size_t c
              place->interface);
 }
 
-static void describe_end(const struct network *network, const struct kolo_path *path, char *text,
-                         size_t capacity)
+static void describe_end(const struct network *network, const struct kolo_fact_path *path,
+                         char *text, size_t capacity)
 {
     long who = -1;
     switch ((int)path->end) {
-    case KOLO_PATH_LONG_LOST:
+    case KOLO_FACT_PATH_LONG_LOST:
         snprintf(text, capacity, "lets only short messages through (its MTU is %lld)",
                  (long long)place_of(network, path)->mtu);
         return;
-    case KOLO_PATH_REFUSED:
+    case KOLO_FACT_PATH_REFUSED:
         snprintf(text, capacity, "refuses the connection");
         return;
-    case KOLO_PATH_SILENT:
+    case KOLO_FACT_PATH_SILENT:
         snprintf(text, capacity, "does not answer");
         return;
-    case KOLO_PATH_STRANGER:
+    case KOLO_FACT_PATH_STRANGER:
         snprintf(text, capacity, "is answered by something other than kolo");
         return;
-    case KOLO_PATH_OTHER_HOST:
+    case KOLO_FACT_PATH_OTHER_HOST:
         if (sscanf(path->words, "is rank %ld", &who) == 1 && who >= 0 &&
             (size_t)who < network->count)
             snprintf(text, capacity, "leads to %s",
@@ -91,7 +91,7 @@ static void describe_end(const struct network *network, const struct kolo_path *
     }
 }
 
-static bool has_end(const struct way *way, enum kolo_path_end end)
+static bool has_end(const struct way *way, enum kolo_fact_path_end end)
 {
     for (size_t i = 0; i < way->count; i++)
         if (way->first[i].end == end)
@@ -104,12 +104,12 @@ static bool has_end(const struct way *way, enum kolo_path_end end)
 static void describe_way(const struct network *network, const struct way *way, char *text,
                          size_t capacity)
 {
-    bool is_lossy = has_end(way, KOLO_PATH_LONG_LOST);
+    bool is_lossy = has_end(way, KOLO_FACT_PATH_LONG_LOST);
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < way->count && used < capacity; i++) {
         char place[96], how[128];
-        if (is_lossy && way->first[i].end != KOLO_PATH_LONG_LOST)
+        if (is_lossy && way->first[i].end != KOLO_FACT_PATH_LONG_LOST)
             continue;
         name_place(place_of(network, &way->first[i]), place, sizeof place);
         describe_end(network, &way->first[i], how, sizeof how);
@@ -122,21 +122,21 @@ static void describe_step(const struct network *network, const struct way *way, 
                           size_t capacity)
 {
     const char *name = network->hosts[to].name;
-    if (has_end(way, KOLO_PATH_LONG_LOST))
+    if (has_end(way, KOLO_FACT_PATH_LONG_LOST))
         snprintf(
             text, capacity,
             "give both ends the MTU that the switches between them have (ip link set ... mtu)");
-    else if ((has_end(way, KOLO_PATH_SILENT) || has_end(way, KOLO_PATH_REFUSED)) &&
+    else if ((has_end(way, KOLO_FACT_PATH_SILENT) || has_end(way, KOLO_FACT_PATH_REFUSED)) &&
              network->job->ports[0])
         snprintf(text, capacity, "let the firewall of %s accept ports %s (KOLO_PORTS)", name,
                  network->job->ports);
-    else if (has_end(way, KOLO_PATH_SILENT) || has_end(way, KOLO_PATH_REFUSED))
+    else if (has_end(way, KOLO_FACT_PATH_SILENT) || has_end(way, KOLO_FACT_PATH_REFUSED))
         snprintf(
             text, capacity,
             "let the firewall of %s accept this network, or a range of ports that you also name "
             "in KOLO_PORTS",
             name);
-    else if (has_end(way, KOLO_PATH_NO_ROUTE))
+    else if (has_end(way, KOLO_FACT_PATH_NO_ROUTE))
         snprintf(text, capacity,
                  "see the routes between them (ip route get), or name a network that joins them in "
                  "KOLO_NET");
@@ -165,7 +165,7 @@ static void judge_broken_way(const struct network *network, int from, int to)
     char how[512], what[256];
     describe_way(network, way, how, sizeof how);
     describe_step(network, way, to, what, sizeof what);
-    if (has_end(way, KOLO_PATH_LONG_LOST))
+    if (has_end(way, KOLO_FACT_PATH_LONG_LOST))
         kolo_findings_add(network->findings, KOLO_SEVERITY_ERROR, "mtu", from,
                           "long messages from it to %s are lost: %s; a job would stop there; %s",
                           there->name, how, what);
@@ -210,7 +210,7 @@ static bool judge_isolated(const struct network *network, int from)
 }
 
 /* One place that does not work, of a way that works by another place. */
-static void judge_place(const struct network *network, const struct kolo_path *path)
+static void judge_place(const struct network *network, const struct kolo_fact_path *path)
 {
     const struct way *way = way_of(network, path->from, path->to);
     const struct kolo_fact_place *place = place_of(network, path);
@@ -220,11 +220,11 @@ static void judge_place(const struct network *network, const struct kolo_path *p
     name_place(best, used, sizeof used);
     describe_end(network, path, how, sizeof how);
     describe_step(network, way, path->to, what, sizeof what);
-    if (path->end == KOLO_PATH_LONG_LOST)
+    if (path->end == KOLO_FACT_PATH_LONG_LOST)
         kolo_findings_add(network->findings, KOLO_SEVERITY_ERROR, "mtu", path->from,
                           "%s of %s %s: %s, or leave it out: KOLO_NET=^%s", name,
                           network->hosts[path->to].name, how, what, place->interface);
-    else if (path->end != KOLO_PATH_OTHER_HOST && place->is_hardware && is_better(place, best))
+    else if (path->end != KOLO_FACT_PATH_OTHER_HOST && place->is_hardware && is_better(place, best))
         kolo_findings_add(network->findings, KOLO_SEVERITY_WARNING, "lesser-way", path->from,
                           "%s of %s, %lld Mbit/s, %s; ranks use %s, %lld Mbit/s; see that card and "
                           "its cable, or a firewall",
@@ -273,7 +273,7 @@ static void judge_round_trips(const struct network *network)
             "long, and more",
             (double)median / 1000);
     for (size_t i = 0; pairs > 2 && i < network->count * network->count; i++) {
-        const struct kolo_path *path = network->ways[i].best;
+        const struct kolo_fact_path *path = network->ways[i].best;
         if (!path || path->rtt_us < ROUND_TRIP_MIN_US || path->rtt_us / ROUND_TRIP_TIMES < median)
             continue;
         kolo_findings_add(network->findings, KOLO_SEVERITY_WARNING, "round-trip", path->from,
@@ -296,7 +296,7 @@ static void judge_from(const struct network *network, int from)
         if (!way->best && way->count > 0) /* a host that offers no address has reported why */
             judge_broken_way(network, from, to);
         for (size_t i = 0; way->best && i < way->count; i++)
-            if (way->first[i].end != KOLO_PATH_FINE)
+            if (way->first[i].end != KOLO_FACT_PATH_FINE)
                 judge_place(network, &way->first[i]);
     }
 }
@@ -305,7 +305,7 @@ static void judge_from(const struct network *network, int from)
 
 static int by_way(const void *a, const void *b)
 {
-    const struct kolo_path *left = a, *right = b;
+    const struct kolo_fact_path *left = a, *right = b;
     if (left->from != right->from)
         return left->from < right->from ? -1 : 1;
     if (left->to != right->to)
@@ -313,14 +313,14 @@ static int by_way(const void *a, const void *b)
     return (left->place > right->place) - (left->place < right->place);
 }
 
-static bool is_known(const struct network *network, const struct kolo_path *path)
+static bool is_known(const struct network *network, const struct kolo_fact_path *path)
 {
     return path->from >= 0 && path->to >= 0 && (size_t)path->from < network->count &&
            (size_t)path->to < network->count && path->place >= 0 &&
            (size_t)path->place < network->hosts[path->to].facts.place_count;
 }
 
-static void sort_paths(struct network *network, const struct kolo_paths *paths)
+static void sort_paths(struct network *network, const struct kolo_fact_paths *paths)
 {
     size_t kept = 0;
     for (size_t i = 0; i < paths->count; i++)
@@ -329,18 +329,18 @@ static void sort_paths(struct network *network, const struct kolo_paths *paths)
     if (kept > 0)
         qsort(network->sorted, kept, sizeof network->sorted[0], by_way);
     for (size_t i = 0; i < kept; i++) {
-        const struct kolo_path *path = &network->sorted[i];
+        const struct kolo_fact_path *path = &network->sorted[i];
         struct way *way = way_of(network, path->from, path->to);
         if (way->count++ == 0)
             way->first = path;
-        if (path->end == KOLO_PATH_FINE &&
+        if (path->end == KOLO_FACT_PATH_FINE &&
             (!way->best || is_better(place_of(network, path), place_of(network, way->best))))
             way->best = path;
     }
 }
 
 void kolo_judge_paths(const struct kolo_checkup *hosts, size_t count,
-                      const struct kolo_paths *paths, const struct kolo_prognosis *job,
+                      const struct kolo_fact_paths *paths, const struct kolo_prognosis *job,
                       struct kolo_findings *findings)
 {
     struct network network = {.hosts = hosts, .count = count, .job = job, .findings = findings};

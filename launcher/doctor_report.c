@@ -163,11 +163,11 @@ static size_t count_of(const struct kolo_findings *findings, enum kolo_severity 
     return count;
 }
 
-static size_t fine_paths(const struct kolo_paths *paths)
+static size_t fine_paths(const struct kolo_fact_paths *paths)
 {
     size_t count = 0;
     for (size_t i = 0; i < paths->count; i++)
-        count += paths->at[i].end == KOLO_PATH_FINE;
+        count += paths->at[i].end == KOLO_FACT_PATH_FINE;
     return count;
 }
 
@@ -277,14 +277,14 @@ static json_t *host_object(const struct kolo_checkup *host)
     return object;
 }
 
-static json_t *path_object(const struct kolo_path *path, const struct kolo_checkup *hosts)
+static json_t *path_object(const struct kolo_fact_path *path, const struct kolo_checkup *hosts)
 {
     const struct kolo_facts *there = &hosts[path->to].facts;
     const char *address =
         (size_t)path->place < there->place_count ? there->places[path->place].address : "";
     return json_pack("{s:o, s:o, s:o, s:s, s:I, s:o}", "from", words(hosts[path->from].name), "to",
                      words(hosts[path->to].name), "address", words(address), "end",
-                     kolo_path_end_name(path->end), "round_trip_us", (json_int_t)path->rtt_us,
+                     kolo_fact_path_end_name(path->end), "round_trip_us", (json_int_t)path->rtt_us,
                      "words", words(path->words));
 }
 

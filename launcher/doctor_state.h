@@ -49,7 +49,7 @@ struct kolo_doctor {
     struct kolo_checkup *checkups;
     struct kolo_visit *visits;
     size_t count, called, calling, gone;
-    struct kolo_paths paths;
+    struct kolo_fact_paths paths;
     struct kolo_scribe *json; /* NULL: without --json */
     enum kolo_doctor_phase phase;
     int64_t began_ns, reach_ms;

@@ -29,7 +29,7 @@ static void tell(struct kolo_visit *visit, const char *word, ...)
         fields[count++] = field;
     va_end(list);
     size_t bytes = kolo_fact_line(line, fields);
-    kolo_channel_send(&visit->remote.channel, KOLO_FRAME_EXAMINE, line, bytes);
+    kolo_agent_channel_send(&visit->remote.channel, KOLO_FRAME_EXAMINE, line, bytes);
     explicit_bzero(line, sizeof line);
 }
 
@@ -130,7 +130,7 @@ static void on_joined(void *context, struct kolo_remote *remote)
                                    .first_host = doctor->hosts->at,
                                    .meeting = NULL};
     if (kolo_job_spec_pack(&facts, &data, &bytes) == KOLO_OK) {
-        kolo_channel_send(&remote->channel, KOLO_FRAME_JOB, data, bytes);
+        kolo_agent_channel_send(&remote->channel, KOLO_FRAME_JOB, data, bytes);
         kolo_free_wiped(data, bytes);
     } else {
         snprintf(visit->checkup->refused, sizeof visit->checkup->refused, "%s",
@@ -148,7 +148,7 @@ static void begin_examination(struct kolo_visit *visit)
     visit->has_started = true;
     if (!visit->host.is_here) /* what it printed before the greeting has arrived by now */
         keep_noise(visit);
-    kolo_channel_send(&visit->remote.channel, KOLO_FRAME_EXAMINE, NULL, 0);
+    kolo_agent_channel_send(&visit->remote.channel, KOLO_FRAME_EXAMINE, NULL, 0);
 }
 
 static void on_prepared(void *context, struct kolo_remote *remote)
@@ -184,7 +184,7 @@ static void take_clock(struct kolo_visit *visit, int64_t theirs_ns)
 }
 
 /* Accepts only a path that was asked for: otherwise a host could fill this one's memory. */
-static kolo_status take_path(struct kolo_visit *visit, struct kolo_path *path)
+static kolo_status take_path(struct kolo_visit *visit, struct kolo_fact_path *path)
 {
     struct kolo_doctor *doctor = visit->doctor;
     path->from = visit->remote.index;
@@ -193,7 +193,7 @@ static kolo_status take_path(struct kolo_visit *visit, struct kolo_path *path)
         (size_t)path->place >= doctor->checkups[path->to].facts.place_count)
         return kolo_fail(KOLO_ERR_PROTOCOL, "reports a path that was not asked for");
     visit->paths_pending--;
-    return kolo_paths_add(&doctor->paths, path);
+    return kolo_fact_paths_add(&doctor->paths, path);
 }
 
 static kolo_status take_news(struct kolo_visit *visit, struct kolo_fact_news *news)
@@ -234,7 +234,7 @@ static kolo_status take_lines(struct kolo_visit *visit)
     return status;
 }
 
-static kolo_status on_message(struct kolo_remote *remote, const struct kolo_message *message)
+static kolo_status on_message(struct kolo_remote *remote, const struct kolo_frame_message *message)
 {
     struct kolo_visit *visit = visit_of(remote);
     void *text = visit->text;

@@ -98,14 +98,14 @@ static void say_places(const struct examiner *examiner)
     }
 }
 
-static void on_path(void *context, const struct kolo_path *path)
+static void on_path(void *context, const struct kolo_fact_path *path)
 {
     char to[16], place[16], rtt[32];
     (void)context;
     snprintf(to, sizeof to, "%d", path->to);
     snprintf(place, sizeof place, "%d", path->place);
     snprintf(rtt, sizeof rtt, "%lld", (long long)path->rtt_us);
-    kolo_say("path", to, place, kolo_path_end_name(path->end), rtt, path->words, NULL);
+    kolo_say("path", to, place, kolo_fact_path_end_name(path->end), rtt, path->words, NULL);
 }
 
 static void on_all(void *context)

@@ -27,7 +27,7 @@ struct test {
     struct kolo_watch watch; /* first: ready() gets this */
     struct kolo_path_tests *tests;
     struct kolo_place place;
-    struct kolo_path path;
+    struct kolo_fact_path path;
     enum state state;
     struct kolo_conn *conn; /* while DIALLING */
     size_t sent;
@@ -111,7 +111,7 @@ static void welcome(void *context, kolo_status status, int fd, const struct kolo
 
 /* ---- where we go ---- */
 
-static void end(struct test *test, enum kolo_path_end how, const char *words)
+static void end(struct test *test, enum kolo_fact_path_end how, const char *words)
 {
     struct kolo_path_tests *tests = test->tests;
     if (test->state == SENDING) {
@@ -139,7 +139,7 @@ static void send_long(struct kolo_watch *watch, uint32_t events)
         if (put < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (put < 0) {
-            end(test, KOLO_PATH_LONG_LOST, strerrordesc_np(errno));
+            end(test, KOLO_FACT_PATH_LONG_LOST, strerrordesc_np(errno));
             return;
         }
         test->sent += (size_t)put;
@@ -150,29 +150,31 @@ static void send_long(struct kolo_watch *watch, uint32_t events)
         return;
     if (got == 1) {
         test->path.rtt_us = kolo_path_round_trip_us(watch->fd);
-        end(test, KOLO_PATH_FINE, "");
+        end(test, KOLO_FACT_PATH_FINE, "");
     } else
-        end(test, KOLO_PATH_LONG_LOST, got == 0 ? "closed" : strerrordesc_np(errno));
+        end(test, KOLO_FACT_PATH_LONG_LOST, got == 0 ? "closed" : strerrordesc_np(errno));
 }
 
 /* Derives the end from what conn.h says, after the address, about a place that it could not
  * connect. */
-static enum kolo_path_end classify(kolo_status status, const char *words)
+static enum kolo_fact_path_end classify(kolo_status status, const char *words)
 {
     static const struct {
         const char *words;
-        enum kolo_path_end end;
-    } table[] = {
-        {"connection refused", KOLO_PATH_REFUSED},    {"no route to host", KOLO_PATH_NO_ROUTE},
-        {"network unreachable", KOLO_PATH_NO_ROUTE},  {"no answer", KOLO_PATH_SILENT},
-        {"is rank ", KOLO_PATH_OTHER_HOST},           {"serves purpose ", KOLO_PATH_STRANGER},
-        {"closed the connection", KOLO_PATH_STRANGER}};
+        enum kolo_fact_path_end end;
+    } table[] = {{"connection refused", KOLO_FACT_PATH_REFUSED},
+                 {"no route to host", KOLO_FACT_PATH_NO_ROUTE},
+                 {"network unreachable", KOLO_FACT_PATH_NO_ROUTE},
+                 {"no answer", KOLO_FACT_PATH_SILENT},
+                 {"is rank ", KOLO_FACT_PATH_OTHER_HOST},
+                 {"serves purpose ", KOLO_FACT_PATH_STRANGER},
+                 {"closed the connection", KOLO_FACT_PATH_STRANGER}};
     if (status == KOLO_ERR_AUTH || status == KOLO_ERR_PROTOCOL)
-        return KOLO_PATH_STRANGER;
+        return KOLO_FACT_PATH_STRANGER;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (strncmp(words, table[i].words, strlen(table[i].words)) == 0)
             return table[i].end;
-    return status == KOLO_ERR_TIMEOUT ? KOLO_PATH_SILENT : KOLO_PATH_FAILED;
+    return status == KOLO_ERR_TIMEOUT ? KOLO_FACT_PATH_SILENT : KOLO_FACT_PATH_FAILED;
 }
 
 static void fail(struct test *test, kolo_status status)
@@ -201,7 +203,7 @@ static void dialled(void *context, kolo_status status, int fd, const struct kolo
         return;
     test->state = DIALLING;
     close(fd);
-    end(test, KOLO_PATH_FAILED, kolo_error_detail());
+    end(test, KOLO_FACT_PATH_FAILED, kolo_error_detail());
 }
 
 static void dial(struct test *test)
@@ -217,7 +219,7 @@ static void dial(struct test *test)
                                                  .done = dialled,
                                                  .context = test};
     if (kolo_conn_dial(test->tests->poller, &dial_config, &test->conn) != KOLO_OK)
-        end(test, KOLO_PATH_FAILED, kolo_error_detail());
+        end(test, KOLO_FACT_PATH_FAILED, kolo_error_detail());
 }
 
 /* ---- all of them ---- */
@@ -257,7 +259,7 @@ static kolo_deadline expire_long(struct kolo_path_tests *tests)
     for (size_t i = 0; i < tests->begun; i++) {
         struct test *test = tests->at[i];
         if (test->state == SENDING && kolo_deadline_passed(test->deadline))
-            end(test, KOLO_PATH_LONG_LOST, "");
+            end(test, KOLO_FACT_PATH_LONG_LOST, "");
         if (test->state == SENDING)
             next = kolo_deadline_min(next, test->deadline);
     }

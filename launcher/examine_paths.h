@@ -14,7 +14,7 @@ struct kolo_path_tests;
 /** Called for each path when it has ended, and once when all have. */
 struct kolo_path_events {
     void *context;
-    void (*path)(void *context, const struct kolo_path *path);
+    void (*path)(void *context, const struct kolo_fact_path *path);
     void (*all)(void *context);
 };
 /** Begins to listen. @p self is the number of this host among @p hosts; @p poller is the caller's.

@@ -36,7 +36,7 @@ static void on_joined(void *context, struct kolo_remote *remote)
                                    .first_host = job->hosts->at,
                                    .meeting = job->meeting};
     if (kolo_job_spec_pack(&facts, &data, &bytes) == KOLO_OK) {
-        kolo_channel_send(&remote->channel, KOLO_FRAME_JOB, data, bytes);
+        kolo_agent_channel_send(&remote->channel, KOLO_FRAME_JOB, data, bytes);
         kolo_free_wiped(data, bytes);
     } else {
         kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_USAGE, "%s",

@@ -67,7 +67,8 @@ void kolo_job_signal(struct kolo_job *job, int number)
 {
     for (size_t i = 0; i < job->hosts->count; i++)
         if (job->remotes[i].state == KOLO_REMOTE_RUNNING)
-            kolo_channel_send_u32(&job->remotes[i].channel, KOLO_FRAME_SIGNAL, (uint32_t)number);
+            kolo_agent_channel_send_u32(&job->remotes[i].channel, KOLO_FRAME_SIGNAL,
+                                        (uint32_t)number);
 }
 
 void kolo_job_kill(struct kolo_job *job)

@@ -102,7 +102,7 @@ static kolo_status on_timeline(struct kolo_job *job, uint32_t rank, const struct
 }
 
 static kolo_status on_rank(struct kolo_job *job, struct kolo_remote *remote,
-                           const struct kolo_message *message)
+                           const struct kolo_frame_message *message)
 {
     uint32_t place;
     if (!kolo_ranks_find(&remote->host->ranks, message->rank, &place))
@@ -123,7 +123,7 @@ static kolo_status on_rank(struct kolo_job *job, struct kolo_remote *remote,
     return KOLO_OK;
 }
 
-kolo_status kolo_job_message(struct kolo_remote *remote, const struct kolo_message *message)
+kolo_status kolo_job_message(struct kolo_remote *remote, const struct kolo_frame_message *message)
 {
     struct kolo_job *job = remote->config->events.context;
     switch ((int)message->type) {

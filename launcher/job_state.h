@@ -128,7 +128,7 @@ struct kolo_remote_events kolo_job_host_events(struct kolo_job *job);
 
 /* job_ranks.c */
 /** Handles what a host's agent says. */
-kolo_status kolo_job_message(struct kolo_remote *remote, const struct kolo_message *message);
+kolo_status kolo_job_message(struct kolo_remote *remote, const struct kolo_frame_message *message);
 struct kolo_store_server_events kolo_job_store_events(struct kolo_job *job);
 
 /* job_status.c */
@@ -150,7 +150,7 @@ void kolo_job_tell_stall(struct kolo_job *job);
 kolo_status kolo_job_open_streams(struct kolo_job *job) KOLO_NODISCARD;
 /** Passes on what a rank has written. ERR_PROTOCOL: the host had no credit for it. */
 kolo_status kolo_job_output(struct kolo_job *job, struct kolo_remote *remote,
-                            const struct kolo_message *message) KOLO_NODISCARD;
+                            const struct kolo_frame_message *message) KOLO_NODISCARD;
 /** The job ends: tells the verdict if its output was broken, and no signal or deadline ended it. */
 void kolo_job_judge_output(struct kolo_job *job);
 /** Ends the job because its output is broken. */

@@ -59,7 +59,7 @@ static void pay_credit(struct kolo_job *job)
         if (due == 0)
             continue;
         if (remote->state == KOLO_REMOTE_RUNNING)
-            kolo_channel_send_u32(&remote->channel, KOLO_FRAME_CREDIT, (uint32_t)due);
+            kolo_agent_channel_send_u32(&remote->channel, KOLO_FRAME_CREDIT, (uint32_t)due);
         remote->paid += due;
     }
 }
@@ -150,7 +150,7 @@ static void on_stderr_broken(void *context, int error)
 static void send_input(struct kolo_job *job, const void *data, size_t bytes)
 {
     if (job->remotes[0].state == KOLO_REMOTE_RUNNING) {
-        kolo_channel_send(&job->remotes[0].channel, KOLO_FRAME_INPUT, data, bytes);
+        kolo_agent_channel_send(&job->remotes[0].channel, KOLO_FRAME_INPUT, data, bytes);
         job->input_bytes += bytes;
     } else if (bytes > 0) {
         kolo_input_taken(job->input, bytes);
@@ -208,7 +208,7 @@ kolo_status kolo_job_open_streams(struct kolo_job *job)
 }
 
 kolo_status kolo_job_output(struct kolo_job *job, struct kolo_remote *remote,
-                            const struct kolo_message *message)
+                            const struct kolo_frame_message *message)
 {
     const struct kolo_piece *text = &message->output.text;
     const int rank = (int)message->rank;

@@ -102,7 +102,7 @@ static int run(const struct kolo_options *options)
             kolo_hosts_map(&hosts, options->np, options->oversubscribe, options->in_turn, &size);
     if (status != KOLO_OK)
         exit_status = usage_error();
-    else if (options->task == KOLO_TASK_DOCTOR)
+    else if (options->command == KOLO_COMMAND_DOCTOR)
         exit_status = kolo_doctor_run(options, &hosts, size);
     else if (options->dry_run)
         kolo_job_print(options, &hosts, size);
@@ -116,21 +116,21 @@ static int run(const struct kolo_options *options)
 
 static int perform(const struct kolo_options *options)
 {
-    switch (options->task) {
-    case KOLO_TASK_HELP:
+    switch (options->command) {
+    case KOLO_COMMAND_HELP:
         kolo_options_help(stdout);
         return 0;
-    case KOLO_TASK_VERSION:
+    case KOLO_COMMAND_VERSION:
         printf("kolorun %s\n", KOLO_VERSION);
         return 0;
-    case KOLO_TASK_HELP_SETTINGS:
+    case KOLO_COMMAND_HELP_SETTINGS:
         kolo_settings_print_help(stdout);
         return 0;
-    case KOLO_TASK_PRINT_SETTINGS:
+    case KOLO_COMMAND_PRINT_SETTINGS:
         kolo_settings_print_values(&options->settings, stdout);
         return 0;
-    case KOLO_TASK_RUN:
-    case KOLO_TASK_DOCTOR:
+    case KOLO_COMMAND_RUN:
+    case KOLO_COMMAND_DOCTOR:
         break;
     }
     return run(options);

@@ -38,8 +38,8 @@ static void send_bytes(struct kolo_lines *lines, size_t bytes)
     kolo_write_u32(&writer, lines->rank);
     kolo_write_u8(&writer, lines->stream);
     if (!lines->shared->is_mute)
-        kolo_channel_send_two(lines->shared->channel, KOLO_FRAME_OUTPUT, head, sizeof head,
-                              lines->data, bytes);
+        kolo_agent_channel_send_two(lines->shared->channel, KOLO_FRAME_OUTPUT, head, sizeof head,
+                                    lines->data, bytes);
     lines->shared->credit -= (int64_t)bytes;
     lines->is_bar = lines->data[bytes - 1] == '\r';
     lines->used -= bytes;

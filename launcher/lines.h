@@ -7,11 +7,11 @@
 
 #include <uv.h>
 
-#include "launcher/channel.h"
+#include "launcher/agent_channel.h"
 
 /** What all streams of a host share. */
 struct kolo_lines_shared {
-    struct kolo_channel *channel;
+    struct kolo_agent_channel *channel;
     int64_t credit; /* bytes that may be sent; the last frame may exceed it */
     int64_t heard_ns;
     int open;

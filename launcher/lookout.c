@@ -30,7 +30,7 @@ struct look {
 
 struct kolo_lookout {
     struct kolo_side_thread side;
-    struct kolo_channel *channel;
+    struct kolo_agent_channel *channel;
     uv_timer_t timer;
     struct look *wanted, *working, *seen, *resting;
 };
@@ -89,7 +89,8 @@ static void give_seen(void *owner)
     lookout->working = NULL;
 }
 
-static void send_sight(struct kolo_channel *channel, uint32_t round, const struct kolo_sight *sight)
+static void send_sight(struct kolo_agent_channel *channel, uint32_t round,
+                       const struct kolo_sight *sight)
 {
     uint8_t body[sizeof round + KOLO_SIGHT_BYTES];
     size_t bytes = 0;
@@ -97,14 +98,14 @@ static void send_sight(struct kolo_channel *channel, uint32_t round, const struc
     kolo_write_u32(&writer, round);
     kolo_sight_write(&writer, sight);
     if (kolo_writer_finish(&writer, body, &bytes) == KOLO_OK)
-        kolo_channel_send(channel, KOLO_FRAME_SEEN, body, bytes);
+        kolo_agent_channel_send(channel, KOLO_FRAME_SEEN, body, bytes);
 }
 
-static void answer(struct kolo_channel *channel, const struct look *look)
+static void answer(struct kolo_agent_channel *channel, const struct look *look)
 {
     for (size_t i = 0; i < look->count; i++)
         send_sight(channel, look->round, &look->sights[i]);
-    kolo_channel_send_u32(channel, KOLO_FRAME_LOOKED, look->round);
+    kolo_agent_channel_send_u32(channel, KOLO_FRAME_LOOKED, look->round);
 }
 
 /* Puts @p look in the place of a request that has not been taken. */
@@ -158,7 +159,7 @@ static void free_lookout(void *owner)
     kolo_free_memory(lookout);
 }
 
-kolo_status kolo_lookout_create(uv_loop_t *loop, struct kolo_channel *channel,
+kolo_status kolo_lookout_create(uv_loop_t *loop, struct kolo_agent_channel *channel,
                                 struct kolo_lookout **lookout_out)
 {
     static const struct kolo_side_calls calls = {.can = is_wanted,

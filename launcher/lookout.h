@@ -7,7 +7,7 @@
 #include <sys/types.h>
 #include <uv.h>
 
-#include "launcher/channel.h"
+#include "launcher/agent_channel.h"
 
 /** A rank to look at: its process, and the one as which it joined the job (0: not known). */
 struct kolo_lookout_target {
@@ -18,7 +18,7 @@ struct kolo_lookout_target {
 struct kolo_lookout;
 
 /** ERR_NO_MEMORY, ERR_SYSTEM. */
-kolo_status kolo_lookout_create(uv_loop_t *loop, struct kolo_channel *channel,
+kolo_status kolo_lookout_create(uv_loop_t *loop, struct kolo_agent_channel *channel,
                                 struct kolo_lookout **lookout_out) KOLO_NODISCARD;
 /** Looks at @p count ranks (copied), and answers. An earlier request that is not answered yet may
  * never be. ERR_NO_MEMORY. */

@@ -24,7 +24,7 @@ static void read_clean(struct kolo_reader *body, char *text, size_t capacity)
     kolo_text_clean(text);
 }
 
-static void read_ready(struct kolo_reader *body, struct kolo_message *message)
+static void read_ready(struct kolo_reader *body, struct kolo_frame_message *message)
 {
     message->ready.protocol = kolo_read_u32(body);
     read_clean(body, message->ready.version, sizeof message->ready.version);
@@ -32,7 +32,7 @@ static void read_ready(struct kolo_reader *body, struct kolo_message *message)
     message->ready.pid = kolo_read_u32(body);
 }
 
-static void read_output(struct kolo_reader *body, struct kolo_message *message)
+static void read_output(struct kolo_reader *body, struct kolo_frame_message *message)
 {
     enum { OUT = 1, ERROR = 2 };
     message->rank = kolo_read_u32(body);
@@ -44,7 +44,7 @@ static void read_output(struct kolo_reader *body, struct kolo_message *message)
 }
 
 /* The status becomes kolorun's own, of which a shell sees 8 bits: 256 would be success. */
-static void read_refused(struct kolo_reader *body, struct kolo_message *message)
+static void read_refused(struct kolo_reader *body, struct kolo_frame_message *message)
 {
     message->refused.exit_status = kolo_read_u32(body);
     read_clean(body, message->refused.why, sizeof message->refused.why);
@@ -52,7 +52,7 @@ static void read_refused(struct kolo_reader *body, struct kolo_message *message)
         body->failed = true;
 }
 
-static void read_exited(struct kolo_reader *body, struct kolo_message *message)
+static void read_exited(struct kolo_reader *body, struct kolo_frame_message *message)
 {
     kolo_outcome_read(body, &message->exited);
     message->rank = message->exited.rank;
@@ -61,7 +61,7 @@ static void read_exited(struct kolo_reader *body, struct kolo_message *message)
         body->failed = true;
 }
 
-static void read_body(struct kolo_reader *body, struct kolo_message *message)
+static void read_body(struct kolo_reader *body, struct kolo_frame_message *message)
 {
     switch ((int)message->type) {
     case KOLO_FRAME_READY:
@@ -115,10 +115,10 @@ static void read_body(struct kolo_reader *body, struct kolo_message *message)
     }
 }
 
-kolo_status kolo_message_read(enum kolo_frame_type type, struct kolo_reader *body,
-                              struct kolo_message *message_out)
+kolo_status kolo_frame_message_read(enum kolo_frame_type type, struct kolo_reader *body,
+                                    struct kolo_frame_message *message_out)
 {
-    *message_out = (struct kolo_message){.type = type};
+    *message_out = (struct kolo_frame_message){.type = type};
     read_body(body, message_out);
     if (kolo_reader_finish(body, kolo_frame_text(type)) != KOLO_OK)
         return kolo_fail(KOLO_ERR_PROTOCOL, "a malformed %s", kolo_frame_text(type));

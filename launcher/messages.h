@@ -15,7 +15,7 @@ struct kolo_piece {
     size_t bytes;
 };
 
-struct kolo_message {
+struct kolo_frame_message {
     enum kolo_frame_type type;
     uint32_t rank; /* of STARTED, OUTPUT, EXITED, STRAY, SEEN, TIMELINE */
     union {
@@ -44,7 +44,7 @@ struct kolo_message {
 };
 
 /** @return ERR_PROTOCOL if @p body is not exactly what frames.h says of @p type. */
-kolo_status kolo_message_read(enum kolo_frame_type type, struct kolo_reader *body,
-                              struct kolo_message *message_out) KOLO_NODISCARD;
+kolo_status kolo_frame_message_read(enum kolo_frame_type type, struct kolo_reader *body,
+                                    struct kolo_frame_message *message_out) KOLO_NODISCARD;
 
 #endif

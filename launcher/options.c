@@ -338,28 +338,28 @@ static kolo_status apply_json(struct kolo_options *options, const char *value)
 static kolo_status apply_help(struct kolo_options *options, const char *value)
 {
     (void)value;
-    options->task = KOLO_TASK_HELP;
+    options->command = KOLO_COMMAND_HELP;
     return KOLO_OK;
 }
 
 static kolo_status apply_version(struct kolo_options *options, const char *value)
 {
     (void)value;
-    options->task = KOLO_TASK_VERSION;
+    options->command = KOLO_COMMAND_VERSION;
     return KOLO_OK;
 }
 
 static kolo_status apply_help_settings(struct kolo_options *options, const char *value)
 {
     (void)value;
-    options->task = KOLO_TASK_HELP_SETTINGS;
+    options->command = KOLO_COMMAND_HELP_SETTINGS;
     return KOLO_OK;
 }
 
 static kolo_status apply_print_settings(struct kolo_options *options, const char *value)
 {
     (void)value;
-    options->task = KOLO_TASK_PRINT_SETTINGS;
+    options->command = KOLO_COMMAND_PRINT_SETTINGS;
     return KOLO_OK;
 }
 
@@ -673,15 +673,15 @@ static kolo_status check_words(const struct kolo_options *options)
                          "--no-copy: the output of ranks would go nowhere; give --output-dir DIR");
     if (options->hosts && options->hostfile)
         return kolo_fail(KOLO_ERR_INVALID, "-H and --hostfile exclude each other; give one");
-    if (options->task == KOLO_TASK_RUN && !*options->program)
+    if (options->command == KOLO_COMMAND_RUN && !*options->program)
         return kolo_fail(KOLO_ERR_INVALID, "no program given; try 'kolorun --help'");
-    if (options->task == KOLO_TASK_RUN || options->task == KOLO_TASK_DOCTOR)
+    if (options->command == KOLO_COMMAND_RUN || options->command == KOLO_COMMAND_DOCTOR)
         if (check_program(options->program) != KOLO_OK)
             return KOLO_ERR_INVALID;
-    if (options->task == KOLO_TASK_RUN && options->json)
+    if (options->command == KOLO_COMMAND_RUN && options->json)
         return kolo_fail(KOLO_ERR_INVALID,
                          "--json %s: a job writes none; it is for 'kolorun doctor'", options->json);
-    if (options->task == KOLO_TASK_DOCTOR && options->dry_run)
+    if (options->command == KOLO_COMMAND_DOCTOR && options->dry_run)
         return kolo_fail(KOLO_ERR_INVALID,
                          "--dry-run: doctor starts no ranks anyway; leave it out");
     return KOLO_OK;
@@ -693,17 +693,17 @@ kolo_status kolo_options_parse(char *const *argv, char *const *environ_list,
                                struct kolo_options *options_out)
 {
     kolo_status status = KOLO_OK;
-    *options_out = (struct kolo_options){.task = KOLO_TASK_RUN};
+    *options_out = (struct kolo_options){.command = KOLO_COMMAND_RUN};
     kolo_settings_init(&options_out->settings);
     KOLO_TRY(kolo_settings_load(&options_out->settings, environ_list, unknown, NULL));
     if (argv[0] && strcmp(argv[0], "doctor") == 0) {
-        options_out->task = KOLO_TASK_DOCTOR;
+        options_out->command = KOLO_COMMAND_DOCTOR;
         argv++;
     }
     KOLO_TRY(take_options(options_out, argv, &options_out->program));
     KOLO_TRY(kolo_bind_parse(options_out->settings.bind, &options_out->bind));
     KOLO_TRY(check_words(options_out));
-    if (options_out->task != KOLO_TASK_RUN && options_out->task != KOLO_TASK_DOCTOR)
+    if (options_out->command != KOLO_COMMAND_RUN && options_out->command != KOLO_COMMAND_DOCTOR)
         goto out;
     KOLO_TRY(check_settings(&options_out->settings));
     status = check_forwarded(options_out);

@@ -10,17 +10,17 @@
 #include "launcher/frames.h"
 
 /** What the command line asks for. */
-enum kolo_task {
-    KOLO_TASK_RUN,
-    KOLO_TASK_DOCTOR, /* options as for a run, but a program is not needed */
-    KOLO_TASK_HELP,
-    KOLO_TASK_VERSION,
-    KOLO_TASK_HELP_SETTINGS,
-    KOLO_TASK_PRINT_SETTINGS
+enum kolo_command {
+    KOLO_COMMAND_RUN,
+    KOLO_COMMAND_DOCTOR, /* options as for a run, but a program is not needed */
+    KOLO_COMMAND_HELP,
+    KOLO_COMMAND_VERSION,
+    KOLO_COMMAND_HELP_SETTINGS,
+    KOLO_COMMAND_PRINT_SETTINGS
 };
 
 struct kolo_options {
-    enum kolo_task task;
+    enum kolo_command command;
     int np;            /* 0: not given */
     const char *hosts; /* -H */
     const char *hostfile;

@@ -12,7 +12,7 @@ static void send_all(struct kolo_pause *pause, enum kolo_frame_type type)
     for (size_t i = 0; i < pause->count; i++) {
         if (pause->remotes[i].state != KOLO_REMOTE_RUNNING)
             continue;
-        kolo_channel_send_u32(&pause->remotes[i].channel, type, pause->round);
+        kolo_agent_channel_send_u32(&pause->remotes[i].channel, type, pause->round);
         pause->missing++;
     }
 }
@@ -25,7 +25,7 @@ static void go_on(struct kolo_pause *pause)
     uv_update_time(pause->timer.loop);
     send_all(pause, KOLO_FRAME_RESUME);
     for (size_t i = 0; i < pause->count; i++)
-        kolo_channel_resume(&pause->remotes[i].channel);
+        kolo_agent_channel_resume(&pause->remotes[i].channel);
     pause->changed(pause->context, false);
 }
 
@@ -98,7 +98,7 @@ void kolo_pause_answered(struct kolo_pause *pause, struct kolo_remote *remote, u
 {
     if (pause->state != KOLO_PAUSE_ASKING || round != pause->round || pause->missing == 0)
         return;
-    kolo_channel_rest(&remote->channel);
+    kolo_agent_channel_rest(&remote->channel);
     if (--pause->missing == 0)
         stop_here(pause);
 }

@@ -12,7 +12,7 @@
 enum { READ_BYTES = 16 << 10 };
 
 struct kolo_relay {
-    struct kolo_channel *channel;
+    struct kolo_agent_channel *channel;
     uv_pipe_t to, from;
     bool has_to, has_from, has_ended;
     pid_t pid;
@@ -36,12 +36,12 @@ static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 {
     struct kolo_relay *relay = stream->data;
     if (got > 0)
-        kolo_channel_send(relay->channel, KOLO_FRAME_FACTS, buf->base, (size_t)got);
+        kolo_agent_channel_send(relay->channel, KOLO_FRAME_FACTS, buf->base, (size_t)got);
     if (got >= 0 || relay->has_ended)
         return;
     relay->has_ended = true;
     (void)uv_read_stop(stream);
-    kolo_channel_send(relay->channel, KOLO_FRAME_FACTS, NULL, 0);
+    kolo_agent_channel_send(relay->channel, KOLO_FRAME_FACTS, NULL, 0);
 }
 
 static void forget(struct write *write)
@@ -100,7 +100,7 @@ out:
     return status;
 }
 
-kolo_status kolo_relay_start(uv_loop_t *loop, struct kolo_channel *channel,
+kolo_status kolo_relay_start(uv_loop_t *loop, struct kolo_agent_channel *channel,
                              const struct kolo_spec *spec, struct kolo_relay **relay_out)
 {
     int in[2] = {-1, -1}, out[2] = {-1, -1};

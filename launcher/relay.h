@@ -7,13 +7,13 @@
 
 #include <uv.h>
 
-#include "launcher/channel.h"
+#include "launcher/agent_channel.h"
 
 struct kolo_relay;
 
 /** @p channel must outlive the relay. The process is a child of the agent, and is reaped and killed
  * like any other. */
-kolo_status kolo_relay_start(uv_loop_t *loop, struct kolo_channel *channel,
+kolo_status kolo_relay_start(uv_loop_t *loop, struct kolo_agent_channel *channel,
                              const struct kolo_spec *spec,
                              struct kolo_relay **relay_out) KOLO_NODISCARD;
 void kolo_relay_tell(struct kolo_relay *relay, const void *data, size_t bytes);

@@ -68,7 +68,7 @@ static void close_handles(struct kolo_remote *remote)
     if (!remote->has_handles)
         return;
     remote->has_handles = false;
-    kolo_channel_close(&remote->channel);
+    kolo_agent_channel_close(&remote->channel);
     uv_close((uv_handle_t *)&remote->errors, NULL);
 }
 
@@ -197,13 +197,13 @@ void kolo_remote_dismiss(struct kolo_remote *remote)
     } else if (remote->state == KOLO_REMOTE_CALLING) {
         kolo_remote_kill(remote);
     } else {
-        kolo_channel_send(&remote->channel, KOLO_FRAME_END, NULL, 0);
+        kolo_agent_channel_send(&remote->channel, KOLO_FRAME_END, NULL, 0);
     }
 }
 
 /* ---- talking ---- */
 
-static kolo_status take_ready(struct kolo_remote *remote, const struct kolo_message *message)
+static kolo_status take_ready(struct kolo_remote *remote, const struct kolo_frame_message *message)
 {
     const bool is_same = strcmp(message->ready.version, KOLO_VERSION) == 0;
     if (is_same && message->ready.protocol != KOLO_AGENT_PROTOCOL)
@@ -218,7 +218,7 @@ static kolo_status take_ready(struct kolo_remote *remote, const struct kolo_mess
         return kolo_fail(KOLO_ERR_PROTOCOL, "a second greeting");
     snprintf(remote->agent_host, sizeof remote->agent_host, "%s", message->ready.host);
     remote->agent_pid = message->ready.pid;
-    kolo_channel_watch(&remote->channel, remote->config->peer_timeout_ms);
+    kolo_agent_channel_watch(&remote->channel, remote->config->peer_timeout_ms);
     remote->config->events.joined(remote->config->events.context, remote);
     return KOLO_OK;
 }
@@ -239,8 +239,8 @@ static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kol
 {
     struct kolo_remote *remote = context;
     const struct kolo_remote_events *events = &remote->config->events;
-    struct kolo_message message;
-    kolo_status status = kolo_message_read(type, body, &message);
+    struct kolo_frame_message message;
+    kolo_status status = kolo_frame_message_read(type, body, &message);
     if (status == KOLO_OK)
         status = count_telling(remote, type);
     if (status != KOLO_OK)
@@ -315,7 +315,7 @@ static kolo_status open_handles(struct kolo_remote *remote, int fd_in, int fd_ou
     uv_loop_t *loop = remote->config->loop;
     kolo_frames_fini(&remote->channel.frames);
     remote->channel =
-        (struct kolo_channel){.frame = on_frame, .ended = on_channel_end, .context = remote};
+        (struct kolo_agent_channel){.frame = on_frame, .ended = on_channel_end, .context = remote};
     (void)uv_pipe_init(loop, &remote->errors, 0);
     remote->errors.data = remote;
     if (!remote->has_timer) {
@@ -324,7 +324,7 @@ static kolo_status open_handles(struct kolo_remote *remote, int fd_in, int fd_ou
         remote->has_timer = true;
     }
     remote->has_handles = true;
-    kolo_status status = kolo_channel_open(&remote->channel, loop, fd_in, fd_out, true);
+    kolo_status status = kolo_agent_channel_open(&remote->channel, loop, fd_in, fd_out, true);
     if (uv_pipe_open(&remote->errors, fd_errors) != 0) {
         close(fd_errors);
         return kolo_fail(KOLO_ERR_SYSTEM, "watch the standard error of a host");
@@ -414,7 +414,7 @@ out:
 void kolo_remote_start(struct kolo_remote *remote)
 {
     if (move(remote, KOLO_REMOTE_RUNNING))
-        kolo_channel_send(&remote->channel, KOLO_FRAME_START, NULL, 0);
+        kolo_agent_channel_send(&remote->channel, KOLO_FRAME_START, NULL, 0);
 }
 
 void kolo_remote_fini(struct kolo_remote *remote)

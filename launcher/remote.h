@@ -13,7 +13,7 @@
 #include <uv.h>
 
 #include "base/settings.h"
-#include "launcher/channel.h"
+#include "launcher/agent_channel.h"
 #include "launcher/hosts.h"
 #include "launcher/messages.h"
 
@@ -38,7 +38,7 @@ struct kolo_remote_events {
      * 1). */
     void (*refused)(void *context, struct kolo_remote *remote, int exit_status, const char *why);
     /** STARTED, OUTPUT, EXITED, WANTED, NOTE, STRAY, PAUSED, SEEN, LOOKED, FACTS, TIMELINE. */
-    kolo_status (*message)(struct kolo_remote *remote, const struct kolo_message *message);
+    kolo_status (*message)(struct kolo_remote *remote, const struct kolo_frame_message *message);
     void (*failed)(void *context, struct kolo_remote *remote, const char *why);
     void (*gone)(void *context, struct kolo_remote *remote);
 };
@@ -59,7 +59,7 @@ struct kolo_remote {
     const struct kolo_host *host;
     int index;
     enum kolo_remote_state state;
-    struct kolo_channel channel;
+    struct kolo_agent_channel channel;
     uv_pipe_t errors;
     uv_timer_t timer;
     char words[KOLO_REMOTE_WORDS]; /* the end of its output on standard error */

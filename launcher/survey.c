@@ -65,7 +65,7 @@ static bool ask_host(struct kolo_survey *survey, struct kolo_remote *remote,
         kolo_write_u32(&writer, (uint32_t)kolo_meeting_pid(meeting, (int)ranks->at[i]));
     const bool is_whole = kolo_writer_finish(&writer, body, &bytes) == KOLO_OK;
     if (is_whole)
-        kolo_channel_send(&remote->channel, KOLO_FRAME_LOOK, body, bytes);
+        kolo_agent_channel_send(&remote->channel, KOLO_FRAME_LOOK, body, bytes);
     kolo_free_memory(body);
     return is_whole;
 }

@@ -30,7 +30,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "launcher/agent.h"
-#include "launcher/channel.h"
+#include "launcher/agent_channel.h"
 #include "launcher/children.h"
 #include "launcher/lookout.h"
 #include "launcher/messages.h"
@@ -65,7 +65,7 @@ static const bool may_follow[STATES][STATES] = {
 
 struct worker {
     uv_loop_t loop;
-    struct kolo_channel channel;
+    struct kolo_agent_channel channel;
     uv_signal_t child, term, hang, intr;
     uv_timer_t tick;
     uv_timer_t patience; /* with ranks that a signal is to end */
@@ -104,7 +104,7 @@ static void finish(struct worker *worker)
         kolo_children_close(worker->children);
     kolo_relay_close(worker->relay);
     kolo_lookout_close(worker->lookout);
-    kolo_channel_close(&worker->channel);
+    kolo_agent_channel_close(&worker->channel);
     close_handle((uv_handle_t *)&worker->child);
     close_handle((uv_handle_t *)&worker->term);
     close_handle((uv_handle_t *)&worker->hang);
@@ -116,7 +116,7 @@ static void finish(struct worker *worker)
 static void done(struct worker *worker)
 {
     move(worker, DONE, -1);
-    kolo_channel_send(&worker->channel, KOLO_FRAME_DONE, NULL, 0);
+    kolo_agent_channel_send(&worker->channel, KOLO_FRAME_DONE, NULL, 0);
     if (worker->channel.has_ended)
         finish(worker);
 }
@@ -150,8 +150,8 @@ static void pause_job(struct worker *worker, uint32_t round)
         worker->is_paused = true;
         kolo_children_signal(worker->children, SIGSTOP);
     }
-    kolo_channel_send_u32(&worker->channel, KOLO_FRAME_PAUSED, round);
-    kolo_channel_rest(&worker->channel);
+    kolo_agent_channel_send_u32(&worker->channel, KOLO_FRAME_PAUSED, round);
+    kolo_agent_channel_rest(&worker->channel);
 }
 
 static void resume(struct worker *worker)
@@ -159,7 +159,7 @@ static void resume(struct worker *worker)
     if (worker->is_paused)
         kolo_children_signal(worker->children, SIGCONT);
     worker->is_paused = false;
-    kolo_channel_resume(&worker->channel);
+    kolo_agent_channel_resume(&worker->channel);
 }
 
 static void end(struct worker *worker, enum state state)
@@ -190,7 +190,7 @@ static void name_survivors(struct worker *worker)
         return;
     worker->naming = KOLO_NEVER;
     kolo_tree_describe(getpid(), text, sizeof text);
-    kolo_channel_send(&worker->channel, KOLO_FRAME_NOTE, text, strlen(text));
+    kolo_agent_channel_send(&worker->channel, KOLO_FRAME_NOTE, text, strlen(text));
 }
 
 /* Tells kolorun which processes are about to be ended although their rank ended well. */
@@ -209,7 +209,7 @@ static void name_strays(struct worker *worker)
             continue;
         kolo_stray_write(&writer, &strays[i]);
         if (kolo_writer_finish(&writer, body, &bytes) == KOLO_OK)
-            kolo_channel_send(&worker->channel, KOLO_FRAME_STRAY, body, bytes);
+            kolo_agent_channel_send(&worker->channel, KOLO_FRAME_STRAY, body, bytes);
     }
     kolo_free_memory(strays);
 }
@@ -285,7 +285,7 @@ static void refuse(struct worker *worker, int exit_status)
     kolo_write_u32(&writer, (uint32_t)exit_status);
     kolo_write_text(&writer, kolo_error_detail());
     if (kolo_writer_finish(&writer, body, &bytes) == KOLO_OK)
-        kolo_channel_send(&worker->channel, KOLO_FRAME_REFUSED, body, bytes);
+        kolo_agent_channel_send(&worker->channel, KOLO_FRAME_REFUSED, body, bytes);
 }
 
 static void on_patience_ended(uv_timer_t *timer)
@@ -304,7 +304,7 @@ static void pass_on(struct worker *worker, int number)
     if (worker->is_paused)
         kolo_children_signal(worker->children, SIGCONT);
     worker->is_paused = false;
-    kolo_channel_send_u32(&worker->channel, KOLO_FRAME_SIGNAL, (uint32_t)number);
+    kolo_agent_channel_send_u32(&worker->channel, KOLO_FRAME_SIGNAL, (uint32_t)number);
     (void)uv_timer_start(&worker->patience, on_patience_ended, worker->spec.exit_timeout_ms, 0);
 }
 
@@ -336,7 +336,7 @@ static kolo_status take_job(struct worker *worker, const struct kolo_piece *job)
     if (status != KOLO_OK)
         return status;
     int exit_status = EXIT_TROUBLE;
-    kolo_channel_watch(&worker->channel, worker->spec.peer_timeout_ms);
+    kolo_agent_channel_watch(&worker->channel, worker->spec.peer_timeout_ms);
     status = kolo_children_prepare(&worker->loop, &worker->channel, &worker->spec,
                                    &worker->children, &exit_status);
     if (status != KOLO_OK) {
@@ -344,7 +344,7 @@ static kolo_status take_job(struct worker *worker, const struct kolo_piece *job)
         return KOLO_OK; /* kolorun ends it */
     }
     move(worker, PREPARED, -1);
-    kolo_channel_send(&worker->channel, KOLO_FRAME_PREPARED, NULL, 0);
+    kolo_agent_channel_send(&worker->channel, KOLO_FRAME_PREPARED, NULL, 0);
     return KOLO_OK;
 }
 
@@ -420,7 +420,7 @@ static kolo_status look(struct worker *worker, const struct kolo_piece *piece)
     if (kolo_reader_left(&body) != worker->spec.ranks.count * sizeof(uint32_t))
         return kolo_fail(KOLO_ERR_PROTOCOL, "a malformed LOOK");
     if (worker->state == DONE || look_at_all(worker, round, &body) != KOLO_OK)
-        kolo_channel_send_u32(&worker->channel, KOLO_FRAME_LOOKED, round);
+        kolo_agent_channel_send_u32(&worker->channel, KOLO_FRAME_LOOKED, round);
     return KOLO_OK;
 }
 
@@ -437,7 +437,7 @@ static void signal_ranks(struct worker *worker, int number)
 }
 
 /* What concerns ranks that are there. */
-static kolo_status on_rank_message(struct worker *worker, const struct kolo_message *message)
+static kolo_status on_rank_message(struct worker *worker, const struct kolo_frame_message *message)
 {
     if (!worker->children)
         return kolo_fail(KOLO_ERR_PROTOCOL, "%s without a job", kolo_frame_text(message->type));
@@ -470,8 +470,8 @@ static kolo_status on_rank_message(struct worker *worker, const struct kolo_mess
 static kolo_status on_frame(void *context, enum kolo_frame_type type, struct kolo_reader *body)
 {
     struct worker *worker = context;
-    struct kolo_message message;
-    kolo_status status = kolo_message_read(type, body, &message);
+    struct kolo_frame_message message;
+    kolo_status status = kolo_frame_message_read(type, body, &message);
     if (status != KOLO_OK)
         return status;
     switch ((int)type) {
@@ -502,10 +502,10 @@ static void greet(struct worker *worker)
     kolo_write_text(&writer, KOLO_VERSION);
     kolo_write_text(&writer, host);
     kolo_write_u32(&writer, (uint32_t)getpid());
-    kolo_channel_send_raw(&worker->channel, kolo_preamble, KOLO_PREAMBLE_BYTES);
+    kolo_agent_channel_send_raw(&worker->channel, kolo_preamble, KOLO_PREAMBLE_BYTES);
     if (kolo_writer_finish(&writer, body, &bytes) == KOLO_OK)
-        kolo_channel_send(&worker->channel, KOLO_FRAME_READY, body, bytes);
-    kolo_channel_watch(&worker->channel, JOB_WAIT_MS);
+        kolo_agent_channel_send(&worker->channel, KOLO_FRAME_READY, body, bytes);
+    kolo_agent_channel_watch(&worker->channel, JOB_WAIT_MS);
 }
 
 static void watch_signal(struct worker *worker, uv_signal_t *handle, uv_signal_cb callback,
@@ -536,7 +536,8 @@ int kolo_worker_main(int fd_in, int fd_out, pid_t guardian)
     worker.tick.data = &worker;
     (void)uv_timer_init(&worker.loop, &worker.patience);
     worker.patience.data = &worker;
-    kolo_status status = kolo_channel_open(&worker.channel, &worker.loop, fd_in, fd_out, false);
+    kolo_status status =
+        kolo_agent_channel_open(&worker.channel, &worker.loop, fd_in, fd_out, false);
     if (status == KOLO_OK)
         greet(&worker);
     else

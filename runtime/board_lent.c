@@ -69,7 +69,7 @@ bool kolo_board_lent_put(struct kolo_hub *hub)
     const struct kolo_request *request = hub->running;
     const struct kolo_hub_member *self = &hub->members[hub->self];
     struct kolo_board_lent *lent = self->notes->lent;
-    if (request->stage != KOLO_STAGE_LENT)
+    if (request->stage != KOLO_STAGING_LENT)
         return false;
     if (hub->is_oneshot)
         kolo_board_extents(hub);

@@ -106,7 +106,7 @@ static double cost_of_all(const struct kolo_cost_query *query)
     const struct kolo_walks walks = walk_ranks(query);
     double wire = busiest_line(query->layout, &walks);
     double far = fmax(walks.most.far, walks.mean.far * ranks_a_domain(query->args));
-    struct kolo_way way = kolo_way_to_last(query, &walks);
+    struct kolo_cost_way way = kolo_cost_way_to_last(query, &walks);
     double chain = way.hops + fmax(walks.most.processor, fmax(wire, far));
     /* each level of a pipelined tree also waits for a sibling's piece, whatever the cores do */
     double siblings = plan->is_segmented && plan->depth == KOLO_DEPTH_TREE ? 0.5 * way.hops : 0;

@@ -45,11 +45,11 @@ struct kolo_walk kolo_walk_rank(const struct kolo_cost_query *query, int rank);
 /* ---- cost_way.c ---- */
 
 /** When the messages of the last rank begin, and how long they take then; latencies only. */
-struct kolo_way {
+struct kolo_cost_way {
     double hops, latency;
 };
-struct kolo_way kolo_way_to_last(const struct kolo_cost_query *query,
-                                 const struct kolo_walks *walks);
+struct kolo_cost_way kolo_cost_way_to_last(const struct kolo_cost_query *query,
+                                           const struct kolo_walks *walks);
 
 /* ---- where ranks are ---- */
 

@@ -76,20 +76,20 @@ static double part_counted(const struct kolo_plan *plan)
 }
 
 /** On one host all messages are alike. */
-static struct kolo_way way_on_one_host(const struct kolo_cost_query *query,
-                                       const struct kolo_walks *walks)
+static struct kolo_cost_way way_on_one_host(const struct kolo_cost_query *query,
+                                            const struct kolo_walks *walks)
 {
     double hops = part_counted(query->plan) * hops_before(query->plan, query->args->size);
-    return (struct kolo_way){.hops = hops * walks->most.hop[KOLO_HOP_STAYS],
-                             .latency = walks->most.latency};
+    return (struct kolo_cost_way){.hops = hops * walks->most.hop[KOLO_HOP_STAYS],
+                                  .latency = walks->most.latency};
 }
 
 /** On several hosts few messages go from one host to another, so each kind is counted. */
-static struct kolo_way way_over_hosts(const struct kolo_cost_query *query,
-                                      const struct kolo_walks *walks)
+static struct kolo_cost_way way_over_hosts(const struct kolo_cost_query *query,
+                                           const struct kolo_walks *walks)
 {
     const double *hop = walks->most.hop;
-    struct kolo_way way = {.latency = walks->most.latency};
+    struct kolo_cost_way way = {.latency = walks->most.latency};
     if (query->plan->depth == KOLO_DEPTH_NONE)
         return way;
     way.latency = walks->of[0].latency;
@@ -100,13 +100,13 @@ static struct kolo_way way_over_hosts(const struct kolo_cost_query *query,
                                          between.of[KOLO_HOP_CROSSES] * hop[KOLO_HOP_CROSSES]);
         double latency = walks->of[goes_to_root(query->plan) ? 0 : i].latency;
         if (hops + latency > way.hops + way.latency)
-            way = (struct kolo_way){.hops = hops, .latency = latency};
+            way = (struct kolo_cost_way){.hops = hops, .latency = latency};
     }
     return way;
 }
 
-struct kolo_way kolo_way_to_last(const struct kolo_cost_query *query,
-                                 const struct kolo_walks *walks)
+struct kolo_cost_way kolo_cost_way_to_last(const struct kolo_cost_query *query,
+                                           const struct kolo_walks *walks)
 {
     return kolo_layout_has_several_hosts(query->layout) ? way_over_hosts(query, walks)
                                                         : way_on_one_host(query, walks);

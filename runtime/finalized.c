@@ -107,7 +107,7 @@ void kolo_comm_check_finalized(struct kolo_comm *comm)
         say(comm, finalized->first);
     /* a message that is being copied to a device has arrived */
     for (const struct kolo_request *at = comm->messages.first; at != NULL; at = at->next)
-        if (is_of_gone(comm, at, KOLO_CALL_RECV) && at->stage != KOLO_STAGE_OUT)
+        if (is_of_gone(comm, at, KOLO_CALL_RECV) && at->stage != KOLO_STAGING_OUT)
             say(comm, at->call.peer);
 }
 

@@ -415,7 +415,8 @@ static bool nested_advance(struct kolo_request *request)
 static bool is_reached(const struct kolo_request *call)
 {
     return call != NULL && call->status == KOLO_AGAIN &&
-           (!call->is_apart || call->stage == KOLO_STAGE_LENT || call->stage == KOLO_STAGE_DIRECT);
+           (!call->is_apart || call->stage == KOLO_STAGING_LENT ||
+            call->stage == KOLO_STAGING_DIRECT);
 }
 
 /** Ends the copies, and lets the stream continue if that is safe: before any route is cancelled,

@@ -182,7 +182,7 @@ static void advance_collectives(struct kolo_comm *comm)
             break;
         if (!request->has_entered)
             enter(comm, request);
-        if (request->stage != KOLO_STAGE_OUT) {
+        if (request->stage != KOLO_STAGING_OUT) {
             if (!request->route->advance(request)) {
                 if (request->staged != NULL)
                     kolo_staging_flow(request);
@@ -203,7 +203,7 @@ static void advance_messages(struct kolo_comm *comm)
     for (struct kolo_request *request = comm->messages.first, *next; request != NULL;
          request = next) {
         next = request->next;
-        if (request->stage != KOLO_STAGE_OUT && !request->route->advance(request)) {
+        if (request->stage != KOLO_STAGING_OUT && !request->route->advance(request)) {
             if (comm->failure.status != KOLO_OK)
                 break;
             continue;

@@ -70,15 +70,15 @@ struct kolo_strand {
 };
 
 /** Where the data of the request's device buffers is now. */
-enum kolo_stage {
-    KOLO_STAGE_NONE,   /* the request is not running, or has no device buffers */
-    KOLO_STAGE_BEHIND, /* on the device: the stream has not done its earlier work yet */
-    KOLO_STAGE_IN,     /* being copied to the host */
-    KOLO_STAGE_FLOWS,  /* being copied to the host and back in segments, while the plan runs */
-    KOLO_STAGE_DIRECT, /* on the device, where links reach it (staging_direct.c) */
-    KOLO_STAGE_LENT,   /* on the device, where the ranks' kernels reach it (staging_lent.c) */
-    KOLO_STAGE_READY,  /* on the host */
-    KOLO_STAGE_OUT     /* the call is over, its result is being copied to the device */
+enum kolo_staging {
+    KOLO_STAGING_NONE,   /* the request is not running, or has no device buffers */
+    KOLO_STAGING_BEHIND, /* on the device: the stream has not done its earlier work yet */
+    KOLO_STAGING_IN,     /* being copied to the host */
+    KOLO_STAGING_FLOWS,  /* being copied to the host and back in segments, while the plan runs */
+    KOLO_STAGING_DIRECT, /* on the device, where links reach it (staging_direct.c) */
+    KOLO_STAGING_LENT,   /* on the device, where the ranks' kernels reach it (staging_lent.c) */
+    KOLO_STAGING_READY,  /* on the host */
+    KOLO_STAGING_OUT     /* the call is over, its result is being copied to the device */
 };
 
 /** What a rank does in a oneshot. It is the same at each start of a request, so it is computed
@@ -131,11 +131,11 @@ struct kolo_request {
     void *input;
     bool is_scaled; /* its device has scaled the input of this start, in the caller's buffer */
     struct kolo_staged *staged; /* its device buffers (staging.c); NULL: none */
-    enum kolo_stage stage;      /* where their data is */
+    enum kolo_staging stage;    /* where their data is */
     bool is_apart;              /* all of its buffers are device buffers */
     bool may_lend;              /* as far as this rank knows, they may be lent to other ranks */
     struct kolo_follow *follow; /* the program's stream that it follows (stream.c); NULL: none */
-    size_t copied;              /* with KOLO_STAGE_DIRECT: 1 + the last step whose copy was begun */
+    size_t copied; /* with KOLO_STAGING_DIRECT: 1 + the last step whose copy was begun */
     struct kolo_group_part *parts; /* the calls fused into this one (group.c); NULL: none */
     size_t part_count;
     struct kolo_nested *nested; /* the calls that it consists of (nested.c); NULL: none */

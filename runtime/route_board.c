@@ -262,7 +262,7 @@ static enum kolo_board_step begin_bringing(struct kolo_hub *hub)
 static enum kolo_board_step bring_step(struct kolo_hub *hub)
 {
     const size_t offset = offsetof(struct kolo_board_notes, brought);
-    if (hub->running->stage == KOLO_STAGE_IN)
+    if (hub->running->stage == KOLO_STAGING_IN)
         return KOLO_BOARD_STUCK;
     if (hub->seen == 0 && kolo_board_lent_by(hub, hub->self) &&
         kolo_hub_word(hub, hub->self, offset) != hub->number)

@@ -20,7 +20,7 @@
 
 static bool is_direct(const struct kolo_request *request)
 {
-    return request->stage == KOLO_STAGE_DIRECT;
+    return request->stage == KOLO_STAGING_DIRECT;
 }
 
 /* ---- one step ---- */
@@ -229,7 +229,7 @@ static bool advance_strand(struct kolo_request *request, struct kolo_strand *str
         strand->after = step.after;
         if (strand->next - strand->first >= step.after)
             return false;
-        if (request->stage == KOLO_STAGE_FLOWS && !kolo_staging_has(request, &step))
+        if (request->stage == KOLO_STAGING_FLOWS && !kolo_staging_has(request, &step))
             return false;
         if (is_direct(request) && strand == &request->main &&
             !kolo_staging_may(request, strand->next, &step))

@@ -29,9 +29,9 @@
 enum { CANCEL_MS = 1000 };
 
 /** Whether the data stays on the device, where others reach it. */
-static bool stays(enum kolo_stage stage)
+static bool stays(enum kolo_staging stage)
 {
-    return stage == KOLO_STAGE_DIRECT || stage == KOLO_STAGE_LENT;
+    return stage == KOLO_STAGING_DIRECT || stage == KOLO_STAGING_LENT;
 }
 
 kolo_status kolo_staging_fail(struct kolo_request *request, kolo_status status)
@@ -371,10 +371,10 @@ static kolo_status bring_message(struct kolo_request *request, kolo_deadline dea
     const bool is_direct = !is_running && kolo_direct_can(request);
     if (is_direct) {
         kolo_direct_begin(request);
-        request->stage = KOLO_STAGE_DIRECT;
+        request->stage = KOLO_STAGING_DIRECT;
     } else if (!is_running) {
         status = kolo_flow_begin(request, false);
-        request->stage = KOLO_STAGE_IN;
+        request->stage = KOLO_STAGING_IN;
     }
     kolo_comm_leave(request->comm);
     if (is_running || is_direct || status != KOLO_OK)
@@ -392,7 +392,7 @@ static kolo_status bring_message(struct kolo_request *request, kolo_deadline dea
         return kolo_fail(KOLO_ERR_TIMEOUT, "the device has not copied within %d ms",
                          request->timeout_ms);
     if (status == KOLO_OK)
-        request->stage = KOLO_STAGE_READY;
+        request->stage = KOLO_STAGING_READY;
     return status;
 }
 
@@ -418,7 +418,7 @@ static kolo_status begin_copies(struct kolo_request *request)
     request->is_scaled = false;
     if (kolo_direct_can(request)) {
         kolo_direct_begin(request);
-        request->stage = KOLO_STAGE_DIRECT;
+        request->stage = KOLO_STAGING_DIRECT;
         return KOLO_OK;
     }
     if (kolo_lent_can(request)) {
@@ -429,7 +429,7 @@ static kolo_status begin_copies(struct kolo_request *request)
     kolo_status status = kolo_lent_bring(request);
     if (status == KOLO_OK)
         status = kolo_flow_begin(request, can_flow);
-    request->stage = can_flow ? KOLO_STAGE_FLOWS : KOLO_STAGE_IN;
+    request->stage = can_flow ? KOLO_STAGING_FLOWS : KOLO_STAGING_IN;
     return status;
 }
 
@@ -438,7 +438,7 @@ kolo_status kolo_staging_begin(struct kolo_request *request)
     if (kolo_call_is_message(request->call.kind))
         return KOLO_OK;
     if (request->follow != NULL) {
-        request->stage = KOLO_STAGE_BEHIND;
+        request->stage = KOLO_STAGING_BEHIND;
         return KOLO_OK;
     }
     const kolo_status status = begin_copies(request);
@@ -459,21 +459,21 @@ static kolo_status look_behind(struct kolo_request *request)
 bool kolo_staging_is_in(struct kolo_request *request)
 {
     kolo_status status = KOLO_OK;
-    if (request->stage == KOLO_STAGE_BEHIND)
+    if (request->stage == KOLO_STAGING_BEHIND)
         status = look_behind(request);
-    else if (request->stage != KOLO_STAGE_IN && request->stage != KOLO_STAGE_FLOWS)
+    else if (request->stage != KOLO_STAGING_IN && request->stage != KOLO_STAGING_FLOWS)
         return true;
-    if (status == KOLO_OK && request->stage == KOLO_STAGE_IN)
+    if (status == KOLO_OK && request->stage == KOLO_STAGING_IN)
         status = kolo_flow_is_in(request);
     if (status != KOLO_OK && status != KOLO_AGAIN) {
         (void)kolo_staging_fail(request, status);
         return false;
     }
-    if (request->stage == KOLO_STAGE_FLOWS || stays(request->stage))
+    if (request->stage == KOLO_STAGING_FLOWS || stays(request->stage))
         return true;
     if (status == KOLO_AGAIN)
         return false;
-    request->stage = KOLO_STAGE_READY;
+    request->stage = KOLO_STAGING_READY;
     request->comm->engine->has_moved = true;
     kolo_request_load(request);
     return true;
@@ -514,7 +514,7 @@ bool kolo_staging_received(struct kolo_request *request, const struct kolo_work 
 
 void kolo_staging_flow(struct kolo_request *request)
 {
-    if (request->stage != KOLO_STAGE_FLOWS)
+    if (request->stage != KOLO_STAGING_FLOWS)
         return;
     const kolo_status status = kolo_flow_continue(request);
     if (status != KOLO_OK)
@@ -534,18 +534,18 @@ bool kolo_staging_is_out(struct kolo_request *request)
 {
     kolo_status status = KOLO_OK;
     /* segments that no step touched may still have to be copied to the host */
-    if (request->stage == KOLO_STAGE_FLOWS)
+    if (request->stage == KOLO_STAGING_FLOWS)
         status = kolo_flow_continue(request);
-    if (status == KOLO_OK && request->stage == KOLO_STAGE_FLOWS)
+    if (status == KOLO_OK && request->stage == KOLO_STAGING_FLOWS)
         status = kolo_flow_is_in(request);
-    if (status == KOLO_OK && request->stage != KOLO_STAGE_OUT) {
-        if (request->stage == KOLO_STAGE_LENT)
+    if (status == KOLO_OK && request->stage != KOLO_STAGING_OUT) {
+        if (request->stage == KOLO_STAGING_LENT)
             status = kolo_lent_finish(request);
         else
             kolo_request_finish(request);
         if (!stays(request->stage))
             status = kolo_flow_end(request);
-        request->stage = KOLO_STAGE_OUT;
+        request->stage = KOLO_STAGING_OUT;
         request->comm->engine->has_moved = true;
     }
     if (status == KOLO_OK)
@@ -556,7 +556,7 @@ bool kolo_staging_is_out(struct kolo_request *request)
         (void)kolo_staging_fail(request, status);
         return false;
     }
-    request->stage = KOLO_STAGE_NONE;
+    request->stage = KOLO_STAGING_NONE;
     return true;
 }
 
@@ -604,15 +604,15 @@ static void end_copies(struct kolo_request *request)
 
 void kolo_staging_cancel(struct kolo_request *request)
 {
-    const enum kolo_stage stage = request->stage;
-    request->stage = KOLO_STAGE_NONE;
-    if (stage == KOLO_STAGE_NONE)
+    const enum kolo_staging stage = request->stage;
+    request->stage = KOLO_STAGING_NONE;
+    if (stage == KOLO_STAGING_NONE)
         return;
     /* in stage BEHIND nothing has been copied or is known to others */
-    if (stage != KOLO_STAGE_BEHIND)
+    if (stage != KOLO_STAGING_BEHIND)
         end_copies(request);
     if (request->follow != NULL &&
-        (stage == KOLO_STAGE_BEHIND || (!stays(stage) && request->is_apart)))
+        (stage == KOLO_STAGING_BEHIND || (!stays(stage) && request->is_apart)))
         kolo_follow_end(request);
 }
 

@@ -27,8 +27,8 @@ kolo_status kolo_staging_begin(struct kolo_request *request) KOLO_NODISCARD;
 bool kolo_staging_is_in(struct kolo_request *request);
 /** Whether everything that @p step touches is on the host. A failure as in kolo_staging_is_in. */
 bool kolo_staging_has(struct kolo_request *request, const struct kolo_step *step);
-/** For a request whose links reach its devices' memory (KOLO_STAGE_DIRECT): the device address for
- * @p host, an address in what stands in for a buffer; NULL: @p host is plain host memory. */
+/** For a request whose links reach its devices' memory (KOLO_STAGING_DIRECT): the device address
+ * for @p host, an address in what stands in for a buffer; NULL: @p host is plain host memory. */
 uint8_t *kolo_staging_address(const struct kolo_request *request, uint8_t *host);
 /** Whether step number @p index may begin; in that stage the step itself copies nothing. A failure
  * as in kolo_staging_is_in. */

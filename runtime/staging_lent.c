@@ -140,7 +140,7 @@ bool kolo_lent_can(const struct kolo_request *request)
 void kolo_lent_begin(struct kolo_request *request)
 {
     kolo_direct_begin(request); /* nothing is copied */
-    request->stage = KOLO_STAGE_LENT;
+    request->stage = KOLO_STAGING_LENT;
 }
 
 /* ---- on the board ---- */
@@ -207,7 +207,7 @@ bool kolo_lent_take_in(struct kolo_request *request)
     kolo_status status = kolo_lent_bring(request);
     if (status == KOLO_OK)
         status = kolo_flow_begin(request, false);
-    request->stage = KOLO_STAGE_IN;
+    request->stage = KOLO_STAGING_IN;
     if (status != KOLO_OK)
         (void)kolo_staging_fail(request, status);
     return status == KOLO_OK;

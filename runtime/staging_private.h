@@ -85,7 +85,7 @@ void kolo_lent_ready(struct kolo_request *request);
  * lock. */
 bool kolo_lent_reserve(const struct kolo_request *request, struct kolo_staged *staged);
 /** Whether all buffers of the request can be lent to the other ranks. Then kolo_lent_begin makes it
- * KOLO_STAGE_LENT. */
+ * KOLO_STAGING_LENT. */
 bool kolo_lent_can(const struct kolo_request *request);
 void kolo_lent_begin(struct kolo_request *request);
 /** The lane of the request's buffers. */
@@ -101,7 +101,7 @@ kolo_status kolo_lent_scale_input(struct kolo_request *request) KOLO_NODISCARD;
 kolo_status kolo_lent_input_is_scaled(const struct kolo_request *request) KOLO_NODISCARD;
 /** As kolo_request_finish, for a call that lends: multiplies the result by its postscale. */
 kolo_status kolo_lent_finish(struct kolo_request *request) KOLO_NODISCARD;
-/** Copies what was lent to the host after all, which may take a while: KOLO_STAGE_IN. False: a
+/** Copies what was lent to the host after all, which may take a while: KOLO_STAGING_IN. False: a
  * failure, which is the communicator's; the request has ended. */
 bool kolo_lent_take_in(struct kolo_request *request);
 /** The call goes through host memory after all: takes memory for buffers that only have addresses.

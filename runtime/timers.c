@@ -24,20 +24,20 @@ enum { WAITS_MAX = 64, QUIET_TICKS = 2 /* checks in a row at which nothing had m
 /* ---- what a rank waits for itself ---- */
 
 /** What the data of a request waits for whose route waits for no rank. */
-static enum kolo_own_wait own_wait_of_stage(enum kolo_stage stage)
+static enum kolo_own_wait own_wait_of_stage(enum kolo_staging stage)
 {
     switch (stage) {
-    case KOLO_STAGE_IN:
-    case KOLO_STAGE_FLOWS:
+    case KOLO_STAGING_IN:
+    case KOLO_STAGING_FLOWS:
         return KOLO_OWN_INPUT;
-    case KOLO_STAGE_DIRECT:
-    case KOLO_STAGE_LENT:
+    case KOLO_STAGING_DIRECT:
+    case KOLO_STAGING_LENT:
         return KOLO_OWN_WORK;
-    case KOLO_STAGE_OUT:
+    case KOLO_STAGING_OUT:
         return KOLO_OWN_RESULT;
-    case KOLO_STAGE_NONE:
-    case KOLO_STAGE_BEHIND:
-    case KOLO_STAGE_READY:
+    case KOLO_STAGING_NONE:
+    case KOLO_STAGING_BEHIND:
+    case KOLO_STAGING_READY:
         break;
     }
     return KOLO_OWN_NONE;
@@ -53,7 +53,7 @@ static enum kolo_own_wait own_wait(const struct kolo_comm *comm, const struct ko
     const bool has_turn = kolo_request_is_message(request) || comm->collectives.first == request;
     if (kolo_follow_was_let_go(request))
         return KOLO_OWN_NONE;
-    if (request->stage == KOLO_STAGE_BEHIND)
+    if (request->stage == KOLO_STAGING_BEHIND)
         return KOLO_OWN_STREAM;
     if (!has_turn || request->route->waits_for(request, &peer, 1) > 0)
         return KOLO_OWN_NONE;

@@ -60,9 +60,9 @@ struct attempt {
     kolo_deadline at; /* WAITING: when to begin; RUNNING: when to look at it again */
     int64_t pause_ms;
     unsigned begun, rejected;
-    unsigned renewed;          /* because it was silent; at most RENEW_DOUBLINGS are counted */
-    bool is_taken;             /* a kernel or a program has taken a connection here */
-    enum kolo_verdict verdict; /* how the last try ended */
+    unsigned renewed;               /* because it was silent; at most RENEW_DOUBLINGS are counted */
+    bool is_taken;                  /* a kernel or a program has taken a connection here */
+    enum kolo_conn_verdict verdict; /* how the last try ended */
     int error;
     kolo_deadline begun_at;
     struct kolo_path_quality quality; /* in a race, valid from HELD on */
@@ -197,7 +197,7 @@ static void rest(struct attempt *attempt, kolo_deadline now)
 }
 
 /** Records the end of an attempt, which is tried again later, or never. */
-static void note_end(struct attempt *attempt, enum kolo_verdict verdict, int error)
+static void note_end(struct attempt *attempt, enum kolo_conn_verdict verdict, int error)
 {
     kolo_deadline now = kolo_now_ns();
     struct kolo_conn *conn = attempt->conn;
@@ -355,7 +355,7 @@ static kolo_status sum_up(const struct kolo_conn *conn)
     bool has_auth = false, has_protocol = false, is_silent = true;
 
     for (size_t i = 0; i < conn->count; i++) {
-        enum kolo_verdict verdict = conn->attempts[i].verdict;
+        enum kolo_conn_verdict verdict = conn->attempts[i].verdict;
         if (is_unanswered(&conn->attempts[i])) /* however its last try ended */
             continue;
         has_auth |= verdict == KOLO_VERDICT_WRONG_PROOF || verdict == KOLO_VERDICT_REJECTED;
@@ -488,7 +488,7 @@ static bool may_prove(struct kolo_handshake *handshake)
     return true;
 }
 
-static void over(struct kolo_handshake *handshake, enum kolo_verdict verdict, int error)
+static void over(struct kolo_handshake *handshake, enum kolo_conn_verdict verdict, int error)
 {
     struct attempt *attempt = (struct attempt *)handshake;
     struct kolo_conn *conn = attempt->conn;

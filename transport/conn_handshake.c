@@ -58,7 +58,7 @@ static void enter(struct kolo_handshake *handshake, enum kolo_handshake_state st
         kolo_poller_modify(handshake->poller, &handshake->watch, states[state].interest);
 }
 
-static void finish(struct kolo_handshake *handshake, enum kolo_verdict verdict, int error)
+static void finish(struct kolo_handshake *handshake, enum kolo_conn_verdict verdict, int error)
 {
     kolo_poller_remove(handshake->poller, &handshake->watch);
     enter(handshake, KOLO_HANDSHAKE_OVER, 0);

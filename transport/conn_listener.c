@@ -87,9 +87,9 @@ struct kolo_listener {
     struct pending *oldest, *newest;
     int64_t grace_ms; /* for the next connection */
     uint64_t strangers;
-    bool has_run_out;          /* of descriptors or memory, and has said so */
-    struct kolo_place failed;  /* the latest stranger that tried to prove itself */
-    enum kolo_verdict verdict; /* on that one; KOLO_VERDICT_PROVED: there was none */
+    bool has_run_out;               /* of descriptors or memory, and has said so */
+    struct kolo_place failed;       /* the latest stranger that tried to prove itself */
+    enum kolo_conn_verdict verdict; /* on that one; KOLO_VERDICT_PROVED: there was none */
 };
 
 static void reckon(struct kolo_listener *listener)
@@ -235,7 +235,7 @@ static void drop_stranger(struct pending *pending, const char *why)
     drop(pending, why);
 }
 
-static const char *verdict_words(enum kolo_verdict verdict)
+static const char *verdict_words(enum kolo_conn_verdict verdict)
 {
     switch (verdict) {
     case KOLO_VERDICT_WRONG_PROOF:
@@ -257,12 +257,12 @@ static const char *verdict_words(enum kolo_verdict verdict)
 }
 
 /** Whether a stranger with this verdict may be a peer that was started wrongly. */
-static bool has_tried(enum kolo_verdict verdict)
+static bool has_tried(enum kolo_conn_verdict verdict)
 {
     return verdict == KOLO_VERDICT_WRONG_PROOF || verdict == KOLO_VERDICT_OTHER_VERSION;
 }
 
-static void over(struct kolo_handshake *handshake, enum kolo_verdict verdict, int error)
+static void over(struct kolo_handshake *handshake, enum kolo_conn_verdict verdict, int error)
 {
     struct pending *pending = (struct pending *)handshake;
     struct kolo_listener *listener = pending->listener;

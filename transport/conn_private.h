@@ -30,7 +30,7 @@ struct kolo_conn_room;
 struct kolo_conn_room **kolo_conn_room(struct kolo_poller *poller);
 
 /** How a handshake ended. */
-enum kolo_verdict {
+enum kolo_conn_verdict {
     KOLO_VERDICT_PROVED,
     KOLO_VERDICT_ERROR,       /* a system call failed: errno value in `error` */
     KOLO_VERDICT_CLOSED,      /* the peer closed, and had not read a proof of ours */
@@ -73,7 +73,7 @@ struct kolo_handshake_owner {
     /** The end of the handshake, told once, never from within kolo_handshake_dial or _accept. The
      *  socket (watch.fd) is no longer watched and is still open: take it, or call
      *  kolo_handshake_drop. */
-    void (*over)(struct kolo_handshake *handshake, enum kolo_verdict verdict, int error);
+    void (*over)(struct kolo_handshake *handshake, enum kolo_conn_verdict verdict, int error);
 };
 
 struct kolo_handshake {

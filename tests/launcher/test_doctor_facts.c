@@ -64,10 +64,10 @@ Test(doctor_facts, lists_and_news)
     cr_assert(news.kind == KOLO_LINE_END && strcmp(news.step, "survey") == 0);
     cr_assert(take("clock\t1700000000000000000") == KOLO_OK);
     cr_assert(news.kind == KOLO_LINE_CLOCK && news.clock_ns == 1700000000000000000);
-    for (int i = 0; i < KOLO_PATH_ENDS; i++) {
+    for (int i = 0; i < KOLO_FACT_PATH_ENDS; i++) {
         char line[128];
         snprintf(line, sizeof line, "path\t3\t1\t%s\t120\twhy",
-                 kolo_path_end_name((enum kolo_path_end)i));
+                 kolo_fact_path_end_name((enum kolo_fact_path_end)i));
         cr_assert(take(line) == KOLO_OK);
         cr_assert(news.kind == KOLO_LINE_PATH && (int)news.path.end == i && news.path.to == 3 &&
                   news.path.place == 1 && news.path.rtt_us == 120);
@@ -166,9 +166,9 @@ Test(doctor_facts, a_line_is_one_whatever_is_in_it)
 
 Test(doctor_facts, paths_grow)
 {
-    struct kolo_paths paths = {.at = NULL};
+    struct kolo_fact_paths paths = {.at = NULL};
     for (int i = 0; i < 1000; i++)
-        cr_assert(kolo_paths_add(&paths, &(struct kolo_path){.to = i}) == KOLO_OK);
+        cr_assert(kolo_fact_paths_add(&paths, &(struct kolo_fact_path){.to = i}) == KOLO_OK);
     cr_assert(paths.count == 1000 && paths.at[999].to == 999);
     kolo_free_memory(paths.at);
 }

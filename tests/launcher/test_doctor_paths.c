@@ -11,7 +11,7 @@
 enum { HOSTS = 5, ETH = 0, DOCKER = 1, FAST = 2 };
 
 static struct kolo_checkup hosts[HOSTS];
-static struct kolo_paths paths;
+static struct kolo_fact_paths paths;
 static struct kolo_findings findings;
 static struct kolo_prognosis job;
 
@@ -31,7 +31,7 @@ static void begin(void)
 {
     static const char *const names[HOSTS] = {"a", "b", "c", "d", "e"};
     findings = (struct kolo_findings){.at = NULL};
-    paths = (struct kolo_paths){.at = NULL};
+    paths = (struct kolo_fact_paths){.at = NULL};
     job = (struct kolo_prognosis){.size = HOSTS, .ports = "", .net = "", .transport = "auto"};
     for (int i = 0; i < HOSTS; i++) {
         hosts[i] = (struct kolo_checkup){
@@ -54,13 +54,14 @@ static void join(int count)
     for (int from = 0; from < count; from++)
         for (int to = 0; to < count; to++)
             for (int place = 0; from != to && (size_t)place < hosts[to].facts.place_count; place++)
-                cr_assert(kolo_paths_add(&paths, &(struct kolo_path){.from = from,
-                                                                     .to = to,
-                                                                     .place = place,
-                                                                     .rtt_us = 100}) == KOLO_OK);
+                cr_assert(kolo_fact_paths_add(&paths, &(struct kolo_fact_path){.from = from,
+                                                                               .to = to,
+                                                                               .place = place,
+                                                                               .rtt_us = 100}) ==
+                          KOLO_OK);
 }
 
-static struct kolo_path *path(int from, int to, int place)
+static struct kolo_fact_path *path(int from, int to, int place)
 {
     for (size_t i = 0; i < paths.count; i++)
         if (paths.at[i].from == from && paths.at[i].to == to && paths.at[i].place == place)
@@ -96,7 +97,7 @@ Test(doctor_paths, all_fine)
 Test(doctor_paths, one_direction_alone)
 {
     join(3);
-    path(1, 2, ETH)->end = KOLO_PATH_SILENT;
+    path(1, 2, ETH)->end = KOLO_FACT_PATH_SILENT;
     judge(3);
     cr_assert(findings.count == 1 && findings.at[0].hosts[0] == 1);
     expect(0, KOLO_SEVERITY_WARNING, "one-way",
@@ -110,8 +111,8 @@ Test(doctor_paths, one_direction_alone)
 Test(doctor_paths, neither_direction)
 {
     join(3);
-    path(1, 2, ETH)->end = KOLO_PATH_SILENT;
-    path(2, 1, ETH)->end = KOLO_PATH_NO_ROUTE;
+    path(1, 2, ETH)->end = KOLO_FACT_PATH_SILENT;
+    path(2, 1, ETH)->end = KOLO_FACT_PATH_NO_ROUTE;
     snprintf(path(2, 1, ETH)->words, KOLO_FACT_TEXT_MAX, "no route to host");
     judge(3);
     cr_assert(findings.count == 2);
@@ -122,7 +123,7 @@ Test(doctor_paths, neither_direction)
 Test(doctor_paths, ranks_must_reach_kolorun)
 {
     join(3);
-    path(1, 0, ETH)->end = path(2, 0, ETH)->end = KOLO_PATH_REFUSED;
+    path(1, 0, ETH)->end = path(2, 0, ETH)->end = KOLO_FACT_PATH_REFUSED;
     judge(3);
     cr_assert(findings.count == 1 && findings.at[0].host_count == 2);
     expect(0, KOLO_SEVERITY_ERROR, "rendezvous", "kolorun on a");
@@ -139,7 +140,7 @@ Test(doctor_paths, a_host_that_gets_out_to_nobody_is_one_line)
     join(5);
     for (int to = 0; to < 5; to++)
         if (to != 2)
-            path(2, to, ETH)->end = KOLO_PATH_SILENT;
+            path(2, to, ETH)->end = KOLO_FACT_PATH_SILENT;
     judge(5);
     cr_assert(findings.count == 1, "%zu", findings.count);
     expect(0, KOLO_SEVERITY_ERROR, "isolated", "none of 4 other hosts");
@@ -150,7 +151,7 @@ Test(doctor_paths, a_host_that_nobody_gets_to_is_one_line)
     join(5);
     for (int from = 0; from < 5; from++)
         if (from != 2)
-            path(from, 2, ETH)->end = KOLO_PATH_SILENT;
+            path(from, 2, ETH)->end = KOLO_FACT_PATH_SILENT;
     judge(5);
     cr_assert(findings.count == 1 && findings.at[0].host_count == 4, "%zu", findings.count);
     expect(0, KOLO_SEVERITY_WARNING, "one-way", "cannot connect to c");
@@ -164,7 +165,7 @@ Test(doctor_paths, docker_on_all_hosts_is_worth_a_note)
     for (int from = 0; from < 3; from++)
         for (int to = 0; to < 3; to++)
             if (from != to) {
-                path(from, to, DOCKER)->end = KOLO_PATH_OTHER_HOST;
+                path(from, to, DOCKER)->end = KOLO_FACT_PATH_OTHER_HOST;
                 snprintf(path(from, to, DOCKER)->words, KOLO_FACT_TEXT_MAX, "is rank %d", from);
             }
     judge(3);
@@ -172,7 +173,7 @@ Test(doctor_paths, docker_on_all_hosts_is_worth_a_note)
         expect(i, KOLO_SEVERITY_NOTE, "dead-address", "(docker0)");
     cr_assert(findings.count == 3);
     for (int from = 1; from < 3; from++) /* also if it is the only path */
-        path(from, 0, ETH)->end = KOLO_PATH_NO_ROUTE;
+        path(from, 0, ETH)->end = KOLO_FACT_PATH_NO_ROUTE;
     judge(3);
     kolo_findings_sort(&findings);
     expect(0, KOLO_SEVERITY_ERROR, "rendezvous", "(docker0) leads to the host itself");
@@ -193,7 +194,7 @@ Test(doctor_paths, a_fast_card_that_is_dead)
         add_place(i, "ib0", 9, 100000);
     }
     join(3);
-    path(1, 2, FAST)->end = KOLO_PATH_SILENT;
+    path(1, 2, FAST)->end = KOLO_FACT_PATH_SILENT;
     judge(3);
     cr_assert(findings.count == 1);
     expect(0, KOLO_SEVERITY_WARNING, "lesser-way",
@@ -203,14 +204,14 @@ Test(doctor_paths, a_fast_card_that_is_dead)
 Test(doctor_paths, long_messages_that_are_lost)
 {
     join(3);
-    path(1, 2, ETH)->end = KOLO_PATH_LONG_LOST;
+    path(1, 2, ETH)->end = KOLO_FACT_PATH_LONG_LOST;
     judge(3);
     cr_assert(findings.count == 1);
     expect(0, KOLO_SEVERITY_ERROR, "mtu", "long messages from it to c are lost: 10.0.0.3 (eth0)");
     for (int i = 0; i < 3; i++)
         add_place(i, "eth1", 3, 1000);
     path(1, 2, ETH)->place = 1;
-    cr_assert(kolo_paths_add(&paths, &(struct kolo_path){.from = 1, .to = 2}) == KOLO_OK);
+    cr_assert(kolo_fact_paths_add(&paths, &(struct kolo_fact_path){.from = 1, .to = 2}) == KOLO_OK);
     judge(3);
     expect(0, KOLO_SEVERITY_ERROR, "mtu", "KOLO_NET=^eth1");
 }
@@ -245,12 +246,12 @@ Test(doctor_paths, what_was_not_tried_is_not_judged)
             paths.at[i].from = 2; /* no report came from host 1 */
     judge(3);
     cr_assert(findings.count == 0, "%s", findings.at[0].text);
-    static const struct kolo_path made_up[] = {
+    static const struct kolo_fact_path made_up[] = {
         {.from = 0, .to = 9},
         {.from = -1, .to = 1},
-        {.from = 0, .to = 1, .place = 15, .end = KOLO_PATH_SILENT}};
+        {.from = 0, .to = 1, .place = 15, .end = KOLO_FACT_PATH_SILENT}};
     for (size_t i = 0; i < sizeof made_up / sizeof made_up[0]; i++)
-        cr_assert(kolo_paths_add(&paths, &made_up[i]) == KOLO_OK);
+        cr_assert(kolo_fact_paths_add(&paths, &made_up[i]) == KOLO_OK);
     judge(3);
     cr_assert(findings.count == 0);
 }

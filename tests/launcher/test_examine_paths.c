@@ -15,7 +15,7 @@
 enum { ENDS_MAX = 8, PATIENCE_MS = 60000 };
 
 struct ends {
-    struct kolo_path at[ENDS_MAX];
+    struct kolo_fact_path at[ENDS_MAX];
     size_t count;
     bool has_all;
 };
@@ -38,7 +38,7 @@ static void end(void)
 }
 TestSuite(examine_paths, .init = begin, .fini = end);
 
-static void on_path(void *context, const struct kolo_path *path)
+static void on_path(void *context, const struct kolo_fact_path *path)
 {
     struct ends *ends = context;
     cr_assert(ends->count < ENDS_MAX && !ends->has_all);
@@ -97,12 +97,12 @@ Test(examine_paths, both_ways_and_a_long_message)
     run(mine, other, &ends);
     cr_assert(ends.count == 3);
     for (int i = 0; i < 3; i++)
-        cr_assert(ends.at[i].end == KOLO_PATH_FINE && ends.at[i].to == 1, "%d %s", ends.at[i].end,
-                  ends.at[i].words);
+        cr_assert(ends.at[i].end == KOLO_FACT_PATH_FINE && ends.at[i].to == 1, "%d %s",
+                  ends.at[i].end, ends.at[i].words);
     address_of(mine, address, sizeof address);
     cr_assert(kolo_path_tests_add(other, 0, 0, address) == KOLO_OK);
     run(other, mine, &others);
-    cr_assert(others.at[0].end == KOLO_PATH_FINE);
+    cr_assert(others.at[0].end == KOLO_FACT_PATH_FINE);
     kolo_path_tests_destroy(mine);
     kolo_path_tests_destroy(other);
 }
@@ -125,7 +125,7 @@ Test(examine_paths, another_host_is_known_for_one)
     address_of(other, address, sizeof address);
     cr_assert(kolo_path_tests_add(mine, 2, 0, address) == KOLO_OK);
     run(mine, other, &ends);
-    cr_assert(ends.at[0].end == KOLO_PATH_OTHER_HOST, "%s", ends.at[0].words);
+    cr_assert(ends.at[0].end == KOLO_FACT_PATH_OTHER_HOST, "%s", ends.at[0].words);
     cr_assert(strcmp(ends.at[0].words, "is rank 3") == 0, "%s", ends.at[0].words);
     kolo_path_tests_destroy(mine);
     kolo_path_tests_destroy(other);
@@ -142,7 +142,7 @@ Test(examine_paths, an_examiner_of_another_session_is_a_stranger)
     address_of(other, address, sizeof address);
     cr_assert(kolo_path_tests_add(mine, 1, 0, address) == KOLO_OK);
     run(mine, other, &ends);
-    cr_assert(ends.at[0].end == KOLO_PATH_STRANGER, "%d %s", ends.at[0].end, ends.at[0].words);
+    cr_assert(ends.at[0].end == KOLO_FACT_PATH_STRANGER, "%d %s", ends.at[0].end, ends.at[0].words);
     kolo_path_tests_destroy(mine);
     kolo_path_tests_destroy(other);
 }
@@ -170,7 +170,8 @@ Test(examine_paths, refused_and_silent)
     cr_assert(kolo_path_tests_add(mine, 1, 1, silent) == KOLO_OK);
     run(mine, NULL, &ends);
     for (size_t i = 0; i < 2; i++)
-        cr_assert(ends.at[i].end == (ends.at[i].place == 0 ? KOLO_PATH_REFUSED : KOLO_PATH_SILENT),
+        cr_assert(ends.at[i].end ==
+                      (ends.at[i].place == 0 ? KOLO_FACT_PATH_REFUSED : KOLO_FACT_PATH_SILENT),
                   "%d %s", ends.at[i].end, ends.at[i].words);
     kolo_path_tests_destroy(mine);
     close(fds[0]);

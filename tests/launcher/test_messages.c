@@ -83,12 +83,12 @@ static size_t write_body(enum kolo_frame_type type, uint8_t *body, bool *is_open
 
 /** Decodes exactly @p bytes bytes of memory, so that a sanitizer sees every read beyond. */
 static kolo_status read_part(enum kolo_frame_type type, const uint8_t *body, size_t bytes,
-                             struct kolo_message *message)
+                             struct kolo_frame_message *message)
 {
     uint8_t *copy = malloc(bytes + !bytes);
     memcpy(copy, body, bytes);
     struct kolo_reader reader = kolo_reader_over(copy, bytes);
-    kolo_status status = kolo_message_read(type, &reader, message);
+    kolo_status status = kolo_frame_message_read(type, &reader, message);
     free(copy);
     return status;
 }
@@ -97,7 +97,7 @@ Test(messages, of_a_wrong_length_are_refused)
 {
     for (int i = KOLO_FRAME_NONE + 1; i < KOLO_FRAME_TYPES; i++) {
         const enum kolo_frame_type type = (enum kolo_frame_type)i;
-        struct kolo_message message;
+        struct kolo_frame_message message;
         uint8_t body[ROOM] = {0};
         char words[64];
         bool is_open;
@@ -117,7 +117,7 @@ Test(messages, of_a_wrong_length_are_refused)
 static kolo_status read_refusal(uint32_t exit_status)
 {
     uint8_t body[ROOM];
-    struct kolo_message message;
+    struct kolo_frame_message message;
     struct kolo_writer writer = kolo_writer_over(body, ROOM);
     size_t bytes = 0;
     kolo_write_u32(&writer, exit_status);
@@ -129,7 +129,7 @@ static kolo_status read_refusal(uint32_t exit_status)
 static kolo_status read_end(struct kolo_outcome outcome)
 {
     uint8_t body[ROOM];
-    struct kolo_message message;
+    struct kolo_frame_message message;
     struct kolo_writer writer = kolo_writer_over(body, ROOM);
     size_t bytes = 0;
     kolo_outcome_write(&writer, &outcome);
@@ -155,13 +155,13 @@ Test(messages, with_no_status_of_a_process_are_refused)
     cr_assert_eq(read_end((struct kolo_outcome){.age_ms = UINT64_MAX}), KOLO_ERR_PROTOCOL);
 }
 
-static struct kolo_message read_whole(enum kolo_frame_type type, uint8_t *body)
+static struct kolo_frame_message read_whole(enum kolo_frame_type type, uint8_t *body)
 {
-    struct kolo_message message;
+    struct kolo_frame_message message;
     bool is_open;
     const size_t bytes = write_body(type, body, &is_open);
     struct kolo_reader reader = kolo_reader_over(body, bytes + (is_open ? 3 : 0));
-    cr_assert_eq(kolo_message_read(type, &reader, &message), KOLO_OK);
+    cr_assert_eq(kolo_frame_message_read(type, &reader, &message), KOLO_OK);
     cr_assert_eq(message.type, type);
     return message;
 }
@@ -169,7 +169,7 @@ static struct kolo_message read_whole(enum kolo_frame_type type, uint8_t *body)
 Test(messages, say_what_was_sent)
 {
     uint8_t body[ROOM] = {0};
-    struct kolo_message got = read_whole(KOLO_FRAME_READY, body);
+    struct kolo_frame_message got = read_whole(KOLO_FRAME_READY, body);
     cr_assert(got.ready.protocol == 5 && got.ready.pid == 11 &&
               strcmp(got.ready.version, "1.2.3") == 0 && strcmp(got.ready.host, "there") == 0);
     got = read_whole(KOLO_FRAME_REFUSED, body);
@@ -197,7 +197,7 @@ Test(messages, say_what_was_sent)
 
 Test(messages, of_an_unknown_stream_are_refused)
 {
-    struct kolo_message message;
+    struct kolo_frame_message message;
     for (int stream = 0; stream < 256; stream++) {
         const uint8_t body[] = {7, 0, 0, 0, (uint8_t)stream, 'x', '\n'};
         kolo_status want = stream == 1 || stream == 2 ? KOLO_OK : KOLO_ERR_PROTOCOL;
@@ -209,7 +209,7 @@ Test(messages, of_an_unknown_stream_are_refused)
 Test(messages, to_be_shown_have_no_control_characters)
 {
     uint8_t body[ROOM] = {0};
-    struct kolo_message message;
+    struct kolo_frame_message message;
     size_t bytes = 0;
     struct kolo_writer writer = kolo_writer_over(body, sizeof body);
     kolo_write_u32(&writer, 1);

@@ -42,7 +42,7 @@ Test(options, leaves_the_program_its_arguments)
 {
     struct kolo_options options;
     cr_assert(PARSE(&options, "-H", "a:1", "prog", "-np", "x", "--help") == KOLO_OK);
-    cr_assert(options.np == 0 && options.task == KOLO_TASK_RUN);
+    cr_assert(options.np == 0 && options.command == KOLO_COMMAND_RUN);
     cr_assert(strcmp(options.hosts, "a:1") == 0);
     cr_assert(strcmp(options.program[0], "prog") == 0);
     cr_assert(strcmp(options.program[3], "--help") == 0 && options.program[4] == NULL);
@@ -62,7 +62,7 @@ Test(options, takes_the_beginning_of_a_name)
     kolo_options_fini(&options);
     /* A complete name is not taken as the abbreviation of another. */
     cr_assert(PARSE(&options, "--host", "a", "--help", "prog") == KOLO_OK);
-    cr_assert(options.task == KOLO_TASK_HELP && strcmp(options.hosts, "a") == 0);
+    cr_assert(options.command == KOLO_COMMAND_HELP && strcmp(options.hosts, "a") == 0);
     kolo_options_fini(&options);
 }
 

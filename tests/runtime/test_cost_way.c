@@ -84,7 +84,7 @@ Test(cost_way, of_one_host_by_the_depth_of_the_plan)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct kolo_plan *plan = kolo_plan_find(cases[i].collective, cases[i].plan);
         const struct kolo_cost_query query = {plan, &args, 1, &near, &figures};
-        struct kolo_way way = kolo_way_to_last(&query, &walks);
+        struct kolo_cost_way way = kolo_cost_way_to_last(&query, &walks);
         cr_assert(fabs(way.hops - cases[i].hops) < 1e-6, "case %zu: %g", i, way.hops);
         cr_assert(fabs(way.latency - 7) < 1e-6, "case %zu: %g", i, way.latency);
     }

@@ -555,7 +555,7 @@ static kolo_status result_is_late(struct kolo_comm *comm, void *argument)
         status = kolo_allreduce(comm, side->send, side->device_recv, COUNT, KOLO_INT32, KOLO_SUM,
                                 NULL, &request);
         WORLD_EXPECT(*is_alone || AWAIT(kolo_test(&request) != KOLO_AGAIN ||
-                                        request->stage == KOLO_STAGE_OUT),
+                                        request->stage == KOLO_STAGING_OUT),
                      "there is no result");
         kolo_abort(comm, "enough");
         if (status == KOLO_OK)

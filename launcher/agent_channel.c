@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "launcher/channel.h"
+#include "launcher/agent_channel.h"
 
 enum {
     READ_BYTES = 64 << 10,
@@ -19,7 +19,7 @@ enum {
 
 struct write {
     uv_write_t request;
-    struct kolo_channel *channel;
+    struct kolo_agent_channel *channel;
     size_t bytes;
     uint8_t data[];
 };
@@ -49,7 +49,7 @@ kolo_status kolo_loop_open(uv_loop_t *loop)
                       : kolo_fail_start(-error, "cannot make an event loop (epoll, eventfd, pipe)");
 }
 
-static void end(struct kolo_channel *channel, kolo_status why)
+static void end(struct kolo_agent_channel *channel, kolo_status why)
 {
     if (channel->has_ended)
         return;
@@ -62,7 +62,7 @@ static void end(struct kolo_channel *channel, kolo_status why)
 static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     (void)suggested;
-    struct kolo_channel *channel = handle->data;
+    struct kolo_agent_channel *channel = handle->data;
     uint8_t *room = NULL;
     size_t bytes = 0;
     *buf = uv_buf_init(NULL, 0); /* libuv reports it as ENOBUFS */
@@ -73,7 +73,7 @@ static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 {
     (void)buf;
-    struct kolo_channel *channel = stream->data;
+    struct kolo_agent_channel *channel = stream->data;
     if (channel->has_ended || got == 0)
         return;
     if (got < 0) {
@@ -90,7 +90,7 @@ static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 
 /* Time in which this process did not run (it was stopped, waited for a processor, or was busy) does
  * not count as silence: what came meanwhile has not been read yet. */
-static void forgive(struct kolo_channel *channel, int64_t now_ns)
+static void forgive(struct kolo_agent_channel *channel, int64_t now_ns)
 {
     int64_t late_ns = now_ns - channel->looked_ns - channel->look_ns;
     if (late_ns > channel->look_ns)
@@ -100,15 +100,15 @@ static void forgive(struct kolo_channel *channel, int64_t now_ns)
     channel->looked_ns = now_ns;
 }
 
-static void send_beat(struct kolo_channel *channel, int64_t now_ns)
+static void send_beat(struct kolo_agent_channel *channel, int64_t now_ns)
 {
     channel->beaten_ns = now_ns;
-    kolo_channel_send(channel, KOLO_FRAME_BEAT, NULL, 0);
+    kolo_agent_channel_send(channel, KOLO_FRAME_BEAT, NULL, 0);
 }
 
 static void on_beat(uv_timer_t *timer)
 {
-    struct kolo_channel *channel = timer->data;
+    struct kolo_agent_channel *channel = timer->data;
     int64_t now_ns = kolo_now_ns();
     forgive(channel, now_ns);
     int64_t silent_ms = (now_ns - channel->heard_ns) / 1000000;
@@ -121,7 +121,7 @@ static void on_beat(uv_timer_t *timer)
         send_beat(channel, now_ns);
 }
 
-void kolo_channel_beat(struct kolo_channel *channel)
+void kolo_agent_channel_beat(struct kolo_agent_channel *channel)
 {
     const int64_t now_ns = kolo_now_ns();
     if (channel->is_open && !channel->has_ended && uv_is_active((uv_handle_t *)&channel->beat) &&
@@ -129,8 +129,8 @@ void kolo_channel_beat(struct kolo_channel *channel)
         send_beat(channel, now_ns);
 }
 
-kolo_status kolo_channel_open(struct kolo_channel *channel, uv_loop_t *loop, int fd_in, int fd_out,
-                              bool wants_preamble)
+kolo_status kolo_agent_channel_open(struct kolo_agent_channel *channel, uv_loop_t *loop, int fd_in,
+                                    int fd_out, bool wants_preamble)
 {
     kolo_frames_init(&channel->frames, wants_preamble);
     (void)uv_pipe_init(loop, &channel->in, 0);
@@ -153,7 +153,7 @@ kolo_status kolo_channel_open(struct kolo_channel *channel, uv_loop_t *loop, int
     return KOLO_OK;
 }
 
-void kolo_channel_watch(struct kolo_channel *channel, int64_t silence_ms)
+void kolo_agent_channel_watch(struct kolo_agent_channel *channel, int64_t silence_ms)
 {
     if (!channel->is_open || channel->has_ended)
         return;
@@ -166,16 +166,16 @@ void kolo_channel_watch(struct kolo_channel *channel, int64_t silence_ms)
     (void)uv_timer_start(&channel->beat, on_beat, 0, look);
 }
 
-void kolo_channel_rest(struct kolo_channel *channel)
+void kolo_agent_channel_rest(struct kolo_agent_channel *channel)
 {
     if (channel->is_open && !channel->has_ended)
         (void)uv_timer_stop(&channel->beat);
 }
 
-void kolo_channel_resume(struct kolo_channel *channel)
+void kolo_agent_channel_resume(struct kolo_agent_channel *channel)
 {
     if (channel->silence_ms > 0)
-        kolo_channel_watch(channel, channel->silence_ms);
+        kolo_agent_channel_watch(channel, channel->silence_ms);
 }
 
 /* Frees a write, most of which are output, and long. JOB and EXAMINE hold the secret. */
@@ -191,7 +191,7 @@ static void forget(struct write *write)
 static void written(uv_write_t *request, int error)
 {
     struct write *write = request->data;
-    struct kolo_channel *channel = write->channel;
+    struct kolo_agent_channel *channel = write->channel;
     forget(write);
     /* EPIPE: the other end has ended, or closed its input. What it had sent is read first, then its
      * end. */
@@ -204,7 +204,7 @@ static void written(uv_write_t *request, int error)
         channel->drained(channel->context);
 }
 
-static void queue(struct kolo_channel *channel, const uv_buf_t parts[3])
+static void queue(struct kolo_agent_channel *channel, const uv_buf_t parts[3])
 {
     size_t bytes = parts[0].len + parts[1].len + parts[2].len;
     if (!channel->is_open || channel->has_ended)
@@ -239,9 +239,9 @@ static uv_buf_t part(const void *data, size_t bytes)
     return buf;
 }
 
-void kolo_channel_send_two(struct kolo_channel *channel, enum kolo_frame_type type,
-                           const void *first, size_t first_bytes, const void *second,
-                           size_t second_bytes)
+void kolo_agent_channel_send_two(struct kolo_agent_channel *channel, enum kolo_frame_type type,
+                                 const void *first, size_t first_bytes, const void *second,
+                                 size_t second_bytes)
 {
     uint8_t head[KOLO_FRAME_HEAD_BYTES];
     kolo_frame_head(head, type, first_bytes + second_bytes);
@@ -250,27 +250,28 @@ void kolo_channel_send_two(struct kolo_channel *channel, enum kolo_frame_type ty
     queue(channel, parts);
 }
 
-void kolo_channel_send(struct kolo_channel *channel, enum kolo_frame_type type, const void *body,
-                       size_t bytes)
+void kolo_agent_channel_send(struct kolo_agent_channel *channel, enum kolo_frame_type type,
+                             const void *body, size_t bytes)
 {
-    kolo_channel_send_two(channel, type, body, bytes, NULL, 0);
+    kolo_agent_channel_send_two(channel, type, body, bytes, NULL, 0);
 }
 
-void kolo_channel_send_u32(struct kolo_channel *channel, enum kolo_frame_type type, uint32_t value)
+void kolo_agent_channel_send_u32(struct kolo_agent_channel *channel, enum kolo_frame_type type,
+                                 uint32_t value)
 {
     uint8_t body[sizeof value];
     struct kolo_writer writer = kolo_writer_over(body, sizeof body);
     kolo_write_u32(&writer, value);
-    kolo_channel_send(channel, type, body, sizeof body);
+    kolo_agent_channel_send(channel, type, body, sizeof body);
 }
 
-void kolo_channel_send_raw(struct kolo_channel *channel, const void *data, size_t bytes)
+void kolo_agent_channel_send_raw(struct kolo_agent_channel *channel, const void *data, size_t bytes)
 {
     uv_buf_t parts[3] = {part(data, bytes), part(NULL, 0), part(NULL, 0)};
     queue(channel, parts);
 }
 
-void kolo_channel_close(struct kolo_channel *channel)
+void kolo_agent_channel_close(struct kolo_agent_channel *channel)
 {
     if (!channel->is_open)
         return;

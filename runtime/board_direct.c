@@ -152,7 +152,7 @@ static bool is_touched(struct kolo_hub *hub)
         struct kolo_link *link;
         if (i == hub->self || atomic_load(&hub->members[i].notes->touching.value) != hub->number)
             continue;
-        if (kolo_endpoint_link(comm->engine->endpoint, kolo_comm_world(comm, i), 0, &link) !=
+        if (kolo_endpoint_link(comm->engine->endpoint, kolo_comm_world_rank(comm, i), 0, &link) !=
             KOLO_ERR_LINK) /* which says that it has gone, and its mappings with it */
             return true;
     }

@@ -15,7 +15,7 @@ int *kolo_hub_ranks(const struct kolo_comm *comm)
 {
     int *ranks = kolo_calloc((size_t)comm->size, sizeof(*ranks));
     for (int member = 0; ranks != NULL && member < comm->size; member++)
-        ranks[member] = kolo_comm_world(comm, member);
+        ranks[member] = kolo_comm_world_rank(comm, member);
     return ranks;
 }
 

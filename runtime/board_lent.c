@@ -152,7 +152,8 @@ static kolo_status map(struct kolo_hub *hub, int member, const struct kolo_board
     kolo_status status = KOLO_OK;
     if (bytes > 0) {
         struct kolo_mapping **mapping = &lent->mappings[lent->mapping_count];
-        status = kolo_lane_map(lent->lane, kolo_comm_world(hub->comm, member), &copy.loan, mapping);
+        status =
+            kolo_lane_map(lent->lane, kolo_comm_world_rank(hub->comm, member), &copy.loan, mapping);
         if (status != KOLO_OK)
             return status;
         lent->mapping_count++;

@@ -61,7 +61,7 @@ void kolo_pull_probe(struct kolo_hub *hub)
             continue;
         KOLO_INFO(
             "communicator %u: memory of rank %d that is not from kolo_alloc is copied twice: %s",
-            hub->comm->number, kolo_comm_world(hub->comm, member), kolo_error_detail());
+            hub->comm->number, kolo_comm_world_rank(hub->comm, member), kolo_error_detail());
         from = 0;
     }
     atomic_store(&hub->members[hub->self].notes->pulls.value, from);
@@ -214,7 +214,7 @@ static void give_up(struct kolo_hub *hub, int member)
     KOLO_INFO(
         "communicator %u: from now on memory that is not from kolo_alloc is copied twice, since "
         "rank %d's could not be read: %s",
-        hub->comm->number, kolo_comm_world(hub->comm, member), kolo_error_detail());
+        hub->comm->number, kolo_comm_world_rank(hub->comm, member), kolo_error_detail());
     atomic_store(&hub->members[hub->self].notes->unread.value, hub->number);
 }
 

@@ -191,19 +191,19 @@ void kolo_comm_leave(struct kolo_comm *comm)
     kolo_engine_leave(comm->engine);
 }
 
-int kolo_comm_member(const struct kolo_comm *comm, int world)
+int kolo_comm_member(const struct kolo_comm *comm, int world_rank)
 {
     if (comm->ranks == NULL)
-        return world >= 0 && world < comm->size ? world : -1;
+        return world_rank >= 0 && world_rank < comm->size ? world_rank : -1;
     for (int rank = 0; rank < comm->size; rank++)
-        if (comm->ranks[rank] == world)
+        if (comm->ranks[rank] == world_rank)
             return rank;
     return -1;
 }
 
 const struct kolo_peer *kolo_comm_peer(const struct kolo_comm *comm, int rank)
 {
-    return &comm->engine->peers[kolo_comm_world(comm, rank)];
+    return &comm->engine->peers[kolo_comm_world_rank(comm, rank)];
 }
 
 void kolo_comm_count_local(struct kolo_comm *comm)
@@ -232,11 +232,11 @@ const char *kolo_comm_words(const struct kolo_comm *comm, char text[KOLO_COMM_WO
 const char *kolo_comm_rank_text(const struct kolo_comm *comm, int rank,
                                 char text[KOLO_RANK_TEXT_MAX])
 {
-    if (rank < 0 || rank >= comm->size || kolo_comm_world(comm, rank) == rank)
+    if (rank < 0 || rank >= comm->size || kolo_comm_world_rank(comm, rank) == rank)
         return kolo_engine_rank_text(comm->engine, rank, text);
     const struct kolo_identity *identity = &kolo_comm_peer(comm, rank)->identity;
     snprintf(text, KOLO_RANK_TEXT_MAX, "rank %d (%d of communicator %u, %s, pid %d)",
-             kolo_comm_world(comm, rank), rank, comm->number, identity->host, identity->pid);
+             kolo_comm_world_rank(comm, rank), rank, comm->number, identity->host, identity->pid);
     return text;
 }
 
@@ -244,13 +244,13 @@ kolo_status kolo_comm_link(const struct kolo_comm *comm, int member, kolo_deadli
                            struct kolo_link **link_out)
 {
     struct kolo_endpoint *endpoint = comm->engine->endpoint;
-    const int world = kolo_comm_world(comm, member);
+    const int world_rank = kolo_comm_world_rank(comm, member);
     const bool is_of_shrink = comm->is_unmet && comm->parent == NULL && comm->number != 0;
-    *link_out = kolo_endpoint_link_up(endpoint, world);
+    *link_out = kolo_endpoint_link_up(endpoint, world_rank);
     if (*link_out != NULL) /* each step of a plan asks, so the clock is not read */
         return KOLO_OK;
     const kolo_deadline usual = kolo_deadline_in_ms(comm->engine->settings.timeout_ms);
-    return kolo_endpoint_link(endpoint, world, is_of_shrink || call > usual ? call : usual,
+    return kolo_endpoint_link(endpoint, world_rank, is_of_shrink || call > usual ? call : usual,
                               link_out);
 }
 
@@ -263,7 +263,7 @@ static bool may_be_direct(struct kolo_comm *comm, size_t bytes)
         if (comm->direct_asked == comm->rank)
             continue;
         size_t direct =
-            kolo_endpoint_direct_bytes(endpoint, kolo_comm_world(comm, comm->direct_asked));
+            kolo_endpoint_direct_bytes(endpoint, kolo_comm_world_rank(comm, comm->direct_asked));
         if (direct < comm->direct_bytes)
             comm->direct_bytes = direct;
     }

@@ -82,7 +82,7 @@ struct kolo_comm {
 };
 
 /** The rank in the world of member @p rank. */
-static inline int kolo_comm_world(const struct kolo_comm *comm, int rank)
+static inline int kolo_comm_world_rank(const struct kolo_comm *comm, int rank)
 {
     return comm->ranks != NULL ? comm->ranks[rank] : rank;
 }
@@ -90,7 +90,7 @@ static inline int kolo_comm_world(const struct kolo_comm *comm, int rank)
 /** When member @p rank left the job, as kolo_now_ns(); 0: it has not. */
 static inline int64_t kolo_comm_left_ns(const struct kolo_comm *comm, int rank)
 {
-    return comm->engine->left_ns[kolo_comm_world(comm, rank)];
+    return comm->engine->left_ns[kolo_comm_world_rank(comm, rank)];
 }
 
 /** The number by which its failure is reported. */
@@ -131,8 +131,8 @@ static inline bool kolo_comm_is_part(const struct kolo_comm *comm)
 {
     return comm->is_inner && comm->parent != NULL && comm->parent->collectives.first != NULL;
 }
-/** The member that is rank @p world in the world; -1: not a member. */
-int kolo_comm_member(const struct kolo_comm *comm, int world);
+/** The member that is rank @p world_rank in the world; -1: not a member. */
+int kolo_comm_member(const struct kolo_comm *comm, int world_rank);
 /** Finds the members on this host. The table of ranks must be there. */
 void kolo_comm_count_local(struct kolo_comm *comm);
 const struct kolo_peer *kolo_comm_peer(const struct kolo_comm *comm, int rank);

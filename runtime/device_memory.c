@@ -214,19 +214,19 @@ const struct kolo_loan *kolo_device_memory_lend(const struct kolo_comm *comm, co
         return NULL;
     uint8_t *borrowers = borrowers_of(comm->engine, memory);
     for (int member = 0; borrowers != NULL && member < comm->size; member++) {
-        const int world = kolo_comm_world(comm, member);
+        const int world_rank = kolo_comm_world_rank(comm, member);
         if (member != comm->rank)
-            borrowers[world / 8] |= (uint8_t)(1u << world % 8);
+            borrowers[world_rank / 8] |= (uint8_t)(1u << world_rank % 8);
     }
     return borrowers != NULL ? &memory->loan : NULL;
 }
 
-void kolo_device_memory_returned(struct kolo_engine *engine, int world, uint64_t id)
+void kolo_device_memory_returned(struct kolo_engine *engine, int world_rank, uint64_t id)
 {
     for (struct kolo_device_memory *memory = engine->device_memory; memory != NULL;
          memory = memory->next)
         if (memory->borrowers != NULL && (id == 0 || id == memory->loan.id))
-            memory->borrowers[world / 8] &= (uint8_t) ~(1u << world % 8);
+            memory->borrowers[world_rank / 8] &= (uint8_t) ~(1u << world_rank % 8);
 }
 
 void kolo_device_memory_kept(struct kolo_engine *engine, uint64_t id)

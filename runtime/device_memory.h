@@ -22,8 +22,8 @@ bool kolo_device_memory_has_loan(const struct kolo_engine *engine, const void *a
  * lock is held. NULL: it cannot be lent, was freed, or there is no memory. */
 const struct kolo_loan *kolo_device_memory_lend(const struct kolo_comm *comm, const void *address,
                                                 size_t bytes);
-/** Rank @p world has returned loan @p id; 0: no loan. */
-void kolo_device_memory_returned(struct kolo_engine *engine, int world, uint64_t id);
+/** Rank @p world_rank has returned loan @p id; 0: no loan. */
+void kolo_device_memory_returned(struct kolo_engine *engine, int world_rank, uint64_t id);
 /** Loan @p id stays mapped somewhere, whatever is returned: its memory is never freed. */
 void kolo_device_memory_kept(struct kolo_engine *engine, uint64_t id);
 /** Recalls everything that is lent. False: nothing is. */

@@ -120,7 +120,7 @@ void kolo_engine_tell_gone(void *context, uint64_t id);
 /** The communicator with that number; NULL: this rank has none. Held: lock. */
 struct kolo_comm *kolo_engine_comm(const struct kolo_engine *engine, uint32_t number);
 /** "rank 5 (host7, pid 812)" for a rank in the world. */
-const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world,
+const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world_rank,
                                   char text[KOLO_RANK_TEXT_MAX]);
 
 /* ---- engine.c (held: lock) ---- */

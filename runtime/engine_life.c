@@ -147,15 +147,15 @@ struct kolo_comm *kolo_engine_comm(const struct kolo_engine *engine, uint32_t nu
     return comm;
 }
 
-const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world,
+const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world_rank,
                                   char text[KOLO_RANK_TEXT_MAX])
 {
-    if (world < 0 || world >= engine->size || engine->peers == NULL) {
-        snprintf(text, KOLO_RANK_TEXT_MAX, "rank %d", world);
+    if (world_rank < 0 || world_rank >= engine->size || engine->peers == NULL) {
+        snprintf(text, KOLO_RANK_TEXT_MAX, "rank %d", world_rank);
         return text;
     }
-    const struct kolo_identity *identity = &engine->peers[world].identity;
-    snprintf(text, KOLO_RANK_TEXT_MAX, "rank %d (%s, pid %d)", world, identity->host,
+    const struct kolo_identity *identity = &engine->peers[world_rank].identity;
+    snprintf(text, KOLO_RANK_TEXT_MAX, "rank %d (%s, pid %d)", world_rank, identity->host,
              identity->pid);
     return text;
 }

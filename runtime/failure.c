@@ -220,8 +220,8 @@ static void orphan(struct kolo_comm *child, bool tell)
 static void blame_leaving(const struct kolo_comm *comm, struct kolo_suspicion *suspicion)
 {
     char who[KOLO_RANK_TEXT_MAX], me[KOLO_RANK_TEXT_MAX];
-    const char *broken =
-        kolo_endpoint_broken_link(comm->engine->endpoint, kolo_comm_world(comm, suspicion->peer));
+    const char *broken = kolo_endpoint_broken_link(comm->engine->endpoint,
+                                                   kolo_comm_world_rank(comm, suspicion->peer));
     kolo_comm_rank_text(comm, suspicion->peer, who);
     suspicion->status = KOLO_ERR_PEER;
     if (broken != NULL)
@@ -349,44 +349,45 @@ kolo_status kolo_comm_last_word(struct kolo_comm *comm)
 
 /* ---- events ---- */
 
-static void on_aborted(void *context, int world, uint32_t scope, kolo_status why, const char *text)
+static void on_aborted(void *context, int world_rank, uint32_t scope, kolo_status why,
+                       const char *text)
 {
-    (void)world;
+    (void)world_rank;
     heard(context, scope, why, false, text);
 }
 
-static void on_finalized(void *context, int world, uint32_t number, uint32_t sequence)
+static void on_finalized(void *context, int world_rank, uint32_t number, uint32_t sequence)
 {
     struct kolo_comm *comm = kolo_engine_comm(context, number);
-    int rank = comm != NULL ? kolo_comm_member(comm, world) : -1;
+    int rank = comm != NULL ? kolo_comm_member(comm, world_rank) : -1;
     if (rank >= 0) /* otherwise this rank has finalized it too */
         kolo_comm_hear_finalized(comm, rank, sequence);
 }
 
-static void on_recalled(void *context, int world, uint64_t number)
+static void on_recalled(void *context, int world_rank, uint64_t number)
 {
-    kolo_loans_recalled(context, world, number);
+    kolo_loans_recalled(context, world_rank, number);
 }
 
-static void on_returned(void *context, int world, uint64_t number)
+static void on_returned(void *context, int world_rank, uint64_t number)
 {
-    kolo_loans_returned(context, world, number);
+    kolo_loans_returned(context, world_rank, number);
 }
 
 /** Works that need this rank fail with ERR_PEER; the waiting call reports that. */
-static void on_left(void *context, int world)
+static void on_left(void *context, int world_rank)
 {
     struct kolo_engine *engine = context;
     engine->has_left = true;
-    kolo_loans_gone(engine, world);
+    kolo_loans_gone(engine, world_rank);
 }
 
-static void on_down(void *context, int world, kolo_status why, const char *text)
+static void on_down(void *context, int world_rank, kolo_status why, const char *text)
 {
     struct kolo_engine *engine = context;
-    kolo_loans_gone(engine, world);
+    kolo_loans_gone(engine, world_rank);
     for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
-        int peer = kolo_comm_member(comm, world);
+        int peer = kolo_comm_member(comm, world_rank);
         if (peer >= 0)
             kolo_comm_suspect_link(comm, peer, why, text);
     }

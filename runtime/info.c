@@ -145,7 +145,8 @@ kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank, struct kolo_pee
     const char *transport = "self", *why = "this rank";
     kolo_comm_enter(comm);
     if (rank != comm->rank)
-        kolo_endpoint_choice(comm->engine->endpoint, kolo_comm_world(comm, rank), &transport, &why);
+        kolo_endpoint_choice(comm->engine->endpoint, kolo_comm_world_rank(comm, rank), &transport,
+                             &why);
     why = has_local_ranks(comm) ? keep_why(comm, rank, why) : NULL;
     kolo_comm_leave(comm);
     if (why == NULL)

@@ -28,16 +28,16 @@
 
 struct kolo_recall {
     struct kolo_recall *next;
-    int world;
+    int world_rank;
     uint64_t id;
 };
 
 /** Whether no lane has it mapped any more. */
-static bool is_unmapped(const struct kolo_engine *engine, int world, uint64_t id)
+static bool is_unmapped(const struct kolo_engine *engine, int world_rank, uint64_t id)
 {
     bool is_gone = true;
     for (struct kolo_lane *lane = engine->lanes; lane != NULL; lane = lane->next)
-        is_gone &= kolo_lane_forget(lane, world, id);
+        is_gone &= kolo_lane_forget(lane, world_rank, id);
     return is_gone;
 }
 
@@ -48,46 +48,46 @@ void kolo_loans_look(struct kolo_engine *engine)
         (void)pthread_cond_signal(&engine->tidy_wake);
 }
 
-static bool is_listed(const struct kolo_engine *engine, int world, uint64_t id)
+static bool is_listed(const struct kolo_engine *engine, int world_rank, uint64_t id)
 {
     const struct kolo_recall *recall = engine->recalls;
-    while (recall != NULL && (recall->world != world || recall->id != id))
+    while (recall != NULL && (recall->world_rank != world_rank || recall->id != id))
         recall = recall->next;
     return recall != NULL;
 }
 
-void kolo_loans_recalled(struct kolo_engine *engine, int world, uint64_t id)
+void kolo_loans_recalled(struct kolo_engine *engine, int world_rank, uint64_t id)
 {
-    if (!engine->is_unmapping && is_unmapped(engine, world, id)) {
-        kolo_endpoint_return(engine->endpoint, world, id);
+    if (!engine->is_unmapping && is_unmapped(engine, world_rank, id)) {
+        kolo_endpoint_return(engine->endpoint, world_rank, id);
         return;
     }
-    if (is_listed(engine, world, id)) /* repeated recalls are ignored */
+    if (is_listed(engine, world_rank, id)) /* repeated recalls are ignored */
         return;
     struct kolo_recall *recall = kolo_calloc(1, sizeof(*recall));
     if (recall == NULL)
         return; /* its owner frees it at the end of its process */
-    *recall = (struct kolo_recall){.next = engine->recalls, .world = world, .id = id};
+    *recall = (struct kolo_recall){.next = engine->recalls, .world_rank = world_rank, .id = id};
     engine->recalls = recall;
     kolo_loans_look(engine);
 }
 
-void kolo_loans_returned(struct kolo_engine *engine, int world, uint64_t id)
+void kolo_loans_returned(struct kolo_engine *engine, int world_rank, uint64_t id)
 {
     if ((id & KEPT) != 0)
         kolo_device_memory_kept(engine, id & ~KEPT);
-    kolo_device_memory_returned(engine, world, id & ~KEPT);
+    kolo_device_memory_returned(engine, world_rank, id & ~KEPT);
     if (!kolo_device_memory_is_lent(engine))
         engine->are_loans_out = KOLO_OK;
     if (kolo_device_memory_has_freed(engine))
         kolo_loans_look(engine);
 }
 
-void kolo_loans_gone(struct kolo_engine *engine, int world)
+void kolo_loans_gone(struct kolo_engine *engine, int world_rank)
 {
-    if (!is_unmapped(engine, world, 0))
+    if (!is_unmapped(engine, world_rank, 0))
         kolo_loans_look(engine);
-    kolo_loans_returned(engine, world, 0);
+    kolo_loans_returned(engine, world_rank, 0);
 }
 
 /** Answers the recalls of memory that is not mapped any more. Held: lock. */
@@ -96,11 +96,11 @@ static void answer(struct kolo_engine *engine)
     struct kolo_recall **at = &engine->recalls;
     while (*at != NULL) {
         struct kolo_recall *recall = *at;
-        if (!is_unmapped(engine, recall->world, recall->id)) {
+        if (!is_unmapped(engine, recall->world_rank, recall->id)) {
             at = &recall->next;
             continue;
         }
-        kolo_endpoint_return(engine->endpoint, recall->world, recall->id);
+        kolo_endpoint_return(engine->endpoint, recall->world_rank, recall->id);
         *at = recall->next;
         kolo_free_memory(recall);
     }
@@ -108,10 +108,10 @@ static void answer(struct kolo_engine *engine)
 
 static void tell_stuck(struct kolo_engine *engine, struct kolo_lane *lane)
 {
-    int world;
+    int world_rank;
     uint64_t id;
-    while (kolo_lane_stuck(lane, &world, &id))
-        kolo_endpoint_return(engine->endpoint, world, id | KEPT);
+    while (kolo_lane_stuck(lane, &world_rank, &id))
+        kolo_endpoint_return(engine->endpoint, world_rank, id | KEPT);
 }
 
 /** Held: lock, released meanwhile. Lanes are removed only at the end. */

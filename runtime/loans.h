@@ -7,12 +7,12 @@
 #include "memory/memory.h"
 #include "runtime/engine.h"
 
-/** Rank @p world wants loan @p id of its memory back. Held: lock, as for the next two. */
-void kolo_loans_recalled(struct kolo_engine *engine, int world, uint64_t id);
-/** Rank @p world has returned loan @p id of this rank's memory; 0: no loan. */
-void kolo_loans_returned(struct kolo_engine *engine, int world, uint64_t id);
-/** Rank @p world has gone, or is unreachable. */
-void kolo_loans_gone(struct kolo_engine *engine, int world);
+/** Rank @p world_rank wants loan @p id of its memory back. Held: lock, as for the next two. */
+void kolo_loans_recalled(struct kolo_engine *engine, int world_rank, uint64_t id);
+/** Rank @p world_rank has returned loan @p id of this rank's memory; 0: no loan. */
+void kolo_loans_returned(struct kolo_engine *engine, int world_rank, uint64_t id);
+/** Rank @p world_rank has gone, or is unreachable. */
+void kolo_loans_gone(struct kolo_engine *engine, int world_rank);
 /** Starts the thread that tidies; called before the first allocation of device memory. Not held:
  * lock, as for _settle. */
 kolo_status kolo_loans_start(struct kolo_engine *engine) KOLO_NODISCARD;

@@ -84,7 +84,7 @@ static uint32_t subject_of(uint32_t kind)
     return kind == KOLO_CHANNEL_CLOSING ? KOLO_CHANNEL_COLLECTIVE : kind;
 }
 
-void kolo_mismatch_found(void *context, int world, uint32_t channel,
+void kolo_mismatch_found(void *context, int world_rank, uint32_t channel,
                          const struct kolo_desc *expected, const struct kolo_desc *arrived)
 {
     uint32_t kind;
@@ -97,7 +97,7 @@ void kolo_mismatch_found(void *context, int world, uint32_t channel,
     kolo_call_unpack(arrived, &theirs);
     if (subject_of(kind) == KOLO_CHANNEL_COLLECTIVE && compare(theirs.sequence, mine.sequence) < 0)
         past = kolo_comm_past(comm, theirs.sequence);
-    say_mismatch(comm, kolo_comm_member(comm, world), subject_of(kind),
+    say_mismatch(comm, kolo_comm_member(comm, world_rank), subject_of(kind),
                  past != NULL ? past : expected, arrived);
 }
 
@@ -133,7 +133,8 @@ static void say_late(struct kolo_comm *comm, int peer, const struct kolo_desc *a
                       kolo_comm_rank_text(comm, comm->rank, me));
 }
 
-void kolo_mismatch_look(void *context, int world, uint32_t channel, const struct kolo_desc *arrived)
+void kolo_mismatch_look(void *context, int world_rank, uint32_t channel,
+                        const struct kolo_desc *arrived)
 {
     uint32_t kind;
     struct kolo_comm *comm = comm_of(context, channel, &kind);
@@ -145,13 +146,13 @@ void kolo_mismatch_look(void *context, int world, uint32_t channel, const struct
     kolo_call_unpack(arrived, &theirs);
     int32_t order = compare(theirs.sequence, now);
     if (order < 0)
-        say_late(comm, kolo_comm_member(comm, world), arrived);
+        say_late(comm, kolo_comm_member(comm, world_rank), arrived);
     else if (order > 0 || request == NULL) {
         comm->has_early = true;
         comm->has_early_broadcast |= theirs.kind == KOLO_CALL_BROADCAST;
     } else if (!kolo_call_is_same(arrived, &request->desc))
-        say_mismatch(comm, kolo_comm_member(comm, world), KOLO_CHANNEL_COLLECTIVE, &request->desc,
-                     arrived);
+        say_mismatch(comm, kolo_comm_member(comm, world_rank), KOLO_CHANNEL_COLLECTIVE,
+                     &request->desc, arrived);
 }
 
 void kolo_comm_look_early(struct kolo_comm *comm)

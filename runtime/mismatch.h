@@ -20,14 +20,14 @@ void kolo_comm_look_early(struct kolo_comm *comm);
  * NULL. */
 const struct kolo_desc *kolo_comm_past(const struct kolo_comm *comm, uint32_t sequence);
 
-/* ---- for the endpoint's events; @p context: struct kolo_engine, @p world: a rank in it ---- */
+/* ---- for the endpoint's events; @p context: struct kolo_engine, @p world_rank: in it ---- */
 
 /** A message met a receive with another description. */
-void kolo_mismatch_found(void *context, int world, uint32_t channel,
+void kolo_mismatch_found(void *context, int world_rank, uint32_t channel,
                          const struct kolo_desc *expected, const struct kolo_desc *arrived);
 /** A message has arrived for which no receive is posted. Reports a mismatch at once that would
  * otherwise show when the receive is posted, or never. */
-void kolo_mismatch_look(void *context, int world, uint32_t channel,
+void kolo_mismatch_look(void *context, int world_rank, uint32_t channel,
                         const struct kolo_desc *arrived);
 /** Writes which call a message belongs to: "allreduce(...) in communicator 2 (...) sequence 7". */
 void kolo_mismatch_words(void *context, uint32_t channel, const struct kolo_desc *desc, char *text,

@@ -461,7 +461,7 @@ static int waits_of(const struct kolo_comm *comm, const struct kolo_request *cal
         return 0;
     const int count = call->route->waits_for(call, peers, capacity);
     for (int i = 0; i < count && i < capacity; i++)
-        peers[i] = kolo_comm_member(comm, kolo_comm_world(call->comm, peers[i]));
+        peers[i] = kolo_comm_member(comm, kolo_comm_world_rank(call->comm, peers[i]));
     return count < capacity ? count : capacity;
 }
 

@@ -98,7 +98,7 @@ static struct kolo_link *link_now(const struct kolo_comm *comm, int peer)
 {
     if (comm->failure.status != KOLO_OK || comm->suspicion.status != KOLO_OK)
         return NULL;
-    return kolo_endpoint_link_up(comm->engine->endpoint, kolo_comm_world(comm, peer));
+    return kolo_endpoint_link_up(comm->engine->endpoint, kolo_comm_world_rank(comm, peer));
 }
 
 /** How often the calling thread may poll its link: other threads may need the lock, or have works

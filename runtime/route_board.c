@@ -518,7 +518,7 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
         return NULL;
     switch (hub->phase) {
     case KOLO_BOARD_OPENING:
-        if (hub->missing < 0 || hub->missing == kolo_comm_world(hub->comm, member))
+        if (hub->missing < 0 || hub->missing == kolo_comm_world_rank(hub->comm, member))
             return "has not come to its first call";
         return NULL;
     case KOLO_BOARD_HOLDING:

@@ -226,7 +226,7 @@ kolo_status kolo_shrink(struct kolo_comm *comm, const struct kolo_opts *opts,
     status = KOLO_ERR_NO_MEMORY;
     if (shrinking.ranks != NULL && shrinking.bits != NULL && shrinking.lost != NULL) {
         for (int rank = 0; rank < comm->size; rank++)
-            shrinking.ranks[rank] = kolo_comm_world(comm, rank);
+            shrinking.ranks[rank] = kolo_comm_world_rank(comm, rank);
         kolo_engine_enter(engine);
         give_up(comm, shrinking.deadline);
         kolo_engine_creating(engine);

@@ -125,7 +125,7 @@ static void choose_members(const struct kolo_comm *comm, const struct offer *tab
     for (int i = first; i < comm->size && places[i].colour == places[first].colour; i++) {
         if (places[i].rank == comm->rank)
             seat->rank = seat->size;
-        child->ranks[seat->size++] = kolo_comm_world(comm, places[i].rank);
+        child->ranks[seat->size++] = kolo_comm_world_rank(comm, places[i].rank);
     }
     seat->number = (uint32_t)table[0].first + index;
 }

@@ -49,7 +49,7 @@ static const char *joined_by(struct kolo_comm *comm)
             break;
         }
     return comm->joined_by =
-               kolo_endpoint_goes_by(comm->engine->endpoint, kolo_comm_world(comm, peer));
+               kolo_endpoint_goes_by(comm->engine->endpoint, kolo_comm_world_rank(comm, peer));
 }
 
 static const char *transport_of(const struct kolo_request *request)
@@ -57,7 +57,8 @@ static const char *transport_of(const struct kolo_request *request)
     struct kolo_comm *comm = request->comm;
     if (request->plan != NULL)
         return request->plan->on_board ? "board" : joined_by(comm);
-    return kolo_endpoint_goes_by(comm->engine->endpoint, kolo_comm_world(comm, request->call.peer));
+    return kolo_endpoint_goes_by(comm->engine->endpoint,
+                                 kolo_comm_world_rank(comm, request->call.peer));
 }
 
 static enum kolo_timeline_shape shape_of(const struct kolo_request *request)
@@ -87,8 +88,8 @@ static int32_t peer_of(const struct kolo_request *request)
 {
     const struct kolo_call *call = &request->call;
     if (request->plan == NULL)
-        return kolo_comm_world(request->comm, call->peer);
-    return kolo_call_is_rooted(call->kind) ? kolo_comm_world(request->comm, call->root) : -1;
+        return kolo_comm_world_rank(request->comm, call->peer);
+    return kolo_call_is_rooted(call->kind) ? kolo_comm_world_rank(request->comm, call->root) : -1;
 }
 
 uint64_t kolo_timeline_request(const struct kolo_request *request, bool waits_for_turn)
@@ -121,7 +122,7 @@ uint64_t kolo_timeline_request(const struct kolo_request *request, bool waits_fo
 static int32_t awaited_peer(const struct kolo_request *request)
 {
     const bool is_numbered = request->call.kind == KOLO_CALL_RECV && request->staged == NULL;
-    return is_numbered ? kolo_comm_world(request->comm, request->call.peer) : -1;
+    return is_numbered ? kolo_comm_world_rank(request->comm, request->call.peer) : -1;
 }
 
 uint64_t kolo_timeline_wait(const struct kolo_request *request)

@@ -70,8 +70,8 @@ static enum kolo_own_wait own_wait(const struct kolo_comm *comm, const struct ko
 
 static void set_bit(const struct kolo_comm *comm, uint8_t *bits, int rank)
 {
-    int world = kolo_comm_world(comm, rank);
-    bits[world / 8] |= (uint8_t)(1u << (world % 8));
+    int world_rank = kolo_comm_world_rank(comm, rank);
+    bits[world_rank / 8] |= (uint8_t)(1u << (world_rank % 8));
 }
 
 /** Finds the ranks that a stalled call needs, a bit each: all members; but in a broadcast, which
@@ -316,7 +316,8 @@ static void check_left(struct kolo_comm *comm, const struct kolo_request *reques
     int count = request->route->waits_for(request, peers, WAITS_MAX);
     for (int i = 0; i < count; i++)
         if (kolo_comm_left_ns(comm, peers[i]) != 0 &&
-            !kolo_endpoint_may_deliver(comm->engine->endpoint, kolo_comm_world(comm, peers[i])) &&
+            !kolo_endpoint_may_deliver(comm->engine->endpoint,
+                                       kolo_comm_world_rank(comm, peers[i])) &&
             now_ns - kolo_comm_left_ns(comm, peers[i]) > grace_ms * KOLO_NS_PER_MS)
             kolo_comm_suspect(comm, peers[i], KOLO_ERR_PEER, 0, "%s has left",
                               kolo_comm_rank_text(comm, peers[i], who));

@@ -97,10 +97,10 @@ struct kolo_engine {
     pthread_cond_t tidy_wake;
     /* is_untidy: the thread has work. While it runs, all three are written with the lock held. */
     atomic_bool has_tidier, is_tidier_stopping, is_untidy;
-    bool is_unmapping;         /* memory that lanes have detached is still mapped */
-    kolo_status are_loans_out; /* KOLO_AGAIN: the end waits for loans to be returned */
-    /* KOLO_AGAIN: memory that the program freed is not yet freed on the device */
-    kolo_status is_freed_there;
+    bool is_unmapping; /* memory that lanes have detached is still mapped */
+    /* KOLO_AGAIN while they are awaited: that loans are returned at the end; that the device has
+     * freed what the program freed */
+    kolo_status loans_return, memory_freeing;
 };
 
 /* ---- engine_life.c ---- */

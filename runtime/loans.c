@@ -78,7 +78,7 @@ void kolo_loans_returned(struct kolo_engine *engine, int world_rank, uint64_t id
         kolo_device_memory_kept(engine, id & ~KEPT);
     kolo_device_memory_returned(engine, world_rank, id & ~KEPT);
     if (!kolo_device_memory_is_lent(engine))
-        engine->are_loans_out = KOLO_OK;
+        engine->loans_return = KOLO_OK;
     if (kolo_device_memory_has_freed(engine))
         kolo_loans_look(engine);
 }
@@ -151,7 +151,7 @@ static void tidy(struct kolo_engine *engine)
     kolo_host_memory_reap(engine, KOLO_NEVER, &unless);
     kolo_engine_enter(engine);
     if (!kolo_device_memory_has_freed(engine))
-        engine->is_freed_there = KOLO_OK;
+        engine->memory_freeing = KOLO_OK;
     kolo_engine_notify(engine);
     kolo_engine_news(engine);
 }
@@ -202,9 +202,9 @@ void kolo_loans_settle(struct kolo_engine *engine, kolo_deadline deadline)
 {
     kolo_engine_enter(engine);
     if (kolo_device_memory_has_freed(engine)) {
-        engine->is_freed_there = KOLO_AGAIN;
+        engine->memory_freeing = KOLO_AGAIN;
         kolo_loans_look(engine);
-        (void)kolo_engine_await(engine, NULL, &engine->is_freed_there, deadline);
+        (void)kolo_engine_await(engine, NULL, &engine->memory_freeing, deadline);
     }
     kolo_engine_leave(engine);
 }
@@ -218,8 +218,8 @@ void kolo_loans_end(struct kolo_engine *engine, kolo_deadline deadline)
     unmap(engine);
     answer(engine);
     if (kolo_device_memory_recall(engine)) {
-        engine->are_loans_out = KOLO_AGAIN;
-        (void)kolo_engine_await(engine, NULL, &engine->are_loans_out, deadline);
+        engine->loans_return = KOLO_AGAIN;
+        (void)kolo_engine_await(engine, NULL, &engine->loans_return, deadline);
     }
     while (engine->recalls != NULL) {
         struct kolo_recall *recall = engine->recalls;

@@ -346,7 +346,7 @@ static kolo_status on_abort(struct kolo_store_connection *connection, struct kol
     return status;
 }
 
-/** Returns ERR_LINK on success: the connection has ended in order. */
+/** What was understood ends in ERR_LINK, as if the rank had closed the connection. */
 static kolo_status on_leave(struct kolo_store_connection *connection, struct kolo_reader *body)
 {
     struct kolo_store_server *server = connection->server;

@@ -16,7 +16,7 @@ struct eval_sigmas {
 };
 
 /** @param given  numbers separated by commas, or a file of numbers separated by commas or blanks,
- * with or without []; NULL: none. @return KOLO_OK; ERR_SYSTEM; ERR_DATA (not such numbers). */
+ * with or without []; NULL: none. @return KOLO_OK; ERR_CONFIG (no such file or numbers). */
 kolo_status eval_sigmas_read(struct eval_sigmas *sigmas, const char *given) KOLO_NODISCARD;
 /** Compares them with the keypoints of the categories in @p path; a single sigma is repeated for
  * each keypoint. @param points_out  keypoints per object. @return KOLO_OK; ERR_DATA. */

@@ -32,7 +32,7 @@ void kolo_sight_begin(struct kolo_sight *sight, uint32_t rank, pid_t child, pid_
 void kolo_sight_end(struct kolo_sight *sight, int64_t ms);
 
 void kolo_sight_write(struct kolo_writer *writer, const struct kolo_sight *sight);
-/** ERR_PROTOCOL: the bytes are not a sight. */
+/** ERR_DATA: the bytes are not a sight. */
 kolo_status kolo_sight_read(struct kolo_reader *reader,
                             struct kolo_sight *sight_out) KOLO_NODISCARD;
 

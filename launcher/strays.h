@@ -24,7 +24,7 @@ struct kolo_stray {
  * preferably one that uses kolo; pid 0: there is none. */
 void kolo_strays_find(pid_t root, const struct kolo_ranks *ranks, struct kolo_stray *strays);
 void kolo_stray_write(struct kolo_writer *writer, const struct kolo_stray *stray);
-/** ERR_PROTOCOL: the bytes are not a stray. */
+/** ERR_DATA: the bytes are not a stray. */
 kolo_status kolo_stray_read(struct kolo_reader *reader, struct kolo_stray *stray_out);
 
 #endif

@@ -35,7 +35,8 @@ bool kolo_device_memory_has_freed(const struct kolo_engine *engine);
  * earlier work, unless @p unless ends the wait. */
 void kolo_device_memory_reap(struct kolo_engine *engine, const struct kolo_unless *unless);
 /** Frees @p memory, at once or when all borrowers have returned it. ERR_INVALID without a detail:
- * it is not device memory of ours. */
+ * it is not device memory of ours. ERR_TIMEOUT: the device has not finished its earlier work.
+ * ERR_UNSUPPORTED: a stream is being captured. After these two it is not freed. */
 kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *memory);
 /** Frees all that is left. */
 void kolo_device_memory_close(struct kolo_engine *engine, kolo_deadline deadline);

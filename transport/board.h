@@ -64,7 +64,8 @@ void *kolo_board_notes(struct kolo_board *board, int member);
 uint8_t *kolo_board_stage(struct kolo_board *board, int member);
 /** Reserves pages for the first @p stage_bytes bytes of this rank's stage. Pages that are not
  *  reserved are allocated at the first touch, and on a host without memory that ends the process
- *  (SIGBUS); this returns ERR_NO_MEMORY instead. Repeating it costs nothing. */
+ *  (SIGBUS); this returns ERR_NO_MEMORY instead. Repeating it costs nothing. ERR_INVALID: more than
+ *  the board's stage. */
 kolo_status kolo_board_reserve(struct kolo_board *board, size_t stage_bytes) KOLO_NODISCARD;
 /** Wakes the members that sleep. To be called after a sequentially consistent store to the
  *  notes. */

@@ -217,7 +217,9 @@ size_t kolo_endpoint_direct_bytes(const struct kolo_endpoint *endpoint, int peer
 /** The link to @p peer (not this rank itself). The first call begins to connect, within @p
  *  deadline; works may be posted before the link is up. For a link that went down, returns the
  *  status that ended it. After the peer's goodbye the link is still returned: what has arrived can
- *  be received, everything else fails with ERR_PEER. */
+ *  be received, everything else fails with ERR_PEER. Else ERR_INVALID (no such rank, this rank, or
+ *  before the peers are known), ERR_UNSUPPORTED (no transport joins the two: the detail says why),
+ *  ERR_NO_MEMORY or ERR_SYSTEM. */
 kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_deadline deadline,
                                struct kolo_link **link_out) KOLO_NODISCARD;
 

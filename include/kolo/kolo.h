@@ -28,6 +28,11 @@
  *  fork() every function that takes one returns KOLO_ERR_INVALID, also kolo_finalize() in an exit()
  *  handler (kolo_abort() warns and does nothing). The parent is not affected.
  *
+ *  Threads: any thread may call any function, also while others are in calls on the same
+ *  communicator, unless the function's comment says otherwise. What ranks must call in the same
+ *  order, they must call in that order whichever threads do it. Only one thread at a time may pass
+ *  the same request.
+ *
  *  Signals: the library installs no handlers, and its own threads take no signals, so the handlers
  *  of a program run on the program's threads. A handler must not call any function of the library,
  *  kolo_abort() included: the call that it has interrupted may hold what it would wait for. Let it
@@ -197,7 +202,7 @@ struct kolo_opts {
  *  ranks); ERR_PEER (a rank died or gave up before all had joined); ERR_ABORTED (a rank that was
  *  faster has called kolo_abort()); ERR_NO_MEMORY; ERR_SYSTEM. If a rank fails after all have met,
  *  the others get its status too.
- *  Ownership: *comm_out is the caller's until kolo_finalize(). */
+ *  Threads: any. Ownership: *comm_out is the caller's until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
                                               struct kolo_comm **comm_out);
 
@@ -211,7 +216,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_init(const struct kolo_config *config,
  *  the failure of the lowest rank that failed, with its detail, or with a line that names the rank
  *  if there is none (ERR_PEER and ERR_ABORTED, which report another rank's failure, only if there
  *  is no other). Before any rank runs: ERR_INVALID (nranks, rank_main, config->size), ERR_CONFIG,
- *  ERR_NO_MEMORY, ERR_SYSTEM. */
+ *  ERR_NO_MEMORY, ERR_SYSTEM.
+ *  Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status
 kolo_run_threads(int nranks, const struct kolo_config *config,
                  kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg);
@@ -237,13 +243,14 @@ kolo_run_threads(int nranks, const struct kolo_config *config,
  *  before anything is sent, if @p opts is wrong or has a stream, or a group is open. Else the
  *  statuses of a collective. If ranks do not meet on a new communicator, only that one is lost:
  *  later calls on @p comm say whether @p comm is.
- *  Ownership: *new_out is the caller's until kolo_finalize(), or until the world is finalized.
- *  Memory of kolo_alloc() belongs to the rank and can be used with all of its communicators. */
+ *  Threads: as of a collective on @p comm. Ownership: *new_out is the caller's until
+ *  kolo_finalize(), or until the world is finalized. Memory of kolo_alloc() belongs to the rank and
+ *  can be used with all of its communicators. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_split(struct kolo_comm *comm, int colour, int key,
                                                const struct kolo_opts *opts,
                                                struct kolo_comm **new_out);
-/** Makes a new communicator of the same ranks in the same order. Statuses and ownership as of
- *  kolo_split(). */
+/** Makes a new communicator of the same ranks in the same order. Statuses, threads and ownership as
+ *  of kolo_split(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struct kolo_opts *opts,
                                              struct kolo_comm **new_out);
 
@@ -267,7 +274,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struc
  *  by the deadline, the status of that barrier: ERR_TIMEOUT, ERR_PEER, ERR_CONNECT, ERR_AUTH,
  *  ERR_ABORTED, ERR_MISMATCH or ERR_SYSTEM, for example. After a failure there is no new
  *  communicator; the other communicators of this rank are not affected.
- *  Ownership: *new_out is the caller's until kolo_finalize(). */
+ *  Threads: any, but only one at a time for one communicator. Ownership: *new_out is the caller's
+ *  until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,
                                                 const struct kolo_opts *opts,
                                                 struct kolo_comm **new_out);
@@ -347,8 +355,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, i
 /** Allocates @p bytes bytes of host memory, page-aligned and zeroed, that the other ranks of this
  *  host read and reduce in place (memfd). Collectives take any memory; this kind is the fastest. In
  *  a process that uses CUDA it is page-locked too.
- *  @return KOLO_OK; ERR_NO_MEMORY; ERR_INVALID; ERR_SYSTEM.
- *  Ownership: the caller's, who must pass it to kolo_free() before finalizing the world. */
+ *  @return KOLO_OK; ERR_NO_MEMORY; ERR_INVALID (@p memory_out is NULL); ERR_SYSTEM.
+ *  Threads: any. Ownership: the caller's, who must pass it to kolo_free() before finalizing the
+ *  world. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes,
                                                void **memory_out);
 /** Allocates CUDA device memory, as cudaMalloc() does, in the context that the CUDA runtime uses.
@@ -364,7 +373,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t by
  *  ERR_NO_MEMORY (after waiting up to KOLO_TIMEOUT for other ranks to unmap what was freed);
  *  ERR_INVALID (also: there is no device of that number); ERR_SYSTEM (the driver failed, or the
  *  thread that frees memory cannot be started).
- *  Ownership: the caller's, who must pass it to kolo_free() before finalizing the world. */
+ *  Threads: any. Ownership: the caller's, who must pass it to kolo_free() before finalizing the
+ *  world. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes,
                                                       int device, void **memory_out);
 /** Frees memory of kolo_alloc() or kolo_alloc_device(). NULL is allowed. No request may be using
@@ -379,7 +389,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, si
  *  stream of its context is being captured into a graph), where the memory is not freed; ERR_SYSTEM
  *  or ERR_NO_MEMORY (the driver failed, and the memory is gone); and ERR_SYSTEM with a detail about
  *  a thread (a stream waits for a collective, the thread that would free the memory later cannot be
- *  started, and the memory is not freed). */
+ *  started, and the memory is not freed).
+ *  Threads: any. */
 KOLO_API kolo_status kolo_free(struct kolo_comm *comm, void *memory);
 
 /* ---- user-defined operators ------------------------------------------------------------------ */
@@ -395,8 +406,9 @@ enum { KOLO_OP_NAME_MAX = 63 };
 /** A user-defined operator, for kolo_op_create(). Zero it, set `size`, then the other members. */
 struct kolo_op {
     size_t size; /**< sizeof(struct kolo_op) */
-    /** 1 to KOLO_OP_NAME_MAX bytes. It identifies the operator between ranks: if ranks pass
-     *  operators of different names to a call, they get KOLO_ERR_MISMATCH. */
+    /** 1 to KOLO_OP_NAME_MAX bytes of text without control characters. It identifies the operator
+     *  between ranks: if ranks pass operators of different names to a call, they get
+     *  KOLO_ERR_MISMATCH. */
     const char *name;
     /** Computes into[i] = into[i] op from[i] for i < @p count; must be associative.
      *    - @p into and @p from are the library's memory, aligned to the largest power of two that
@@ -435,14 +447,16 @@ struct kolo_op {
  *          status = kolo_allreduce(comm, &mine, &best, 1, KOLO_OPAQUE(sizeof mine), op, NULL,
  *          NULL);
  *
- *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY (also: there are 1024 operators, the most).
+ *  @return KOLO_OK; ERR_INVALID (a member of @p op, which the detail names); ERR_NO_MEMORY (also:
+ *  there are 1024 operators, the most).
  *  Ownership: @p op is read before the call returns. *op_out is valid until kolo_op_free(), or
  *  until the world is finalized. Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_op_create(struct kolo_comm *comm, const struct kolo_op *op,
                                                    kolo_redop *op_out);
 /** Frees an operator. A later kolo_op_create() may return the same number.
  *  @return KOLO_OK; ERR_INVALID (@p op is not from kolo_op_create(), or a request that was not
- *  waited for uses it). */
+ *  waited for uses it).
+ *  Threads: any. */
 KOLO_API kolo_status kolo_op_free(struct kolo_comm *comm, kolo_redop op);
 
 /* ---- collectives ----------------------------------------------------------------------------- */
@@ -624,14 +638,17 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_wait(struct kolo_request **request, int
  *  the result of its last run (KOLO_OK if it never ran).
  *  @return KOLO_OK: it is running; ERR_INVALID (@p request is not persistent, or is already
  *  running); ERR_NO_MEMORY; ERR_SYSTEM; on a communicator that has failed: that failure. With
- *  device memory or a stream also ERR_TIMEOUT and ERR_UNSUPPORTED, as from a collective. */
+ *  device memory or a stream also ERR_TIMEOUT and ERR_UNSUPPORTED, as from a collective.
+ *  Threads: any, but only one at a time for one request. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_start(struct kolo_request *request);
 /** Starts a persistent request and waits until it is over. This is faster than kolo_start() and
  *  kolo_wait(), because no other thread has to make progress on it.
- *  @return as of kolo_start(), then the result of the call itself. */
+ *  @return as of kolo_start(), then the result of the call itself.
+ *  Threads: any, but only one at a time for one request. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_run(struct kolo_request *request);
 /** Frees a persistent request and sets *request to NULL. *request may be NULL.
- *  @return KOLO_OK; ERR_INVALID (it is running, or not persistent, or @p request is NULL). */
+ *  @return KOLO_OK; ERR_INVALID (it is running, or not persistent, or @p request is NULL).
+ *  Threads: any, but only one at a time for one request. */
 KOLO_API kolo_status kolo_request_free(struct kolo_request **request);
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -660,7 +677,8 @@ KOLO_API kolo_status kolo_request_free(struct kolo_request **request);
  *
  *  kolo_split(), kolo_dup() and kolo_metrics_compute() are refused while a group is open;
  *  kolo_finalize() drops its calls, with a warning.
- *  @return KOLO_OK; ERR_INVALID (a group is already open); ERR_NO_MEMORY. */
+ *  @return KOLO_OK; ERR_INVALID (a group is already open); ERR_NO_MEMORY.
+ *  Threads: any. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_group_begin(struct kolo_comm *comm);
 /** Closes the group, whatever is returned, and starts all of its calls or none.
  *  @param opts timeout_ms, if set, applies to each call; flags may be KOLO_PERSISTENT, for a group
@@ -670,7 +688,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_group_begin(struct kolo_comm *comm);
  *  opts is invalid, or a call writes what another reads or writes: the detail names both calls,
  *  counted from 1, and the bytes), ERR_UNSUPPORTED (opts->stream is set), ERR_NO_MEMORY, ERR_SYSTEM
  *  (the progress thread cannot be started). In these cases nothing was started. Else the status of
- *  the call that failed first. */
+ *  the call that failed first.
+ *  Threads: any, not only the one that opened the group. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_group_end(struct kolo_comm *comm,
                                                    const struct kolo_opts *opts,
                                                    struct kolo_request **request_out);
@@ -679,9 +698,9 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_group_end(struct kolo_comm *comm,
 
 /** Sets @p key (1 to 255 bytes of text without control characters) to the @p bytes bytes (at most 1
  *  MiB) at @p value, for all ranks. Replaces an older value.
- *  @return KOLO_OK; ERR_INVALID; ERR_NO_MEMORY (the store is full, or this rank has no memory);
- *  ERR_TIMEOUT (no answer within KOLO_TIMEOUT; the communicator is not lost); ERR_PEER (the store
- *  is gone); on a communicator that has failed: that failure.
+ *  @return KOLO_OK; ERR_INVALID (such a key or value is not allowed); ERR_NO_MEMORY (the store is
+ *  full, or this rank has no memory); ERR_TIMEOUT (no answer within KOLO_TIMEOUT; the communicator
+ *  is not lost); ERR_PEER (the store is gone); on a communicator that has failed: that failure.
  *  Threads: any. Ownership: @p value is read before the call returns. */
 KOLO_API KOLO_NODISCARD kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key,
                                                 const void *value, size_t bytes);

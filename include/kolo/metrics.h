@@ -282,7 +282,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_metric_merge(struct kolo_metric *into,
  *  @param buffer NULL: only asks for the size
  *  @param capacity the size of @p buffer in bytes
  *  @param bytes_out the size of the state in bytes
- *  @return KOLO_OK; ERR_INVALID (@p capacity is too small). */
+ *  @return KOLO_OK; ERR_INVALID (@p capacity is too small); ERR_SYSTEM (the library that computes
+ *  SHA-256 refuses it). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metric_save(struct kolo_metric *metric, void *buffer,
                                                      size_t capacity, size_t *bytes_out);
 /** Replaces the state by a saved one, of a metric that was created with the same configuration.
@@ -290,7 +291,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_metric_save(struct kolo_metric *metric,
  *  @return KOLO_OK; ERR_DATA (@p data is truncated, changed, of another version, kind or
  *  configuration, or has contents that no updates can produce: the detail says which; the state is
  *  as before, or empty if the checksum was right); ERR_INVALID (NULL); ERR_NO_MEMORY (the state is
- *  then empty). */
+ *  then empty); ERR_SYSTEM (as kolo_metric_save()). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metric_restore(struct kolo_metric *metric,
                                                         const void *data, size_t bytes);
 /** Discards all updates and results; the configuration stays. */

@@ -99,6 +99,18 @@ static const char *advice(int error)
     }
 }
 
+kolo_status kolo_check_struct(const char *function, const char *what, const char *type,
+                              const void *object, size_t size)
+{
+    if (!object)
+        return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL", function, what);
+    if (*(const size_t *)object != size)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "%s: %s->size is %zu, not %zu: set it to sizeof(struct %s)", function,
+                         what, *(const size_t *)object, size, type);
+    return KOLO_OK;
+}
+
 kolo_status kolo_fail_errno(kolo_status status, int error, const char *format, ...)
 {
     char buffer[128], words[160];

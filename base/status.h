@@ -5,6 +5,7 @@
 #define KOLO_BASE_STATUS_H
 
 #include <stdarg.h>
+#include <stddef.h>
 
 #include <kolo/status.h>
 
@@ -24,6 +25,11 @@ kolo_status kolo_fail_errno(kolo_status status, int error, const char *format, .
  *  KOLO_ERR_SYSTEM. */
 kolo_status kolo_fail_start(int error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/** Checks @p object, the caller's argument @p what of @p function: a struct @p type, which begins
+ *  with its size. ERR_INVALID: it is NULL, or its size is not @p size. */
+kolo_status kolo_check_struct(const char *function, const char *what, const char *type,
+                              const void *object, size_t size) KOLO_NODISCARD;
 
 /** Copies this thread's detail, so that kolo_detail_set() can set it again after calls that may
  *  write another. */

@@ -70,8 +70,8 @@ static const struct kolo_metric_ops accuracy_ops = {
 
 static kolo_status check_config(const struct kolo_accuracy_config *config)
 {
-    kolo_status status = kolo_metric_check_size("kolo_accuracy_create", "config",
-                                                "kolo_accuracy_config", config, sizeof *config);
+    kolo_status status = kolo_check_struct("kolo_accuracy_create", "config", "kolo_accuracy_config",
+                                           config, sizeof *config);
     if (status != KOLO_OK)
         return status;
     if (config->classes < 1)

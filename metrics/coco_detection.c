@@ -273,8 +273,8 @@ kolo_status kolo_detection_result(const struct kolo_detection *detection,
     kolo_status status = check_computed(detection, "kolo_detection_result");
     if (status != KOLO_OK)
         return status;
-    status = kolo_metric_check_size("kolo_detection_result", "result_out", "kolo_detection_result",
-                                    result_out, sizeof *result_out);
+    status = kolo_check_struct("kolo_detection_result", "result_out", "kolo_detection_result",
+                               result_out, sizeof *result_out);
     if (status != KOLO_OK)
         return status;
     *result_out = detection->result;
@@ -307,8 +307,8 @@ kolo_status kolo_detection_average(const struct kolo_detection *detection,
     kolo_status status = check_computed(detection, "kolo_detection_average");
     if (status != KOLO_OK)
         return status;
-    status = kolo_metric_check_size("kolo_detection_average", "slice", "kolo_detection_slice",
-                                    slice, sizeof *slice);
+    status = kolo_check_struct("kolo_detection_average", "slice", "kolo_detection_slice", slice,
+                               sizeof *slice);
     if (status != KOLO_OK)
         return status;
     if (!average_out)

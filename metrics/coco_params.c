@@ -298,8 +298,8 @@ static kolo_status check_enumerations(const struct kolo_detection_config *config
 kolo_status kolo_coco_params_make(struct kolo_coco_params *params,
                                   const struct kolo_detection_config *config)
 {
-    kolo_status status = kolo_metric_check_size("kolo_detection_create", "config",
-                                                "kolo_detection_config", config, sizeof *config);
+    kolo_status status = kolo_check_struct("kolo_detection_create", "config",
+                                           "kolo_detection_config", config, sizeof *config);
     if (status != KOLO_OK)
         return status;
     status = check_enumerations(config);

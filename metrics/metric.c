@@ -183,25 +183,13 @@ const void *kolo_metric_record(const struct kolo_metric *metric, size_t i, size_
     return metric->records + begin;
 }
 
-kolo_status kolo_metric_check_size(const char *function, const char *what, const char *type,
-                                   const void *object, size_t size)
-{
-    if (!object)
-        return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL", function, what);
-    if (*(const size_t *)object != size)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "%s: %s->size is %zu, not %zu: set it to sizeof(struct %s)", function,
-                         what, *(const size_t *)object, size, type);
-    return KOLO_OK;
-}
-
 kolo_status kolo_metric_check_config(const char *kind, const void *config, size_t size,
                                      struct kolo_metric **metric_out)
 {
     char function[64], type[64];
     snprintf(function, sizeof function, "kolo_%s_create", kind);
     snprintf(type, sizeof type, "kolo_%s_config", kind);
-    kolo_status status = kolo_metric_check_size(function, "config", type, config, size);
+    kolo_status status = kolo_check_struct(function, "config", type, config, size);
     if (status == KOLO_OK && !metric_out)
         status = kolo_fail(KOLO_ERR_INVALID, "%s: metric_out is NULL", function);
     return status;
@@ -258,9 +246,8 @@ kolo_status kolo_metric_check_struct(const struct kolo_metric *metric,
                                      const void *result_out, size_t size)
 {
     kolo_status status = kolo_metric_check_result(metric, ops, function, "result_out", result_out);
-    return status == KOLO_OK
-               ? kolo_metric_check_size(function, "result_out", function, result_out, size)
-               : status;
+    return status == KOLO_OK ? kolo_check_struct(function, "result_out", function, result_out, size)
+                             : status;
 }
 
 kolo_status kolo_metric_refuse_class(const char *function, const char *what, size_t i,

@@ -113,10 +113,6 @@ int64_t *kolo_metric_count_direct(struct kolo_metric *metric, size_t count);
 /** Returns record number @p i. */
 const void *kolo_metric_record(const struct kolo_metric *metric, size_t i, size_t *bytes_out);
 
-/** Returns ERR_INVALID, naming @p what, if @p object, a struct @p type that begins with its size,
- *  is NULL or has another size than @p size. */
-kolo_status kolo_metric_check_size(const char *function, const char *what, const char *type,
-                                   const void *object, size_t size) KOLO_NODISCARD;
 /** Returns ERR_INVALID if @p config or @p metric_out is NULL, or if the config, a struct that
  *  begins with its size, has another size than @p size. */
 kolo_status kolo_metric_check_config(const char *kind, const void *config, size_t size,

@@ -25,8 +25,8 @@ struct kolo_sampler {
 
 static kolo_status check(const struct kolo_sampler_config *config)
 {
-    kolo_status status = kolo_metric_check_size("kolo_sampler_create", "config",
-                                                "kolo_sampler_config", config, sizeof *config);
+    kolo_status status = kolo_check_struct("kolo_sampler_create", "config", "kolo_sampler_config",
+                                           config, sizeof *config);
     if (status != KOLO_OK)
         return status;
     if (config->samples < 0 || config->samples > INT32_MAX)

@@ -42,7 +42,7 @@ static kolo_status check(const struct kolo_score_config *config, int64_t classes
                          const char *function, size_t count)
 {
     kolo_status status =
-        kolo_metric_check_size(function, "config", "kolo_score_config", config, sizeof *config);
+        kolo_check_struct(function, "config", "kolo_score_config", config, sizeof *config);
     if (status != KOLO_OK)
         return status;
     if ((unsigned)config->score > KOLO_SCORE_DICE)

@@ -68,13 +68,10 @@ kolo_status kolo_get_info(struct kolo_comm *comm, struct kolo_info *info_out)
     kolo_status status = kolo_comm_check(comm, "kolo_get_info");
     if (status != KOLO_OK)
         return status;
-    if (info_out == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_get_info: info_out is NULL");
-    if (info_out->size != sizeof(*info_out))
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_get_info: info_out->size is %zu, not %zu: set it to "
-                         "sizeof(struct kolo_info)",
-                         info_out->size, sizeof(*info_out));
+    status =
+        kolo_check_struct("kolo_get_info", "info_out", "kolo_info", info_out, sizeof(*info_out));
+    if (status != KOLO_OK)
+        return status;
     kolo_comm_enter(comm);
     status = look_once(comm->engine);
     kolo_comm_leave(comm);
@@ -130,13 +127,10 @@ kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank, struct kolo_pee
     kolo_status status = kolo_comm_check(comm, "kolo_get_peer_info");
     if (status != KOLO_OK)
         return status;
-    if (info_out == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_get_peer_info: info_out is NULL");
-    if (info_out->size != sizeof(*info_out))
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_get_peer_info: info_out->size is %zu, not %zu: set it to "
-                         "sizeof(struct kolo_peer_info)",
-                         info_out->size, sizeof(*info_out));
+    status = kolo_check_struct("kolo_get_peer_info", "info_out", "kolo_peer_info", info_out,
+                               sizeof(*info_out));
+    if (status != KOLO_OK)
+        return status;
     if (rank < 0 || rank >= comm->size)
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_get_peer_info: rank %d is not a rank (there are %d)", rank,

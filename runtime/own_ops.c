@@ -8,8 +8,25 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/text.h"
 
 enum { OWN_OPS_MAX = KOLO_REDOP_LAST - KOLO_REDOP_OWN + 1 };
+
+static kolo_status check_name(const char *name)
+{
+    if (name == NULL || name[0] == '\0' || strnlen(name, KOLO_OP_NAME_MAX + 1) > KOLO_OP_NAME_MAX)
+        return kolo_fail(KOLO_ERR_INVALID,
+                         "kolo_op_create: op->name must be 1 to %d bytes of text, the same on all "
+                         "ranks",
+                         KOLO_OP_NAME_MAX);
+    for (const char *at = name; *at != '\0'; at++) /* messages and reports have it */
+        if (kolo_text_is_control(*at))
+            return kolo_fail(KOLO_ERR_INVALID,
+                             "kolo_op_create: byte %d of op->name is the control character 0x%02x: "
+                             "names are text",
+                             (int)(at - name), (unsigned)(unsigned char)*at);
+    return KOLO_OK;
+}
 
 static kolo_status check(const struct kolo_comm *comm, const struct kolo_op *op,
                          const kolo_redop *op_out)
@@ -17,48 +34,40 @@ static kolo_status check(const struct kolo_comm *comm, const struct kolo_op *op,
     kolo_status status = kolo_comm_check(comm, "kolo_op_create");
     if (status != KOLO_OK)
         return status;
-    if (op == NULL || op_out == NULL)
-        return kolo_fail(KOLO_ERR_INVALID, "kolo_op_create: %s is NULL",
-                         op == NULL ? "op" : "op_out");
-    if (op->size != sizeof(*op))
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_op_create: op->size is %zu, not %zu: set it to "
-                         "sizeof",
-                         op->size, sizeof(*op));
+    status = kolo_check_struct("kolo_op_create", "op", "kolo_op", op, sizeof(*op));
+    if (status != KOLO_OK)
+        return status;
+    if (op_out == NULL)
+        return kolo_fail(KOLO_ERR_INVALID, "kolo_op_create: op_out is NULL");
     if (op->fold == NULL)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_op_create: op->fold is NULL");
-    if (op->name == NULL || op->name[0] == '\0' ||
-        strnlen(op->name, KOLO_OP_NAME_MAX + 1) > KOLO_OP_NAME_MAX)
-        return kolo_fail(KOLO_ERR_INVALID,
-                         "kolo_op_create: op->name must be 1 to %d bytes of text, the same on all "
-                         "ranks",
-                         KOLO_OP_NAME_MAX);
     if ((op->flags & ~(unsigned)KOLO_COMMUTATIVE) != 0)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_op_create: op->flags 0x%x has unknown flags",
                          op->flags);
-    return KOLO_OK;
+    return check_name(op->name);
 }
 
-/** The number of a free place in the table; -1: none. Held: lock. */
-static int make_room(struct kolo_engine *engine)
+/** Finds a free place in the table. Held: lock. */
+static kolo_status make_room(struct kolo_engine *engine, int *number_out)
 {
     int count = engine->own_op_count, more = count == 0 ? 4 : 2 * count;
-    for (int i = 0; i < count; i++)
-        if (engine->own_ops[i] == NULL)
-            return i;
+    for (*number_out = 0; *number_out < count; ++*number_out)
+        if (engine->own_ops[*number_out] == NULL)
+            return KOLO_OK;
     if (more > OWN_OPS_MAX)
         more = OWN_OPS_MAX;
     if (more == count)
-        return -1;
+        return kolo_fail(KOLO_ERR_NO_MEMORY,
+                         "kolo_op_create: there are %d operators, and may be no more", count);
     struct kolo_own_op **grown = kolo_calloc((size_t)more, sizeof(struct kolo_own_op *));
     if (grown == NULL)
-        return -1;
+        return KOLO_ERR_NO_MEMORY;
     if (count > 0)
         memcpy(grown, engine->own_ops, (size_t)count * sizeof(*grown));
     kolo_free_memory(engine->own_ops);
     engine->own_ops = grown;
     engine->own_op_count = more;
-    return count;
+    return KOLO_OK;
 }
 
 kolo_status kolo_op_create(struct kolo_comm *comm, const struct kolo_op *op, kolo_redop *op_out)
@@ -73,16 +82,14 @@ kolo_status kolo_op_create(struct kolo_comm *comm, const struct kolo_op *op, kol
     made->is_commutative = (op->flags & KOLO_COMMUTATIVE) != 0;
     memcpy(made->name, op->name, strlen(op->name));
     kolo_comm_enter(comm);
-    int number = make_room(comm->engine);
-    if (number >= 0)
+    int number;
+    status = make_room(comm->engine, &number);
+    if (status == KOLO_OK)
         comm->engine->own_ops[number] = made;
     kolo_comm_leave(comm);
-    if (number < 0) {
+    if (status != KOLO_OK) {
         kolo_free_memory(made);
-        return kolo_fail(KOLO_ERR_NO_MEMORY,
-                         "kolo_op_create: no room for another operator (there "
-                         "may be %d)",
-                         OWN_OPS_MAX);
+        return status;
     }
     *op_out = (kolo_redop)(KOLO_REDOP_OWN + number);
     return KOLO_OK;

@@ -309,6 +309,8 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     op.flags = 0;
     op.name = text;
     WORLD_INVALID(kolo_op_create(comm, &op, &made), "name");
+    op.name = "two\nlines";
+    WORLD_INVALID(kolo_op_create(comm, &op, &made), "byte 3 of op->name");
     op.name = "x";
     op.fold = NULL;
     WORLD_INVALID(kolo_op_create(comm, &op, &made), "fold");

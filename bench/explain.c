@@ -240,21 +240,13 @@ static kolo_status lay_ground(const struct command *c, struct ground *ground)
     return KOLO_OK;
 }
 
-static enum kolo_path path_of(const char *transport)
-{
-    return strcmp(transport, "inproc") == 0 ? KOLO_PATH_INPROC
-           : strcmp(transport, "shm") == 0  ? KOLO_PATH_SHM
-           : strcmp(transport, "rdma") == 0 ? KOLO_PATH_RDMA
-                                            : KOLO_PATH_LOOPBACK;
-}
-
 static struct kolo_layout layout_of(const struct command *c, const struct ground *ground)
 {
     struct kolo_layout layout = {.size = (int)c->ranks,
                                  .cores = (int)c->cores,
-                                 .local = path_of(c->transport),
+                                 .local = kolo_path_inside(c->transport, true),
                                  .hosts = ground->hosts,
-                                 .by_rdma = path_of(c->transport) == KOLO_PATH_RDMA,
+                                 .by_rdma = kolo_path_inside(c->transport, true) == KOLO_PATH_RDMA,
                                  .nhosts = (int)c->hosts,
                                  .line_byte = c->line_mbit > 0 ? 8000.0 / (double)c->line_mbit : 0,
                                  .domains = ground->map.domains.count,

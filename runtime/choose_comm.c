@@ -58,26 +58,18 @@ const struct kolo_topology *kolo_choices_hosts(const struct kolo_choices *choice
 
 static enum kolo_path local_path(const struct kolo_comm *comm)
 {
-    const char *transport = comm->engine->settings.transport;
-    uint64_t process = kolo_comm_peer(comm, 0)->identity.process;
-    bool is_process = true;
-    if (strcmp(transport, "tcp") == 0)
-        return KOLO_PATH_LOOPBACK;
-    if (strcmp(transport, "rdma") == 0)
-        return KOLO_PATH_RDMA;
+    const uint64_t process = kolo_comm_peer(comm, 0)->identity.process;
+    bool is_one_process = true;
     for (int rank = 1; rank < comm->size; rank++)
-        is_process = is_process && kolo_comm_peer(comm, rank)->identity.process == process;
-    return is_process && strcmp(transport, "shm") != 0 ? KOLO_PATH_INPROC : KOLO_PATH_SHM;
+        is_one_process = is_one_process && kolo_comm_peer(comm, rank)->identity.process == process;
+    return kolo_path_inside(comm->engine->settings.transport, is_one_process);
 }
 
 /** Whether the hosts are connected by RDMA, as far as all ranks know: all have a device. */
 static bool is_by_rdma(const struct kolo_comm *comm)
 {
-    const char *transport = comm->engine->settings.transport;
-    if (strcmp(transport, "auto") != 0)
-        return strcmp(transport, "rdma") == 0;
     for (int rank = 0; rank < comm->size; rank++)
-        if (!kolo_transport_is_offered("rdma", kolo_comm_peer(comm, rank)))
+        if (!kolo_path_can_be_rdma(comm->engine->settings.transport, kolo_comm_peer(comm, rank)))
             return false;
     return true;
 }
@@ -127,26 +119,25 @@ static bool map_hosts(struct kolo_comm *comm)
 }
 
 /** The line of rank @p ranks[@p at] in Mbit/s; 0 if a rank before it there uses the same card. */
-static double own_line(const struct kolo_comm *comm, const char *transport, const int *ranks,
-                       int at)
+static double own_line(const struct kolo_comm *comm, enum kolo_path path, const int *ranks, int at)
 {
-    const struct kolo_line line = kolo_transport_line(transport, kolo_comm_peer(comm, ranks[at]));
+    const struct kolo_line line = kolo_path_line(path, kolo_comm_peer(comm, ranks[at]));
     for (int before = 0; before < at; before++)
-        if (kolo_transport_line(transport, kolo_comm_peer(comm, ranks[before])).card == line.card)
+        if (kolo_path_line(path, kolo_comm_peer(comm, ranks[before])).card == line.card)
             return 0;
     return line.mbit;
 }
 
 /** The speed in Mbit/s of all cards that the @p count ranks of a host use. 0: not known. */
-static double host_line(const struct kolo_comm *comm, const char *transport, const int *ranks,
+static double host_line(const struct kolo_comm *comm, enum kolo_path path, const int *ranks,
                         size_t count)
 {
-    const struct kolo_line first = kolo_transport_line(transport, kolo_comm_peer(comm, ranks[0]));
+    const struct kolo_line first = kolo_path_line(path, kolo_comm_peer(comm, ranks[0]));
     double line = 0;
     if (first.cards > 0)
         return (double)first.mbit * (double)(first.cards < count ? first.cards : count);
     for (size_t at = 0; at < count; at++)
-        line += own_line(comm, transport, ranks, (int)at);
+        line += own_line(comm, path, ranks, (int)at);
     return line;
 }
 
@@ -159,7 +150,8 @@ static double line_byte(const struct kolo_comm *comm, bool by_rdma)
     if (!kolo_figures_guess_line(&comm->engine->figures, by_rdma))
         return 0;
     for (int host = 0; host < map->count; host++) {
-        const double line = host_line(comm, by_rdma ? "rdma" : "tcp", &map->ranks[map->first[host]],
+        const double line = host_line(comm, by_rdma ? KOLO_PATH_RDMA : KOLO_PATH_NETWORK,
+                                      &map->ranks[map->first[host]],
                                       (size_t)(map->first[host + 1] - map->first[host]));
         if (line > 0 && (slowest <= 0 || line < slowest))
             slowest = line;

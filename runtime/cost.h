@@ -34,22 +34,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "runtime/plan.h"
-
-/** How two ranks are joined: X(name, text). */
-#define KOLO_PATH_MAP(X)                                                                           \
-    X(INPROC, "inproc")     /* threads of one process */                                           \
-    X(SHM, "shm")           /* one host, shared memory */                                          \
-    X(LOOPBACK, "loopback") /* one host, sockets */                                                \
-    X(RDMA, "rdma")         /* any two, by RDMA */                                                 \
-    X(NETWORK, "network")   /* two hosts, sockets */
-
-enum kolo_path {
-#define KOLO_PATH_ENUM(name, text) KOLO_PATH_##name,
-    KOLO_PATH_MAP(KOLO_PATH_ENUM)
-#undef KOLO_PATH_ENUM
-        KOLO_PATHS
-};
-const char *kolo_path_text(enum kolo_path path);
+#include "transport/path.h"
 
 /** Figures of a path, in nanoseconds: X(field, what). */
 #define KOLO_PATH_FIGURE_MAP(X)                                                                    \

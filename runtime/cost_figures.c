@@ -1,19 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns the built-in figures, by which plans are chosen if nobody has measured the machine
-// (profile.c), and the names of the paths. Must never depend on this machine: all ranks without a
-// profile must have the same figures.
+// (profile.c). Must never depend on this machine: all ranks without a profile must have the same
+// figures.
 #include "runtime/cost.h"
-
-static const char *const path_texts[KOLO_PATHS] = {
-#define KOLO_PATH_TEXT(name, text) [KOLO_PATH_##name] = (text),
-    KOLO_PATH_MAP(KOLO_PATH_TEXT)
-#undef KOLO_PATH_TEXT
-};
-
-const char *kolo_path_text(enum kolo_path path)
-{
-    return (unsigned)path < KOLO_PATHS ? path_texts[path] : "?";
-}
 
 static const double GUESSED_WIRE_BYTE = 0.8;       /* 10 Gbit/s */
 static const double GUESSED_RDMA_WIRE_BYTE = 0.08; /* 100 Gbit/s */

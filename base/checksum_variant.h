@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of one instruction set's XXH3. The build generates kolo_checksum_variants, best
 // first, from the files that it compiled; that of the compiler's baseline is last and runs
-// everywhere. Only base/checksum*.c and its test include this.
+// everywhere. Only base/checksum*.c, its test and its benchmark include this.
 //
 // All variants have the same values. A state belongs to the variant that began it: xxHash does not
 // promise that another one can go on from it.

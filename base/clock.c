@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file of the project that reads a clock. Deadlines are absolute, so a retry never extends
-// one.
+// The only file of the library and of kolorun that reads a clock. Deadlines are absolute, so a
+// retry never extends one.
 #include "base/clock.h"
 
 #include <limits.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Monotonic time and absolute deadlines. Tests can replace the clock. Only clock.c reads a clock.
+// Monotonic time and absolute deadlines. Tests can replace the clock. In the library and in kolorun
+// only clock.c reads a clock.
 #ifndef KOLO_BASE_CLOCK_H
 #define KOLO_BASE_CLOCK_H
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The settings registry: the table generated from settings.def, defaults, the environment, and
-// values set by name. The only file of the project that reads the environment. It must never do so
-// in a program that has more rights than the user who started it (set-user-id, for example): a
-// variable could make the program read or write what that user may not. A load is all or nothing,
-// since it works on a copy.
+// values set by name. The only file of the library and of the tools that reads the environment. It
+// must never do so in a program that has more rights than the user who started it (set-user-id, for
+// example): a variable could make the program read or write what that user may not. A load is all
+// or nothing, since it works on a copy.
 #include "base/settings.h"
 
 #include <assert.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The settings registry. Every setting is one line of settings.def. Settings are read once and do
-// not change afterwards. settings.c is the only file of the project that reads the environment.
+// not change afterwards. settings.c is the only file of the library and of the tools that reads
+// the environment.
 #ifndef KOLO_BASE_SETTINGS_H
 #define KOLO_BASE_SETTINGS_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only place where bytes from outside are converted to integers. take() and kolo_writer_claim()
-// compare what is requested with what is left before they touch a byte, and nothing is added to a
-// pointer that could pass its end. After the first failure, reads return zeroes and writes have no
-// effect.
+// The only place where messages from outside are converted to integers (beside the bit fields of
+// RDMA's immediate data, transport/rdma_number.h). take() and kolo_writer_claim() compare what is
+// requested with what is left before they touch a byte, and nothing is added to a pointer that
+// could pass its end. After the first failure, reads return zeroes and writes have no effect.
 #include "base/wire.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only place where bytes from outside are converted to integers and strings, and back.
+// The only place where messages from outside are converted to integers and strings, and back.
 // Little-endian, with bounds checks. A reader or writer that ran over its end stays failed, so one
 // check at the end is enough.
 #ifndef KOLO_BASE_WIRE_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of one communicator over a board: the layout of the members' notes, and the state
-// of the collective that is running. Private to runtime/board_*.c and route_board.c.
+// of the collective that is running. Private to runtime/.
 //
 // Each collective has a number, which all members count alike. A member enters collective k by
 // filling its entry [k % ENTRIES] and publishing k. A member that has entered k + 1 is done with k.
@@ -365,6 +365,8 @@ enum kolo_board_step kolo_pull_step(struct kolo_hub *hub);
 /** All members have reported "done": whether one of them could not read. From then on nobody
  * pulls. */
 bool kolo_pull_has_failed(struct kolo_hub *hub);
+
+/* ---- board_staged.c ---- */
 
 /** Whether the cells of the running collective are long enough for stores that bypass the
  * caches. */

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A communicator from inside: a set of ranks of the world with its own numbering, calls and
 // failures. What a rank has only once, however many communicators it is in, belongs to its engine
-// (runtime/engine.h). Private to runtime/.
+// (runtime/engine.h). Private to runtime/, to metrics/compute*.c, which makes collectives of its
+// own, and to bench/.
 //
 // The engine's lock protects everything here except the fields marked constant. Ranks here are
-// members' numbers. The endpoint and the store use ranks in the world (kolo_comm_world and
-// kolo_comm_member translate), and so do messages, which give both numbers where they differ.
+// members' numbers. The endpoint and the store use ranks in the world (kolo_comm_world_rank
+// and kolo_comm_member translate), and so do messages, which give both numbers where they differ.
 // Nothing here calls the user's code.
 #ifndef KOLO_RUNTIME_COMM_H
 #define KOLO_RUNTIME_COMM_H

@@ -135,7 +135,7 @@ static struct touched shown_by_all(enum kolo_collective collective,
         touched.most = fmax(touched.most, bytes);
         touched.remote = fmax(touched.remote, remote * element_bytes);
     }
-    /* the last rank stands for all but the root */
+    /* the rank after the root stands for all others */
     double root, remote;
     root = shown(collective, args, args->root, &remote);
     double other = shown(collective, args, (args->root + 1) % args->size, &remote);

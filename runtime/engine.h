@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank has once, however many communicators it is in: settings, memory, its endpoint, the
-// connection to the store, the lock, and the threads that make progress. Private to runtime/.
+// connection to the store, the lock, and the threads that make progress. Private to those who may
+// include runtime/comm.h.
 //
 // One lock (engine->lock) protects everything here except the fields marked constant, and
 // everything in the rank's communicators. It is never held while a thread sleeps. Threads that wait
@@ -115,13 +116,16 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
 void kolo_engine_give_up(struct kolo_engine *engine);
 void kolo_engine_enter(struct kolo_engine *engine);
 void kolo_engine_leave(struct kolo_engine *engine);
-/** For kolo_heap_free, with the engine as @p context: neighbours unmap the span. Held: lock. */
-void kolo_engine_tell_gone(void *context, uint64_t id);
 /** The communicator with that number; NULL: this rank has none. Held: lock. */
 struct kolo_comm *kolo_engine_comm(const struct kolo_engine *engine, uint32_t number);
 /** "rank 5 (host7, pid 812)" for a rank in the world. */
 const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world_rank,
                                   char text[KOLO_RANK_TEXT_MAX]);
+
+/* ---- comm.c ---- */
+
+/** For kolo_heap_free, with the engine as @p context: neighbours unmap the span. Held: lock. */
+void kolo_engine_tell_gone(void *context, uint64_t id);
 
 /* ---- engine.c (held: lock) ---- */
 
@@ -157,6 +161,9 @@ void kolo_engine_events(struct kolo_engine *engine, struct kolo_endpoint_events 
  * are kept, since another member may be ahead of this rank. */
 void kolo_engine_creating(struct kolo_engine *engine);
 void kolo_engine_created(struct kolo_engine *engine);
+
+/* ---- timers.c (held: lock) ---- */
+
 /** Fires what is due in all communicators, and sets when the next is. */
 void kolo_engine_timers(struct kolo_engine *engine, int64_t now_ns);
 

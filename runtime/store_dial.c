@@ -6,32 +6,32 @@
 
 enum { ASK_EVERY_MS = 50 };
 
-struct dialing {
+struct dialling {
     bool is_done;
     kolo_status status;
     int fd;
     struct kolo_greeting theirs;
 };
 
-static void dialed(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
+static void dialled(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
 {
-    struct dialing *dialing = context;
-    dialing->is_done = true;
-    dialing->status = status;
-    dialing->fd = fd;
+    struct dialling *dialling = context;
+    dialling->is_done = true;
+    dialling->status = status;
+    dialling->fd = fd;
     if (status == KOLO_OK)
-        dialing->theirs = *theirs;
+        dialling->theirs = *theirs;
 }
 
 /** Waits until the dial is over (KOLO_OK; the dial itself may have failed) or the places are stale
  * (KOLO_AGAIN). */
-static kolo_status wait_for(struct kolo_poller *poller, const struct dialing *dialing,
+static kolo_status wait_for(struct kolo_poller *poller, const struct dialling *dialling,
                             const struct kolo_store_dial_config *config)
 {
     kolo_deadline ask = config->is_stale ? kolo_deadline_in_ms(ASK_EVERY_MS) : KOLO_NEVER;
-    while (!dialing->is_done) {
+    while (!dialling->is_done) {
         kolo_deadline next = kolo_conn_expire(poller);
-        if (dialing->is_done)
+        if (dialling->is_done)
             break;
         if (config->is_stale && kolo_deadline_passed(ask)) {
             if (config->is_stale(config->context))
@@ -47,12 +47,12 @@ static kolo_status wait_for(struct kolo_poller *poller, const struct dialing *di
 }
 
 /** Checks that the other side, which has proved the secret, is the store of this job. */
-static kolo_status check_greeting(const struct dialing *dialing, uint64_t job_id)
+static kolo_status check_greeting(const struct dialling *dialling, uint64_t job_id)
 {
-    if (dialing->theirs.protocol != KOLO_PROTOCOL_VERSION)
+    if (dialling->theirs.protocol != KOLO_PROTOCOL_VERSION)
         return kolo_fail(KOLO_ERR_PROTOCOL, "the store speaks protocol %d, this library %d",
-                         dialing->theirs.protocol, KOLO_PROTOCOL_VERSION);
-    if (dialing->theirs.purpose != KOLO_PURPOSE_STORE || dialing->theirs.tag != job_id)
+                         dialling->theirs.protocol, KOLO_PROTOCOL_VERSION);
+    if (dialling->theirs.purpose != KOLO_PURPOSE_STORE || dialling->theirs.tag != job_id)
         return kolo_fail(KOLO_ERR_NOT_FOUND, "another job serves there");
     return KOLO_OK;
 }
@@ -64,29 +64,29 @@ kolo_status kolo_store_dial(const struct kolo_store_dial_config *config, int *fd
                                        .from = config->rank,
                                        .to = -1,
                                        .tag = config->job_id};
-    struct dialing dialing = {.fd = -1};
+    struct dialling dialling = {.fd = -1};
     const struct kolo_dial_config dial_config = {.places = config->places,
                                                  .count = config->count,
                                                  .secret = config->secret,
                                                  .mine = &mine,
                                                  .deadline = config->deadline,
-                                                 .done = dialed,
-                                                 .context = &dialing};
+                                                 .done = dialled,
+                                                 .context = &dialling};
     struct kolo_poller *poller = NULL;
     struct kolo_conn *conn = NULL;
     kolo_status status;
     KOLO_TRY(kolo_poller_create(&poller));
     KOLO_TRY(kolo_conn_dial(poller, &dial_config, &conn));
-    KOLO_TRY(wait_for(poller, &dialing, config));
-    KOLO_TRY(dialing.status);
-    KOLO_TRY(check_greeting(&dialing, config->job_id));
-    *fd_out = dialing.fd;
-    dialing.fd = -1;
+    KOLO_TRY(wait_for(poller, &dialling, config));
+    KOLO_TRY(dialling.status);
+    KOLO_TRY(check_greeting(&dialling, config->job_id));
+    *fd_out = dialling.fd;
+    dialling.fd = -1;
 out:
-    if (conn && !dialing.is_done)
+    if (conn && !dialling.is_done)
         kolo_conn_cancel(conn);
-    if (dialing.fd >= 0)
-        close(dialing.fd);
+    if (dialling.fd >= 0)
+        close(dialling.fd);
     kolo_poller_destroy(poller);
     return status;
 }

@@ -24,7 +24,7 @@ void kolo_greeting_pack(const struct kolo_greeting *greeting, uint8_t out[KOLO_G
 void kolo_greeting_unpack(const uint8_t in[KOLO_GREETING_BYTES],
                           struct kolo_greeting *greeting_out);
 
-/** Make what one side sends: the dialer's claim over both nonces, and the acceptor's answer.
+/** Make what one side sends: the dialler's claim over both nonces, and the acceptor's answer.
  *  ERR_SYSTEM if libcrypto has no HMAC-SHA256. */
 kolo_status kolo_claim_make(const struct kolo_secret *secret, const uint8_t nonce_a[],
                             const uint8_t nonce_d[], const struct kolo_greeting *mine,

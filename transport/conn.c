@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns dialing. It tries the places of one peer, staggered or (in a race) all at once, dials again
+// Owns dialling. It tries the places of one peer, staggered or (in a race) all at once, dials again
 // with a growing pause until the deadline, and takes the first connection that proves itself. Must
 // never call back from within kolo_conn_dial, and never give up without the reason for every place.
 //

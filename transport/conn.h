@@ -3,16 +3,15 @@
 // mutual challenge-response by which both sides prove that they know the job's secret before a
 // single byte of the peer is interpreted.
 //
-//   acceptor                                   dialer
-//   nonce_a (32) ------------------------------>
-//            <------------- nonce_d (32) greeting_d (32) HMAC(secret, "kolo-dial"   nonce_a nonce_d
-//            greeting_d) (32)
-//   greeting_a (32) HMAC(secret, "kolo-accept" nonce_d nonce_a greeting_a) (32)
-//   ------------------------------>
+//   acceptor             dialler
+//      | --- nonce_a --->  |
+//      | <--- claim -----  |    nonce_d, greeting_d, HMAC("kolo-dial" nonce_a nonce_d greeting_d)
+//      | ---- answer --->  |    greeting_a, HMAC("kolo-accept" nonce_d nonce_a greeting_a)
 //
-// The HMAC is HMAC-SHA256 of libcrypto, compared in constant time. All lengths are fixed, so
-// nothing is parsed before it is proved; a stranger gets 32 random bytes and then a closed socket.
-// Nonces are fresh, so a replay proves nothing.
+// Nonces, greetings and HMACs have 32 bytes each; the key of the HMACs is the secret. The HMAC is
+// HMAC-SHA256 of libcrypto, compared in constant time. All lengths are fixed, so nothing is parsed
+// before it is proved; a stranger gets 32 random bytes and then a closed socket. Nonces are fresh,
+// so a replay proves nothing.
 #ifndef KOLO_TRANSPORT_CONN_H
 #define KOLO_TRANSPORT_CONN_H
 

@@ -3,7 +3,7 @@
 // dial or a listener) handles deadlines, redials and lists. Must never read a byte beyond the
 // handshake, since what follows belongs to whoever gets the socket.
 //
-//   dialer    CONNECTING -> AWAITS_NONCE [-> HELD] -> SENDS_CLAIM -> AWAITS_ANSWER -> OVER
+//   dialler    CONNECTING -> AWAITS_NONCE [-> HELD] -> SENDS_CLAIM -> AWAITS_ANSWER -> OVER
 //   acceptor  SENDS_NONCE -> AWAITS_CLAIM -> SENDS_ANSWER -> OVER
 //
 // HELD: if there are several dials to one peer, only one at a time sends its claim, so that the
@@ -141,7 +141,7 @@ static void judge(struct kolo_handshake *handshake)
         finish(handshake, KOLO_VERDICT_PROVED, 0);
 }
 
-/* ---- the dialer's steps ---- */
+/* ---- the dialler's steps ---- */
 
 /** Whether the system connected the socket to itself, which happens if nobody listens at a port
  *  that the system also gives to clients. */

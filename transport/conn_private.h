@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by conn.c (dialing), conn_listener.c (accepting), conn_timer.c (their timers) and
-// conn_handshake.c (the handshake on one socket). Only these files and their tests include it.
+// Shared by conn.c (dialling), conn_listener.c (accepting), conn_timer.c (their timers) and
+// conn_handshake.c (the handshake on one socket), and by tcp.h, whose links have timers of that
+// kind. Private to transport/.
 #ifndef KOLO_TRANSPORT_CONN_PRIVATE_H
 #define KOLO_TRANSPORT_CONN_PRIVATE_H
 
@@ -67,7 +68,7 @@ void kolo_conn_set_unpaced(int fd);
 
 struct kolo_handshake;
 struct kolo_handshake_owner {
-    /** Dialer: the nonce has arrived. Returning false holds the handshake until
+    /** Dialler: the nonce has arrived. Returning false holds the handshake until
      *  kolo_handshake_prove. */
     bool (*may_prove)(struct kolo_handshake *handshake);
     /** The end of the handshake, told once, never from within kolo_handshake_dial or _accept. The

@@ -7,8 +7,9 @@
 // kolo_link_next_frame(), moves it, and calls kolo_link_frame_done() when the payload is no longer
 // needed. In: a transport that carries bytes calls kolo_link_rx_begin() with the header, feeds the
 // link's sink, then calls kolo_link_rx_end(). A transport that only names bytes that the peer holds
-// (inproc, direct shared memory) calls kolo_link_rx_remote(); the core then calls ops->claim()
-// before it reads the bytes, and ops->release() when they have been consumed.
+// (inproc, direct shared memory) calls kolo_link_rx_remote(); the core then calls
+// transport->claim() before it reads the bytes, and transport->release() when they have been
+// consumed.
 //
 // Credit bounds what waits on a channel: what has arrived and is not consumed yet may cost at most
 // the receiver's settings.credit_bytes, which struct kolo_peer tells the sender. A frame costs
@@ -64,9 +65,9 @@ void kolo_header_unpack(const uint8_t in[KOLO_HEADER_BYTES], struct kolo_header 
 struct kolo_frame {
     struct kolo_header header; /* its `bytes` is the length of the payload, or 0 if is_remote */
     const uint8_t *payload;
-    size_t bytes;                 /* length of the payload, or of the whole message if is_remote */
-    bool is_remote;               /* ops->is_remote() was true: the peer delivers it by rx_remote */
-    struct kolo_work *work;       /* NULL: a control frame */
+    size_t bytes;           /* length of the payload, or of the whole message if is_remote */
+    bool is_remote;         /* transport->is_remote() was true: the peer delivers it by rx_remote */
+    struct kolo_work *work; /* NULL: a control frame */
     struct kolo_control *control; /* used by the core only */
 };
 
@@ -280,8 +281,8 @@ void kolo_link_set_up(struct kolo_link *link);
  *  once and its free_link() later. */
 void kolo_link_set_down(struct kolo_link *link, kolo_status why);
 
-/** Runs ops->push() unless it is already running or the link is not UP. The core uses it, and so
- *  does a transport that learns that it can move frames again. True: something was moved. */
+/** Runs transport->push() unless it is already running or the link is not UP. The core uses it, and
+ *  so does a transport that learns that it can move frames again. True: something was moved. */
 bool kolo_link_push(struct kolo_link *link);
 /** Whether kolo_link_next_frame() would return a frame. (A frame that waits for credit does not
  *  count.) */

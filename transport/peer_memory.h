@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads private memory of another process of this host through the kernel (process_vm_readv, "cross
-// memory attach"): one copy, from its source directly to its destination. Private to transport/.
+// memory attach"): one copy, from its source directly to its destination. Private to transport/,
+// except that kolorun info asks whether it is allowed.
 //
 // Whether that is allowed depends on the system (kernel.yama.ptrace_scope, containers, namespaces,
 // users, seccomp), so it is tried. A process number can be reused by another process. Each read

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rdma transport: links by reliable queue pairs. Shared by the files of one link: rdma.c (the
-// port), rdma_link.c (a link's life), rdma_write.c, rdma_stripe.c, rdma_rails.c and rdma_resume.c.
+// port), rdma_link.c (a link's life), rdma_write.c, rdma_verify.c, rdma_stripe.c, rdma_rails.c and
+// rdma_resume.c.
 //
 // A link begins as a TCP link (tcp.h, struct tcp_rider), which is found, dialled and proved like
 // any other. Over that connection both sides then settle in three stages whether their messages go

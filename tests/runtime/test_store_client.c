@@ -397,7 +397,7 @@ Test(store_client, what_comes_with_the_table_is_heard_after_a_post)
     hear_what_came_with_the_table(true);
 }
 
-struct dialed {
+struct dialled {
     bool is_done;
     kolo_status status;
     int fd;
@@ -406,7 +406,7 @@ struct dialed {
 static void on_dialed(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
 {
     (void)theirs;
-    *(struct dialed *)context = (struct dialed){true, status, fd};
+    *(struct dialled *)context = (struct dialled){true, status, fd};
 }
 
 Test(store_client, process_of_another_job_is_turned_away)
@@ -414,7 +414,7 @@ Test(store_client, process_of_another_job_is_turned_away)
     const struct kolo_greeting mine = {KOLO_PROTOCOL_VERSION, KOLO_PURPOSE_STORE, 0, -1, 99};
     struct kolo_poller *poller;
     struct kolo_conn *conn;
-    struct dialed dialed = {.fd = -1};
+    struct dialled dialled = {.fd = -1};
     char byte;
     open_world(1, true);
     cr_assert(kolo_poller_create(&poller) == KOLO_OK);
@@ -425,18 +425,18 @@ Test(store_client, process_of_another_job_is_turned_away)
                                                         .mine = &mine,
                                                         .deadline = kolo_deadline_in_ms(SOON_MS),
                                                         .done = on_dialed,
-                                                        .context = &dialed},
+                                                        .context = &dialled},
                              &conn) == KOLO_OK);
-    while (!dialed.is_done) {
+    while (!dialled.is_done) {
         cr_assert(kolo_poller_dispatch(poller, NULL) == KOLO_OK);
         kolo_deadline next = kolo_conn_expire(poller);
-        if (!dialed.is_done)
+        if (!dialled.is_done)
             kolo_poller_sleep(poller, next);
     }
-    cr_assert(dialed.status == KOLO_OK, "%s", kolo_error_detail());
-    struct pollfd end = {.fd = dialed.fd, .events = POLLIN};
-    cr_assert(poll(&end, 1, SOON_MS) == 1 && recv(dialed.fd, &byte, 1, 0) <= 0, "it was served");
-    close(dialed.fd);
+    cr_assert(dialled.status == KOLO_OK, "%s", kolo_error_detail());
+    struct pollfd end = {.fd = dialled.fd, .events = POLLIN};
+    cr_assert(poll(&end, 1, SOON_MS) == 1 && recv(dialled.fd, &byte, 1, 0) <= 0, "it was served");
+    close(dialled.fd);
     kolo_poller_destroy(poller);
     kolo_store_thread_stop(world.thread, kolo_now_ns());
 }

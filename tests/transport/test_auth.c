@@ -111,7 +111,7 @@ Test(auth, a_claim_is_no_answer)
     uint8_t claim[KOLO_CLAIM_BYTES];
     struct kolo_greeting theirs;
 
-    /* What a reflector could try: to send the dialer's own claim back to it. */
+    /* What a reflector could try: to send the dialler's own claim back to it. */
     cr_assert(kolo_claim_make(&f.secret, f.nonce_a, f.nonce_d, &greeting, claim) == KOLO_OK);
     cr_assert(!kolo_answer_check(&f.secret, f.nonce_a, f.nonce_d, claim + 32, &theirs));
     cr_assert(!kolo_answer_check(&f.secret, f.nonce_d, f.nonce_a, claim + 32, &theirs));

@@ -299,9 +299,9 @@ Test(conn, many_peers_at_once, .timeout = 60)
     close_world(&w);
 }
 
-/* ---- what a dialer meets ---- */
+/* ---- what a dialler meets ---- */
 
-Test(conn, dialer_waits_for_a_peer_that_starts_later, .timeout = 120)
+Test(conn, dialler_waits_for_a_peer_that_starts_later, .timeout = 120)
 {
     struct world w;
     struct end end = {0};
@@ -472,7 +472,7 @@ static const char http[] =
     "HTTP/1.1 400 Bad Request\r\nContent-Type: text/html\r\nContent-Length: 0\r\nConnection: "
     "close\r\nServer: something that is not kolo at all\r\n\r\n";
 
-Test(conn, dialer_leaves_a_strangers_server_and_goes_on, .timeout = 120)
+Test(conn, dialler_leaves_a_strangers_server_and_goes_on, .timeout = 120)
 {
     struct world w;
     struct stranger stranger;

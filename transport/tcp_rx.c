@@ -7,7 +7,8 @@
 // A long frame that arrives before its receive waits in the socket for a while. Its receive is most
 // likely the next one posted, and to copy the frame to the stash would cost a copy and page faults.
 // It waits for a limited number of looks and never through a sleep, since what this rank waits for
-// may come behind it on the same connection.
+// may come behind it on the same connection. Nor does it wait once a send has failed: then the link
+// ends when nothing more can be read, and what comes behind the frame may be the peer's goodbye.
 //
 // Must never trust a length: the core bounds each frame before a byte of it is stored.
 #include <errno.h>
@@ -32,7 +33,7 @@ enum {
 /** Whether this frame is to wait in the socket. */
 static bool holds(struct tcp_link *tcp, const struct kolo_header *header)
 {
-    if (header->bytes >= HELD_BYTES_MIN && tcp->rx.held < HELD_LOOKS &&
+    if (header->bytes >= HELD_BYTES_MIN && tcp->rx.held < HELD_LOOKS && tcp->tx.error == 0 &&
         !kolo_endpoint_is_armed(tcp->base.endpoint) && kolo_link_is_early(&tcp->base, header)) {
         tcp->rx.held++;
         return true;

@@ -583,20 +583,41 @@ Test(tcp, a_goodbye_that_is_lost_is_no_failure, .timeout = 120)
     close_world(&w);
 }
 
-/** A peer that says goodbye takes nothing more, which is its own affair. */
-Test(tcp, what_a_peer_that_leaves_has_not_taken_is_no_failure, .timeout = 120)
+/** A peer that says goodbye takes nothing more, which is its own affair. The goodbye stands behind
+ * a message of @p bytes bytes that this rank has not taken either. */
+static void leave_both(size_t bytes)
 {
     struct world w;
+    const struct kolo_desc desc = desc_of(1);
+    const kolo_deadline deadline = kolo_deadline_in_ms(50000);
+    struct kolo_work send;
+    uint8_t *unread = make_data(bytes, 1);
+    bool is_seen = bytes == 0;
     init_world(&w, 2);
     open_world(&w, 2);
     move(&w, 0, 1, 2, 10, false);
     send_to_nobody(&w, true);
+    if (bytes > 0) {
+        kolo_link_send(link_of(&w, 1, 0), 1, &desc, unread, bytes, &send);
+        cr_assert(send.status == KOLO_OK, "%d", send.status);
+    }
+    while (!is_seen && !kolo_deadline_passed(deadline))
+        cr_assert(kolo_endpoint_progress(w.ranks[0].endpoint, &is_seen) == KOLO_OK);
     (void)kolo_endpoint_close(w.ranks[1].endpoint, kolo_deadline_in_ms(0)); /* rank 0 is still */
     w.ranks[1].endpoint = NULL;
     kolo_status status = kolo_endpoint_close(w.ranks[0].endpoint, kolo_deadline_in_ms(50000));
     w.ranks[0].endpoint = NULL;
-    cr_assert(status == KOLO_OK, "%s: %s", kolo_status_name(status), kolo_error_detail());
+    cr_assert(status == KOLO_OK, "%zu bytes, %s: %s", bytes, kolo_status_name(status),
+              kolo_error_detail());
+    free(unread);
     close_world(&w);
+}
+
+Test(tcp, what_a_peer_that_leaves_has_not_taken_is_no_failure, .timeout = 120)
+{
+    static const size_t bytes[] = {0, 4000, 20000}; /* short, and long enough to be held */
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        leave_both(bytes[i]);
 }
 
 Test(tcp, an_abort_arrives_though_the_connection_ends, .timeout = 60)

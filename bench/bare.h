@@ -105,8 +105,6 @@ uint64_t *bare_flag(const struct bare_world *world, int rank);
 uint8_t *bare_stages(const struct bare_world *world, int rank);
 /** Waits until the flag of @p rank has reached @p turn. */
 bool bare_await(struct bare_world *world, const uint64_t *flag, uint64_t turn);
-/** Waits for all ranks. */
-bool bare_meet(struct bare_world *world);
 /** How a pattern is done over common memory. */
 enum bare_way {
     BARE_ONE_SHOT, /* all put what they send on stages; each takes from there what it needs */

@@ -64,7 +64,8 @@ bool bare_await(struct bare_world *world, const uint64_t *flag, uint64_t turn)
     return true;
 }
 
-bool bare_meet(struct bare_world *world)
+/** Waits for all ranks. */
+static bool meet(struct bare_world *world)
 {
     world->turn++;
     __atomic_store_n(bare_flag(world, world->rank), world->turn, __ATOMIC_RELEASE);
@@ -124,7 +125,7 @@ static bool one_shot(struct bare_world *world, void *context)
     world->parity ^= 1;
     if (loop->pattern->result != BENCH_ROOTS || world->rank == 0)
         memcpy(stage(world, world->rank, false), world->user_send, bytes);
-    if (!bare_meet(world))
+    if (!meet(world))
         return false;
     for (int rank = 0; rank < world->nranks; rank++)
         ins[rank] = stage(world, rank, false);
@@ -152,7 +153,7 @@ static bool direct(struct bare_world *world, void *context)
     uint8_t *ins[BARE_RANKS_MAX];
     void *outs[BARE_RANKS_MAX];
     size_t offset, count = slice(world, loop->count, &offset), bytes = loop->count * ELEMENT;
-    if (!bare_meet(world))
+    if (!meet(world))
         return false;
     for (int rank = 0; rank < world->nranks; rank++) {
         ins[rank] = lent_send(world, rank);
@@ -165,7 +166,7 @@ static bool direct(struct bare_world *world, void *context)
                   loop->how);
     else
         produce(world, loop, ins, lent_recv(world, world->rank));
-    return bare_meet(world);
+    return meet(world);
 }
 
 /* One chunk of an allreduce or a reduce: copy in, reduce by slices, copy out. Stages of one parity
@@ -177,13 +178,13 @@ static bool reduce_chunk(struct bare_world *world, const struct bare_loop *loop,
     size_t offset, own = slice(world, count, &offset);
     world->parity ^= 1;
     memcpy(stage(world, world->rank, false), world->user_send + at * ELEMENT, count * ELEMENT);
-    if (!bare_meet(world))
+    if (!meet(world))
         return false;
     for (int rank = 0; rank < world->nranks; rank++)
         ins[rank] = stage(world, rank, false);
     void *outs[1] = {stage(world, world->rank, true) + offset * ELEMENT};
     fold(world, loop, outs, 1, ins, offset, own);
-    if (!bare_meet(world))
+    if (!meet(world))
         return false;
     for (int rank = 0; rank < world->nranks; rank++) {
         size_t from = edge(world, count, rank);
@@ -207,7 +208,7 @@ static bool move_chunk(struct bare_world *world, const struct bare_loop *loop, s
     for (size_t i = 0; (p->result != BENCH_ROOTS || world->rank == 0) && i < send; i++)
         memcpy(stage(world, world->rank, false) + i * count * ELEMENT,
                world->user_send + (i * loop->count + at) * ELEMENT, count * ELEMENT);
-    if (!bare_meet(world))
+    if (!meet(world))
         return false;
     for (int rank = 0; rank < world->nranks; rank++)
         ins[rank] = stage(world, rank, false);

@@ -15,11 +15,6 @@ static const char *const texts[KOLO_BINDS] = {[KOLO_BIND_AUTO] = "auto",
                                               [KOLO_BIND_CORE] = "core",
                                               [KOLO_BIND_NUMA] = "numa"};
 
-const char *kolo_bind_text(enum kolo_bind bind)
-{
-    return bind < KOLO_BINDS ? texts[bind] : "?";
-}
-
 kolo_status kolo_bind_parse(const char *text, enum kolo_bind *bind_out)
 {
     for (unsigned i = 0; i < KOLO_BINDS; i++) {

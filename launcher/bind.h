@@ -19,6 +19,5 @@ void kolo_bind_nodes(const cpu_set_t *sets, int ranks, int *nodes_out);
 
 /** Parses "auto", "none", "core" or "numa"; for other texts ERR_CONFIG lists these. */
 kolo_status kolo_bind_parse(const char *text, enum kolo_bind *bind_out) KOLO_NODISCARD;
-const char *kolo_bind_text(enum kolo_bind bind);
 
 #endif

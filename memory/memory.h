@@ -18,8 +18,7 @@ enum kolo_memory_kind {
     KOLO_MEMORY_HOST,
     KOLO_MEMORY_PINNED,  /* host memory, page-locked for a device */
     KOLO_MEMORY_MANAGED, /* moves between host and device */
-    KOLO_MEMORY_DEVICE,
-    KOLO_MEMORY_KINDS
+    KOLO_MEMORY_DEVICE
 };
 
 /** One line: why a backend cannot be used here. If it can: "", or what it has found. */

@@ -272,7 +272,6 @@ void kolo_work_cancel(struct kolo_work *work)
     struct kolo_channel *channel = kolo_map_get(&work->link->channels, work->channel);
     if (channel == NULL)
         return;
-    work->is_cancelled = true;
     if (is_queued_send(channel, work))
         cancel_send(channel, work);
     else

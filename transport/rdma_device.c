@@ -160,7 +160,6 @@ static kolo_status open_context(const struct kolo_verbs *verbs, struct ibv_devic
     snprintf(device->directory, sizeof device->directory, "%.255s/device", which->ibdev_path);
     device->numa_node = kolo_numa_node_of(device->directory);
     device->is_hardware = access(device->directory, F_OK) == 0;
-    device->requests_max = (uint32_t)attr.max_qp_wr;
     device->parts_max = (uint32_t)attr.max_sge;
     device->completions_max = (uint32_t)attr.max_cqe;
     *device_out = device;

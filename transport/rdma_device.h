@@ -41,7 +41,6 @@ struct kolo_rdma_device {
     enum ibv_mtu mtu;
     struct kolo_rdma_patience patience; /* for its queue pairs, from KOLO_PEER_TIMEOUT */
     struct kolo_rdma_gids gids;
-    uint32_t requests_max;      /* in one queue of a pair */
     uint32_t parts_max;         /* of one request (SGEs) */
     uint32_t completions_max;   /* in one completion queue */
     uint32_t message_bytes_max; /* of one write or send */

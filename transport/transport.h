@@ -74,8 +74,7 @@ struct kolo_work {
     struct kolo_action action;
     struct kolo_desc desc;
     uint32_t channel;
-    bool is_taken; /* send: the last frame was handed over (0 bytes have one frame too) */
-    bool is_cancelled;
+    bool is_taken;      /* send: the last frame was handed over (0 bytes have one frame too) */
     bool is_remote;     /* send: goes as one frame of any length, which bypasses the peer's sink */
     bool is_lent;       /* receive: the transport has lent its memory to the peer */
     bool has_landed;    /* receive: the message is in action.landing; dst is unchanged */

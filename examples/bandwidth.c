@@ -49,5 +49,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "bandwidth: %s: %s\n", kolo_status_text(status), kolo_error_detail());
     kolo_free(comm, data);
     kolo_finalize(comm);
+    if (fflush(stdout) != 0 || ferror(stdout)) { /* on a full disk, for example */
+        fprintf(stderr, "bandwidth: cannot write the result to standard output\n");
+        return 1;
+    }
     return status != KOLO_OK;
 }

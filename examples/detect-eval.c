@@ -288,5 +288,9 @@ int main(int argc, char **argv)
     kolo_detection_destroy(evaluation.detection);
     kolo_sampler_destroy(evaluation.sampler);
     (void)kolo_finalize(evaluation.comm);
+    if (fflush(stdout) != 0 || ferror(stdout)) { /* on a full disk, for example */
+        fprintf(stderr, "detect-eval: cannot write the results to standard output\n");
+        return 1;
+    }
     return status == KOLO_OK ? 0 : 1;
 }

@@ -263,5 +263,6 @@ int main(int argc, char **argv)
     (void)kolo_finalize(evaluation.comm);
     fashion_data_free(&evaluation.data);
     free(evaluation.checkpoint);
+    ok = fashion_output_written("fashion-eval") && ok;
     return status == KOLO_OK && ok ? 0 : 1;
 }

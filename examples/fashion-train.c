@@ -348,5 +348,6 @@ int main(int argc, char **argv)
     free(training.losses);
     free(training.scores);
     free(training.state);
+    ok = fashion_output_written("fashion-train") && ok;
     return status == KOLO_OK && ok ? 0 : 1;
 }

@@ -387,6 +387,14 @@ FILE *fashion_speaker(FILE *stream)
     return nowhere ? nowhere : stream;
 }
 
+bool fashion_output_written(const char *program)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return true;
+    fprintf(stderr, "%s: cannot write the results to standard output\n", program);
+    return false;
+}
+
 bool fashion_parse_integer(const char *text, int64_t min, int64_t max, int64_t *value_out)
 {
     char *end;

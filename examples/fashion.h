@@ -74,6 +74,10 @@ bool fashion_checkpoint_read(struct fashion_checkpoint *checkpoint, const char *
  * on other ranks, so that a job of a thousand ranks complains once. */
 FILE *fashion_speaker(FILE *stream);
 
+/** Writes what standard output still holds. If any of it was lost, on a full disk for example, says
+ * so in one line on standard error and returns false: the program has failed then. */
+bool fashion_output_written(const char *program);
+
 /** Parse numbers of the command line: all of @p text must be a number within the bounds. */
 bool fashion_parse_integer(const char *text, int64_t min, int64_t max, int64_t *value_out);
 bool fashion_parse_real(const char *text, double min, double max, double *value_out);

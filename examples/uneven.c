@@ -105,5 +105,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "uneven: %s: %s\n", kolo_status_text(status), kolo_error_detail());
     kolo_metric_destroy(training.loss);
     kolo_finalize(training.comm);
+    if (fflush(stdout) != 0 || ferror(stdout)) { /* on a full disk, for example */
+        fprintf(stderr, "uneven: cannot write the result to standard output\n");
+        return 1;
+    }
     return status != KOLO_OK;
 }

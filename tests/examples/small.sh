@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# small.sh BIN: tests the examples bandwidth and uneven.
+# small.sh BIN: tests the examples bandwidth and uneven, and that all examples fail if standard output
+# cannot be written.
 set -u
 bin=$1 failures=0
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
@@ -23,5 +24,27 @@ uneven 1 1000 1260 '1\.99'
 uneven 4 1000 500 '1\.99'
 uneven 7 1000 320 '(1\.99|2\.00)'
 uneven 4 2 20 '[01]\.'
+
+# full EXAMPLE ARGUMENT...: on a full disk the results are lost, which must be an error in one line.
+full() {
+    out=$(timeout 200 "$bin/examples/$1" "${@:2}" 2>&1 >/dev/full)
+    status=$? out=$(grep -v 'ranks compute on a GPU' <<<"$out")
+    [[ $status == 1 && $out =~ ^$1:\ cannot\ write\ the\ results?\ to\ standard\ output$ ]] || wrong "$* >/dev/full: $status $out"
+}
+full bandwidth 4096
+full uneven 10
+full detect-eval --images 3
+data=$(mktemp -d)
+trap 'rm -rf "$data"' EXIT
+# idx PREFIX: a data set of three black images, of class 0.
+idx() {
+    { printf '\0\0\10\3\0\0\0\3\0\0\0\34\0\0\0\34'; head -c $((3 * 784)) /dev/zero; } | gzip >"$data/$1-images-idx3-ubyte.gz"
+    printf '\0\0\10\1\0\0\0\3\0\0\0' | gzip >"$data/$1-labels-idx1-ubyte.gz"
+}
+idx train
+idx t10k
+full fashion-train --data "$data" --device cpu --epochs 1 --checkpoint "$data/a"
+[[ -e $data/a ]] || wrong "without standard output no checkpoint is written"
+full fashion-eval --data "$data" --device cpu --checkpoint "$data/a"
 ((failures == 0)) && echo "small: all good"
 exit $((failures > 0))

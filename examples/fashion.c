@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -257,6 +258,7 @@ double fashion_model_gradient(const struct fashion_model *model, const float *im
 
 /* ---- checkpoint: magic, shape, epochs done, parameters, momentum, CRC-32 of all before it ---- */
 
+enum { PATH_BYTES = 4096 };
 static const char checkpoint_magic[] = "FASHMLP1"; /* the file has no NUL behind it */
 struct checkpoint_file {
     char magic[8];
@@ -288,7 +290,7 @@ static bool write_all(int fd, const void *data, size_t bytes)
 /* Makes the rename itself durable. A file system that does not support this is not a failure. */
 static void sync_folder(const char *path)
 {
-    char copy[4096];
+    char copy[PATH_BYTES];
     snprintf(copy, sizeof copy, "%s", path);
     int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
@@ -297,22 +299,48 @@ static void sync_folder(const char *path)
     }
 }
 
+static bool cannot_write(const char *path, int cause, const char *beside, char *error)
+{
+    return fail(error, "%s: cannot write the checkpoint: %s (temporary file %s)", path,
+                strerror(cause), beside);
+}
+
+/* Creates a file beside @p path, which becomes @p path when it is renamed. If its name is taken, by
+ * a run that was killed (in containers process numbers repeat) or by one that is writing, the next
+ * is tried. Not by mkstemp, whose files only their owner can read. */
+static int create_beside(const char *path, char beside[PATH_BYTES])
+{
+    enum { TRIES = 100 };
+    int fd = -1;
+    errno = EEXIST;
+    for (int i = 0; i < TRIES && fd < 0 && errno == EEXIST; i++) {
+        if (snprintf(beside, PATH_BYTES, "%s.tmp-%ld-%d", path, (long)getpid(), i) >= PATH_BYTES) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    return fd;
+}
+
 bool fashion_checkpoint_possible(const char *path, char error[FASHION_ERROR_MAX])
 {
-    char copy[4096];
-    if (snprintf(copy, sizeof copy, "%s", path) >= (int)sizeof copy)
-        return fail(error, "%s: %s", path, "the path is too long");
-    if (access(dirname(copy), W_OK | X_OK) == 0)
-        return true;
-    return fail(error, "%s: cannot write the checkpoint: %s", path, strerror(errno));
+    char beside[PATH_BYTES];
+    struct stat there;
+    if (!*path || path[strlen(path) - 1] == '/' ||
+        (stat(path, &there) == 0 && S_ISDIR(there.st_mode)))
+        return fail(error, "--checkpoint '%s': expected the name of a file, not of a folder", path);
+    int fd = create_beside(path, beside);
+    if (fd < 0)
+        return cannot_write(path, errno, beside, error);
+    close(fd);
+    return unlink(beside) == 0 || cannot_write(path, errno, beside, error);
 }
 
 bool fashion_checkpoint_write(const struct fashion_checkpoint *checkpoint, const char *path,
                               char error[FASHION_ERROR_MAX])
 {
-    char beside[4096];
-    if (snprintf(beside, sizeof beside, "%s.tmp-%ld", path, (long)getpid()) >= (int)sizeof beside)
-        return fail(error, "%s: %s", path, "the path is too long");
+    char beside[PATH_BYTES];
     struct checkpoint_file *file = calloc(1, sizeof *file);
     if (!file)
         return fail(error, "%s: %s", path, "out of memory");
@@ -322,7 +350,7 @@ bool fashion_checkpoint_write(const struct fashion_checkpoint *checkpoint, const
     file->classes = FASHION_CLASSES;
     file->checkpoint = *checkpoint;
     file->crc = crc_of(file);
-    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = create_beside(path, beside);
     bool ok = fd >= 0 && write_all(fd, file, sizeof *file) && fsync(fd) == 0;
     int cause = errno;
     if (fd >= 0 && close(fd) != 0 && ok) {
@@ -340,7 +368,7 @@ bool fashion_checkpoint_write(const struct fashion_checkpoint *checkpoint, const
     }
     if (fd >= 0)
         unlink(beside);
-    return fail(error, "%s: cannot write the checkpoint: %s", path, strerror(cause));
+    return cannot_write(path, cause, beside, error);
 }
 
 bool fashion_checkpoint_read(struct fashion_checkpoint *checkpoint, const char *path,

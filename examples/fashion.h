@@ -60,8 +60,8 @@ struct fashion_checkpoint {
     int64_t epochs_done;
     struct fashion_model model, momentum;
 };
-/** Returns false if no file can be created in the folder of @p path: better known before an epoch
- * is spent than after. */
+/** Creates the file that would be renamed to @p path, and removes it. Returns false if that fails,
+ * or @p path names a folder: better known before an epoch is spent than after. */
 bool fashion_checkpoint_possible(const char *path, char error[FASHION_ERROR_MAX]);
 /** Writes a file beside @p path and renames it, so that the file is always complete. */
 bool fashion_checkpoint_write(const struct fashion_checkpoint *checkpoint, const char *path,

@@ -9,9 +9,9 @@ bin=$1 data=/usr/share/datasets/fashion-mnist failures=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+. "${BASH_SOURCE%/*}/first.sh"
 # With TEST_SHORT=1 on the first pictures only.
 if [[ ${TEST_SHORT-0} != 0 ]]; then
-    . "${BASH_SOURCE%/*}/first.sh"
     mkdir "$work/data"
     first_pictures "$data" "$work/data" train 6001
     first_pictures "$data" "$work/data" t10k 1003
@@ -91,6 +91,41 @@ refuse "unwritable checkpoint" 'cannot write the checkpoint' "${kolorun2[@]}" "$
 refuse "unknown option" '--frobnicate: no such option' "${kolorun2[@]}" "$eval_cmd" --frobnicate
 refuse "bad number" '--epochs 3x: expected' "${kolorun2[@]}" "$bin/examples/fashion-train" --epochs 3x --checkpoint "$work/x"
 refuse "no checkpoint named" '--checkpoint FILE is missing' "$eval_cmd"
+
+# Whether a checkpoint can be written is known before an epoch is spent.
+mkdir "$work/few" "$work/there" "$work/stale"
+first_pictures "$data" "$work/few" train 101
+few=("$bin/examples/fashion-train" --data "$work/few" --device cpu --epochs 1)
+# early PATTERN COMMAND...: must fail as with refuse, and print no loss.
+early() {
+    refuse "$1" "$1" "${@:2}"
+    [[ -z $(timeout 60 "${@:2}" 2>/dev/null) ]] || wrong "$1: it trained before it knew"
+}
+early "--checkpoint '': expected the name of a file" "${few[@]}" --checkpoint ''
+early "/new/': expected the name of a file" "${few[@]}" --checkpoint "$work/new/"
+early "/there': expected the name of a file" "${few[@]}" --checkpoint "$work/there"
+
+# Files that killed runs of the same process number left are not in the way; if there are very many,
+# one is named.
+cat >"$work/leaving" <<'SH'
+# leaving COUNT CHECKPOINT COMMAND...: runs COMMAND as the process that COUNT killed runs had been
+for ((i = 0; i < $1; i++)); do : >"$2.tmp-$$-$i"; done
+: >"$2.tmp-$$"
+umask 027
+exec "${@:3}" --checkpoint "$2"
+SH
+timeout 60 bash "$work/leaving" 3 "$work/stale/x" "${few[@]}" >/dev/null 2>"$work/stale.log" ||
+    wrong "left-over files stop the training: $(cat "$work/stale.log")"
+[[ $(stat -c %a "$work/stale/x") == 640 ]] || wrong "the checkpoint's mode is not what umask says: $(ls -l "$work/stale")"
+early 'x: cannot write the checkpoint: File exists \(temporary file .*/x\.tmp-[0-9]+-99\)$' \
+    bash "$work/leaving" 100 "$work/stale/x" "${few[@]}"
+rm "$work"/stale/*.tmp-*
+# A checkpoint that is cut by a limit, as by a full disk, leaves the one before as it was.
+cp "$work/stale/x" "$work/stale/before"
+(trap '' XFSZ && ulimit -f 700 && exec timeout 60 "${few[@]}" --epochs 2 --checkpoint "$work/stale/x") >/dev/null 2>"$work/stale.log" &&
+    wrong "a checkpoint was written beyond the limit"
+grep -q 'x: cannot write the checkpoint: File too large (temporary file .*x.tmp-' "$work/stale.log" || wrong "beyond the limit: $(cat "$work/stale.log")"
+cmp "$work/stale/x" "$work/stale/before" || wrong "a failure damaged the checkpoint"
 left=$(find "$work" -name '*.tmp-*')
 [[ -z $left ]] || wrong "left behind: $left"
 ((failures == 0)) && echo "fashion: all good"

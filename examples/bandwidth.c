@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures an allreduce in a few lines: copy this file, and put your own call in its place.
 //
+//   cc -O2 bandwidth.c -o bandwidth -lkolo
 //   kolorun -np 4 bandwidth [BYTES]     64 MiB by default
 //
 // Rank 0 prints the mean time of a call, algbw (bytes over time) and busbw (what each rank has to

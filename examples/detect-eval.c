@@ -2,6 +2,7 @@
 // Evaluates a detector as COCO does: copy this file, and put your data set and your model in the
 // place of scene_make().
 //
+//   cc -O2 detect-eval.c scenes.c -o detect-eval -lkolo
 //   kolorun -np 4 detect-eval [--images N] [--seed N] [--pad] [--categories]
 //
 // Each rank takes its images from a sampler, detects in batches, and passes the boxes to kolo. All

@@ -2,6 +2,7 @@
 // Evaluates a checkpoint of fashion-train on the Fashion-MNIST test set: copy this file to evaluate
 // your own model.
 //
+//   cc -O2 fashion-eval.c fashion.c fashion_gpu.c gpu.c -o fashion-eval -lkolo -lz -lm -ldl
 //   kolorun -np 4 fashion-eval [--data DIR] [--pad|--no-pad] [--device auto|cpu|gpu]
 //                              --checkpoint FILE
 //
@@ -140,7 +141,7 @@ static bool read_inputs(struct evaluation *evaluation, char *error)
 /* Puts the model on the GPU, if one is used. */
 static kolo_status take_gpu(struct evaluation *evaluation, bool *ok_out)
 {
-    char note[FASHION_ERROR_MAX], error[FASHION_ERROR_MAX] = "";
+    char note[FASHION_ERROR_MAX], error[sizeof note + 16] = "";
     struct kolo_comm *comm = evaluation->comm;
     bool ok = fashion_gpu_open(&evaluation->gpu, comm, evaluation->options.device, BATCH, note);
     if (!ok)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains a small classifier on Fashion-MNIST, data-parallel: copy this file to begin your own.
 //
+//   cc -O2 fashion-train.c fashion.c fashion_gpu.c gpu.c -o fashion-train -lkolo -lz -lm -ldl
 //   kolorun -np 4 fashion-train [--data DIR] [--epochs E] [--batch B] [--lr R] [--seed S]
 //   [--device auto|cpu|gpu] --checkpoint FILE
 //
@@ -283,7 +284,7 @@ static kolo_status train(struct training *training, bool *ok_out)
 
 static kolo_status prepare(struct training *training, bool *ok_out)
 {
-    char error[FASHION_ERROR_MAX] = "out of memory";
+    char error[sizeof training->note + 16] = "out of memory";
     struct options *options = &training->options;
     bool ok = fashion_data_read(&training->data, options->data, "train", error);
     training->state = calloc(1, sizeof *training->state);

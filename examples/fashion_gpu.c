@@ -53,8 +53,9 @@ static kolo_status allocate(struct fashion_gpu *gpu)
 static bool take(struct fashion_gpu *gpu, char note[FASHION_ERROR_MAX])
 {
     struct kolo_info info = {.size = sizeof info};
-    if (fashion_image_bytes == 0) {
-        snprintf(note, FASHION_ERROR_MAX, "this build has no CUDA kernels: nvcc was not there");
+    if (!&fashion_image_bytes || fashion_image_bytes == 0) {
+        snprintf(note, FASHION_ERROR_MAX,
+                 "this build has no CUDA kernels: it was made without nvcc");
         return false;
     }
     if (kolo_get_info(gpu->comm, &info) != KOLO_OK) {

@@ -9,9 +9,10 @@
 #include "fashion.h"
 #include "gpu.h"
 
-/** fashion_kernels.cu compiled by nvcc -fatbin; 0 bytes in a build without nvcc. */
-extern const unsigned char fashion_image[];
-extern const unsigned long long fashion_image_bytes;
+/** fashion_kernels.cu compiled by nvcc -fatbin, which kolo's build links; 0 bytes without nvcc. A
+ * program can also be linked without such a file, since both are weak: their address is NULL. */
+extern const unsigned char fashion_image[] __attribute__((weak));
+extern const unsigned long long fashion_image_bytes __attribute__((weak));
 
 struct fashion_gpu {
     struct gpu *gpu;

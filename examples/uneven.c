@@ -2,6 +2,7 @@
 // Trains on ranks that have different numbers of batches, as Horovod's join() allows: copy step()
 // and the loop around it.
 //
+//   cc -O2 uneven.c -o uneven -lkolo
 //   kolorun -np 4 uneven [SAMPLES]     1000 by default
 //
 // A rank that has no batch left contributes zeros and goes on, so all ranks make the same calls and

@@ -108,10 +108,17 @@ else
     echo "no C++ compiler here: headers seen in C alone"
 fi
 
-# An example, copied to another folder and built as a user builds it.
-cp "$source"/examples/detect-eval.c "$source"/examples/scenes.[ch] "$work"
-"$cc" "${flags[@]}" -Wall -Wextra -Werror "$work/detect-eval.c" "$work/scenes.c" -o "$work/detect-eval" "${found[@]}" -Wl,-rpath,"$lib"
-cmp <("$work/detect-eval" --images 9) <("$work/kolo/bin/kolorun" -np 3 "$work/detect-eval" --images 9 | sed 's/^\[0\] //') ||
+# The examples, copied to another folder and built by the commands in their heads.
+mkdir "$work/examples"
+cp "$source"/examples/*.[ch] "$work/examples"
+: | "$cc" "${flags[@]}" -shared -x c - -o "$work/libz.so" -lz 2>/dev/null || echo "no zlib for $cc here: fashion-* are not built"
+for example in bandwidth uneven detect-eval fashion-train fashion-eval; do
+    read -ra line <<<"$(sed -n "s,^//   cc \\(.* -o $example .*\\),\\1,p" "$work/examples/$example.c")"
+    [[ " ${line[*]} " != *" -lz "* || -e $work/libz.so ]] || continue
+    (cd "$work/examples" && "$cc" "${flags[@]}" -Wall -Wextra -Werror "${found[@]}" -Wl,-rpath,"$lib" "${line[@]}") && [[ -x $work/examples/$example ]] ||
+        { echo "FAIL: $example is not built by its head's command"; exit 1; }
+done
+cmp <("$work/examples/detect-eval" --images 9) <("$work/kolo/bin/kolorun" -np 3 "$work/examples/detect-eval" --images 9 | sed 's/^\[0\] //') ||
     { echo "FAIL: detect-eval outside the tree"; exit 1; }
 
 cat >"$work/CMakeLists.txt" <<'CMAKE'

@@ -2,12 +2,16 @@
 // Measures an allreduce in a few lines: copy this file, and put your own call in its place.
 //
 //   cc -O2 bandwidth.c -o bandwidth -lkolo
-//   kolorun -np 4 bandwidth [BYTES]     64 MiB by default
+//   kolorun -np 4 bandwidth [BYTES]     64M, which is 64 MiB, by default
 //
 // Rank 0 prints the mean time of a call, algbw (bytes over time) and busbw (what each rank has to
 // send, over time), as nccl-tests defines them. kolobench measures all collectives, and more.
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <kolo/kolo.h>
@@ -36,9 +40,47 @@ static kolo_status measure(struct kolo_comm *comm, float *data, size_t count)
     return status;
 }
 
+/* A number of bytes that holds at least one element: 65536, 64K, 64M, 64G or 64KiB, for example. */
+static bool parse_bytes(const char *text, size_t *bytes_out)
+{
+    static const char *const units[] = {"", "K", "M", "G", "", "KiB", "MiB", "GiB"};
+    char *end;
+    errno = 0;
+    const long long number = strtoll(text, &end, 10);
+    for (int i = 0; i < 8; i++)
+        if (strcmp(end, units[i]) == 0) {
+            const int shift = 10 * (i % 4);
+            *bytes_out = (size_t)number << shift;
+            return end != text && !errno && number > 0 && number <= INT64_MAX >> shift &&
+                   *bytes_out >= sizeof(float);
+        }
+    return false;
+}
+
+/* Returns -1 to go on, else the exit status. Only rank 0 complains, once for the job: before
+ * kolo_init() the environment tells which rank this is. */
+static int parse_arguments(int argc, char **argv, size_t *bytes_out)
+{
+    const char *rank = getenv("RANK");
+    const bool speaks = !rank || strcmp(rank, "0") == 0;
+    if (argc < 2 || (argc == 2 && parse_bytes(argv[1], bytes_out)))
+        return -1;
+    const bool helps = strcmp(argv[1], "--help") == 0;
+    if (speaks && helps)
+        printf("usage: bandwidth [BYTES]\n"
+               "  BYTES  size of the allreduce, such as 100000, 64K, 64M or 1G [64M]\n");
+    else if (speaks)
+        fprintf(stderr, "bandwidth: '%s': expected one number of bytes from 4, such as 64M\n",
+                argc > 2 ? argv[2] : argv[1]);
+    return helps ? 0 : 2;
+}
+
 int main(int argc, char **argv)
 {
-    const size_t bytes = argc > 1 ? strtoull(argv[1], NULL, 10) : (size_t)64 << 20;
+    size_t bytes = (size_t)64 << 20;
+    const int usage_status = parse_arguments(argc, argv, &bytes);
+    if (usage_status >= 0)
+        return usage_status;
     struct kolo_comm *comm = NULL;
     void *data = NULL;
     kolo_status status = kolo_init(NULL, &comm);

@@ -9,9 +9,11 @@
 // keep the same parameters. One more element, the number of samples in the step, travels with the
 // gradient: it is the divisor, and 0 says to all ranks at once that the epoch is over. The model is
 // a line through noisy points; rank r has r + 1 times as many of them as rank 0.
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <kolo/kolo.h>
 #include <kolo/metrics.h>
@@ -82,12 +84,39 @@ static kolo_status train(struct training *training, struct kolo_mean_result *los
     return status == KOLO_OK ? kolo_mean_result(training->loss, loss) : status;
 }
 
+/* Returns -1 to go on, else the exit status. Only rank 0 complains, once for the job: before
+ * kolo_init() the environment tells which rank this is. */
+static int parse_arguments(int argc, char **argv, int64_t *samples_out)
+{
+    enum { MOST = 1000000000 };
+    const char *rank = getenv("RANK");
+    const bool speaks = !rank || strcmp(rank, "0") == 0;
+    if (argc < 2)
+        return -1;
+    char *end;
+    errno = 0;
+    *samples_out = strtoll(argv[1], &end, 10);
+    if (argc == 2 && end != argv[1] && !*end && !errno && *samples_out >= 1 && *samples_out <= MOST)
+        return -1;
+    const bool helps = strcmp(argv[1], "--help") == 0;
+    if (speaks && helps)
+        printf("usage: uneven [SAMPLES]\n"
+               "  SAMPLES  number of samples of all ranks, 1 to 1000000000 [1000]\n");
+    else if (speaks)
+        fprintf(stderr, "uneven: '%s': expected one number of samples from 1 to %d\n",
+                argc > 2 ? argv[2] : argv[1], MOST);
+    return helps ? 0 : 2;
+}
+
 int main(int argc, char **argv)
 {
     const struct kolo_mean_config config = {.size = sizeof config};
-    const int64_t samples = argc > 1 ? strtoll(argv[1], NULL, 10) : 1000;
+    int64_t samples = 1000;
     struct kolo_mean_result loss = {.size = sizeof loss};
     struct training training = {.comm = NULL};
+    const int usage_status = parse_arguments(argc, argv, &samples);
+    if (usage_status >= 0)
+        return usage_status;
     kolo_status status = kolo_init(NULL, &training.comm);
     if (status == KOLO_OK)
         status = kolo_mean_create(&config, &training.loss);

@@ -25,6 +25,31 @@ uneven 4 1000 500 '1\.99'
 uneven 7 1000 320 '(1\.99|2\.00)'
 uneven 4 2 20 '[01]\.'
 
+# bytes TEXT BYTES: what bandwidth takes TEXT for.
+bytes() {
+    out=$(timeout 100 "$bin/examples/bandwidth" "$1" 2>&1) || wrong "bandwidth $1: $out"
+    [[ $out == "$2 bytes on 1 ranks: "* ]] || wrong "bandwidth $1: $out"
+}
+bytes 4 4
+bytes 4K 4096
+bytes 4KiB 4096
+bytes 2M 2097152
+# refuse EXAMPLE ARGUMENT...: of all ranks one complains, in one line; the exit status is 2.
+refuse() {
+    out=$(timeout 60 "$bin/kolorun" -np 3 --no-prefix "$bin/examples/$1" "${@:2}" 2>&1 | grep -v '^kolorun: ')
+    [[ $out == "$1: '${*: -1}': expected one number of "* && $(wc -l <<<"$out") == 1 ]] || wrong "$*: $out"
+    timeout 60 "$bin/examples/$1" "${@:2}" >/dev/null 2>&1
+    [[ $? == 2 ]] || wrong "$*: not exit status 2"
+}
+for bad in abc '' 0 3 -5 4.5 64X 64KB 64k 9223372036854775808 9007199254740992G; do refuse bandwidth "$bad"; done
+for bad in abc '' 0 -5 4.5 1K 1000000001 5000000000000000000 99999999999999999999; do refuse uneven "$bad"; done
+for example in bandwidth uneven; do
+    refuse $example --frobnicate
+    refuse $example 64 more
+    out=$(timeout 60 "$bin/kolorun" -np 3 --no-prefix "$bin/examples/$example" --help 2>&1) || wrong "$example --help: $out"
+    [[ $(grep -c . <<<"$out") == 2 && $out == "usage: $example ["* ]] || wrong "$example --help: $out"
+done
+
 # full EXAMPLE ARGUMENT...: on a full disk the results are lost, which must be an error in one line.
 full() {
     out=$(timeout 200 "$bin/examples/$1" "${@:2}" 2>&1 >/dev/full)

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # scripts.sh SOURCE: checks that script/bootstrap goes on where it cannot install anything but
-# nothing is missing. It sees a folder of links to all programs except package managers, and
-# programs made here.
+# nothing is missing, and that script/build refuses arguments that it does not have. Both see a
+# folder of links to all programs except package managers, and programs made here.
 set -u
 source=$1 failures=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 wrong() { echo "FAIL: $*"; failures=$((failures + 1)); }
 
-mkdir -p "$work/bin" "$work/none"
+mkdir -p "$work/bin" "$work/none" "$work/tree/script"
 IFS=: read -ra folders <<<"$PATH"
 for folder in "${folders[@]}"; do
     [[ ! -d $folder ]] || ln -s "$folder"/* "$work/bin" 2>/dev/null
@@ -49,5 +49,24 @@ make dpkg-query '[ "$4" = libyajl-dev ] || echo installed'
 bootstrap 0 'not root and no sudo, so these packages are not installed: libyajl-dev\.'
 make dpkg-query '[ "$4" = slurmd ] || echo installed'
 bootstrap 1 'not root and no sudo; as root, run: apt-get install slurmd $' --slurm
-((failures == 0)) && echo "bootstrap goes on where nothing is missing"
+
+cp "$source/script/build" "$work/tree/script"
+make cmake "echo \"\$@\" >>$work/calls"
+# build STATUS PATTERN CALL ARGUMENT...: must exit with STATUS, print what matches PATTERN and call
+# CMake first with what matches CALL, or not at all.
+build() {
+    rm -f "$work/calls"
+    out=$(PATH=$work/bin "$work/tree/script/build" "${@:4}" 2>&1)
+    local status=$? call
+    call=$(head -1 "$work/calls" 2>/dev/null)
+    [[ $status == "$1" && $out =~ $2 && $call =~ $3 ]] || wrong "build ${*:4}: expected $1, '$2' and '$3', got $status: '$out' and '$call'"
+}
+build 0 '^$' '^--preset release$' release
+build 0 '^$' '^--preset release -DKOLO_TESTS=OFF -DKOLO_WERROR=OFF$' release --user
+build 0 '^$' '^--preset release -DKOLO_TESTS=OFF' --user release
+build 0 '^usage: script/build PRESET' '^$' --help
+build 2 "^build: a preset is missing; try --help$" '^$'
+build 2 "^build: unknown option '--usr'; try --help$" '^$' release --usr
+build 2 "^build: unexpected argument 'bare'; try --help$" '^$' release bare
+((failures == 0)) && echo "bootstrap goes on where nothing is missing; build refuses what it does not know"
 exit $((failures > 0))

@@ -3,25 +3,20 @@
 // unknown.
 #include "base/numa.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
+
+#include "base/short_file.h"
 
 int kolo_numa_node_of(const char *directory)
 {
-    char path[PATH_MAX], text[24] = "";
+    char path[PATH_MAX];
     const int length = snprintf(path, sizeof path, "%s/numa_node", directory);
-    const int fd = length < (int)sizeof path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd < 0)
+    if (length >= (int)sizeof path)
         return -1;
-    const ssize_t got = read(fd, text, sizeof text - 1);
-    (void)close(fd);
-    if (got <= 0 || text[0] < '0' || text[0] > '9') /* -1: the firmware does not say */
-        return -1;
-    const long node = strtol(text, NULL, 10);
+    const int64_t node = kolo_short_file_number(path); /* it is -1 if the firmware does not say */
     return node <= INT_MAX ? (int)node : -1;
 }
 

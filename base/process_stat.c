@@ -3,24 +3,25 @@
 // process chooses its name.
 #include "base/process_stat.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/short_file.h"
+
 enum { STAT_BYTES = 1024, IS_EXITING = 0x4 /* the kernel's PF_EXITING, which proc(5) shows */ };
+
+ssize_t kolo_process_read_fact(int pid, const char *fact, char *text, size_t capacity)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", pid, fact);
+    return kolo_short_file_read(path, text, capacity);
+}
 
 char *kolo_process_read_stat(int pid, char *text, size_t capacity)
 {
-    char path[32];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return NULL;
-    const ssize_t got = read(fd, text, capacity - 1);
-    close(fd);
-    text[got > 0 ? got : 0] = '\0';
+    (void)kolo_process_read_fact(pid, "stat", text, capacity);
     char *name_end = strrchr(text, ')');
     return name_end != NULL && name_end[1] == ' ' ? name_end : NULL;
 }

@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
+
+/** Reads the beginning of /proc/PID/FACT into @p text as kolo_short_file_read does. */
+ssize_t kolo_process_read_fact(int pid, const char *fact, char *text, size_t capacity);
 
 /** Reads the beginning of /proc/PID/stat, "PID (NAME) STATE PARENT ...", into @p text. Returns
  * where the name ends: at its ')', which a blank follows. A name may contain anything. NULL: the

@@ -4,13 +4,13 @@
 #include "base/status.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/short_file.h"
 #include "base/text.h"
 
 enum { STACK_UNLIMITED = 2 << 20 }; /* glibc's stack of a thread, if stacks have no limit */
@@ -126,12 +126,9 @@ kolo_status kolo_fail_errno(kolo_status status, int error, const char *format, .
  * bytes. */
 static bool read_usage(rlim_t *mapped_out, rlim_t *data_out)
 {
-    char pages[160] = "", *at = pages;
+    char pages[160], *at = pages;
     unsigned long fields[6] = {0};
-    const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    const bool is_known = fd >= 0 && read(fd, pages, sizeof pages - 1) > 0;
-    if (fd >= 0)
-        close(fd);
+    const bool is_known = kolo_short_file_read("/proc/self/statm", pages, sizeof pages) > 0;
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         fields[i] = strtoul(at, &at, 10);
     *mapped_out = fields[0] * (rlim_t)sysconf(_SC_PAGESIZE);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/short_file.h"
 #include "base/status.h"
 #include "bench/limits.h"
 #include "memory/reduce.h"
@@ -110,14 +111,9 @@ out:
 static int core_of(int cpu)
 {
     char path[96];
-    int core = cpu;
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/core_id", cpu);
-    FILE *file = fopen(path, "re");
-    if (file && fscanf(file, "%d", &core) != 1)
-        core = cpu;
-    if (file)
-        fclose(file);
-    return core;
+    const int64_t core = kolo_short_file_number(path);
+    return core >= 0 ? (int)core : cpu;
 }
 
 static bool move_to(int cpu)

@@ -4,7 +4,6 @@
 #include "launcher/examine.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/short_file.h"
 #include "launcher/examine_paths.h"
 #include "launcher/verdict.h"
 
@@ -75,13 +75,10 @@ static void say_clock(void)
 
 static int64_t mtu_of(const char *interface)
 {
-    char path[128], text[32] = "";
+    char path[128];
     snprintf(path, sizeof path, "/sys/class/net/%s/mtu", interface);
-    FILE *file = fopen(path, "re");
-    bool is_read = file && fgets(text, sizeof text, file);
-    if (file)
-        fclose(file);
-    return is_read ? strtoll(text, NULL, 10) : 0;
+    const int64_t mtu = kolo_short_file_number(path);
+    return mtu > 0 ? mtu : 0;
 }
 
 static void say_places(const struct examiner *examiner)

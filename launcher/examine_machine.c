@@ -17,6 +17,7 @@
 
 #include <openssl/evp.h>
 
+#include "base/short_file.h"
 #include "launcher/examine.h"
 #include "launcher/gpus.h"
 #include "runtime/local.h"
@@ -26,27 +27,14 @@ enum { PATH_BYTES = 4096, CAP_IPC_LOCK_BIT = 14 };
 
 /* ---- cgroups ---- */
 
-/* Reads the beginning of a file; false if there is no such file. */
-static bool read_file(const char *path, char *text, size_t capacity)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t got = read(fd, text, capacity - 1);
-    close(fd);
-    text[got > 0 ? got : 0] = '\0';
-    return got > 0;
-}
-
 static int64_t read_limit(const char *root, const char *mount, const char *group, const char *name)
 {
-    char path[PATH_BYTES], text[64];
-    char *end = NULL;
+    char path[PATH_BYTES];
     int len = snprintf(path, sizeof path, "%s%s%s/%s", root, mount, group, name);
-    if (len < 0 || (size_t)len >= sizeof path || !read_file(path, text, sizeof text))
+    if (len < 0 || (size_t)len >= sizeof path)
         return -1;
-    long long value = strtoll(text, &end, 10); /* "max" is not a number */
-    return end == text || value < 0 || value >= INT64_MAX / 2 ? -1 : value;
+    const int64_t value = kolo_short_file_number(path); /* "max" is not a number */
+    return value >= INT64_MAX / 2 ? -1 : value;
 }
 
 static int64_t lesser(int64_t a, int64_t b)
@@ -78,7 +66,8 @@ static void read_unified(const char *root, const char *group, struct kolo_cgroup
     char path[PATH_BYTES], text[64];
     long long quota, period;
     snprintf(path, sizeof path, "%s%s%s/cpu.max", root, mount, group);
-    if (read_file(path, text, sizeof text) && sscanf(text, "%lld %lld", &quota, &period) == 2)
+    if (kolo_short_file_read(path, text, sizeof text) > 0 &&
+        sscanf(text, "%lld %lld", &quota, &period) == 2)
         take_quota(quota, period, cgroup);
     take_memory(read_limit(root, mount, group, "memory.max"),
                 read_limit(root, mount, group, "memory.current"), cgroup);
@@ -128,7 +117,7 @@ void kolo_cgroup_read(const char *root, struct kolo_cgroup *cgroup_out)
     char *rest = text;
     *cgroup_out = (struct kolo_cgroup){-1, -1, -1};
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
-    if (!read_file(path, text, sizeof text))
+    if (kolo_short_file_read(path, text, sizeof text) <= 0)
         return;
     for (char *line;
          (line = strsep(&rest, "\n")) != NULL;) { /* "0::/group", "4:cpu,cpuacct:/group" */
@@ -188,7 +177,7 @@ static void say_limits(void)
     say_limit(KOLO_FACT_open_files, KOLO_FACT_open_files_most, RLIMIT_NOFILE);
     say_limit(KOLO_FACT_file_bytes, KOLO_FACT_file_bytes, RLIMIT_FSIZE);
     say_limit(KOLO_FACT_locked_bytes, KOLO_FACT_locked_bytes, RLIMIT_MEMLOCK);
-    if (read_file("/proc/self/status", text, sizeof text) &&
+    if (kolo_short_file_read("/proc/self/status", text, sizeof text) > 0 &&
         (line = strstr(text, "\nCapEff:")) != NULL)
         kolo_say_number(KOLO_FACT_may_lock, strtoull(line + 8, NULL, 16) >> CAP_IPC_LOCK_BIT & 1);
 }
@@ -200,7 +189,7 @@ static void say_processors(void)
     kolo_say_number(KOLO_FACT_cpus, local->cpus);
     kolo_say_number(KOLO_FACT_cores, local->cores);
     kolo_say_number(KOLO_FACT_numa_nodes, local->numa_nodes);
-    if (read_file("/proc/loadavg", text, sizeof text))
+    if (kolo_short_file_read("/proc/loadavg", text, sizeof text) > 0)
         kolo_say_number(KOLO_FACT_load_milli, (int64_t)(strtod(text, NULL) * 1000));
 }
 
@@ -209,7 +198,7 @@ static void say_memory(void)
     char text[4096], *line;
     kolo_say_number(KOLO_FACT_memory_bytes,
                     (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
-    if (read_file("/proc/meminfo", text, sizeof text) &&
+    if (kolo_short_file_read("/proc/meminfo", text, sizeof text) > 0 &&
         (line = strstr(text, "\nMemAvailable:")) != NULL)
         kolo_say_number(KOLO_FACT_available_bytes, strtoll(line + 14, NULL, 10) * 1024);
     int fd = memfd_create("kolo-doctor", MFD_CLOEXEC);

@@ -4,13 +4,14 @@
 // this process do not count.
 #include <ctype.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/process_stat.h"
+#include "base/short_file.h"
 #include "launcher/examine.h"
 #include "runtime/local.h"
 
@@ -25,22 +26,6 @@ struct table {
     size_t count, capacity;
 };
 
-static ssize_t read_of(pid_t pid, const char *name, char *data, size_t capacity)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    size_t used = 0;
-    ssize_t got;
-    while (used < capacity - 1 && (got = read(fd, data + used, capacity - 1 - used)) > 0)
-        used += (size_t)got;
-    close(fd);
-    data[used] = '\0';
-    return (ssize_t)used;
-}
-
 /* Whether this is the environment of a rank that kolorun started. */
 static bool is_rank(const char *data, size_t bytes)
 {
@@ -54,12 +39,9 @@ static bool is_rank(const char *data, size_t bytes)
 
 static int64_t seconds_up(void)
 {
-    char text[64] = "";
-    FILE *file = fopen("/proc/uptime", "re");
-    bool is_read = file && fgets(text, sizeof text, file);
-    if (file)
-        fclose(file);
-    return is_read ? strtoll(text, NULL, 10) : -1;
+    char text[64];
+    ssize_t got = kolo_short_file_read("/proc/uptime", text, sizeof text);
+    return got > 0 ? strtoll(text, NULL, 10) : -1; /* there is a fraction behind it */
 }
 
 /* "PID (NAME) S PARENT ...": the name may contain anything. */
@@ -69,7 +51,7 @@ static bool read_process(pid_t pid, int64_t up_s, char *data, size_t capacity,
     int parent = 0;
     unsigned long long start = 0;
     char state = 0;
-    if (read_of(pid, "stat", data, capacity) <= 0)
+    if (kolo_process_read_fact((int)pid, "stat", data, capacity) <= 0)
         return false;
     char *open = strchr(data, '('), *close = strrchr(data, ')');
     if (!open || !close || close < open ||
@@ -84,7 +66,9 @@ static bool read_process(pid_t pid, int64_t up_s, char *data, size_t capacity,
     if (up_s >= 0)
         process_out->age_s = up_s - (int64_t)(start / (unsigned long long)sysconf(_SC_CLK_TCK));
     process_out->is_agent = strcmp(process_out->name, KOLO_LOCAL_AGENT) == 0;
-    ssize_t got = process_out->is_agent ? 0 : read_of(pid, "environ", data, capacity);
+    ssize_t got = 0;
+    if (!process_out->is_agent)
+        got = kolo_process_read_fact((int)pid, "environ", data, capacity);
     process_out->is_rank = got > 0 && is_rank(data, (size_t)got);
     return true;
 }

@@ -6,7 +6,6 @@
 #include "launcher/process.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,22 +17,6 @@
 #include "base/process_stat.h"
 #include "base/text.h"
 #include "launcher/syscalls.h"
-
-/* A short file of the process as a text; false: it cannot be read, or is empty. */
-static bool read_fact(pid_t pid, const char *fact, char *text, size_t capacity)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, fact);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t got = read(fd, text, capacity - 1);
-    close(fd);
-    if (got <= 0)
-        return false;
-    text[got] = '\0';
-    return true;
-}
 
 bool kolo_process_stat(pid_t pid, struct kolo_process_stat *stat_out)
 {
@@ -101,7 +84,8 @@ static void say_descriptor(pid_t pid, unsigned int descriptor, char *text, size_
 static bool read_call(pid_t pid, long *number_out, unsigned long arguments_out[2])
 {
     char text[256];
-    return read_fact(pid, "syscall", text, sizeof text) && text[0] != 'r' && /* "running" */
+    return kolo_process_read_fact((int)pid, "syscall", text, sizeof text) > 0 &&
+           text[0] != 'r' && /* "running" */
            sscanf(text, "%ld %lx %lx", number_out, &arguments_out[0], &arguments_out[1]) == 3;
 }
 
@@ -109,7 +93,8 @@ static bool read_call(pid_t pid, long *number_out, unsigned long arguments_out[2
 static void say_place(pid_t pid, char *text, size_t capacity)
 {
     char place[64];
-    if (read_fact(pid, "wchan", place, sizeof place) && strcmp(place, "0") != 0)
+    if (kolo_process_read_fact((int)pid, "wchan", place, sizeof place) > 0 &&
+        strcmp(place, "0") != 0)
         snprintf(text, capacity, "%s (in the kernel)", place);
 }
 
@@ -138,7 +123,7 @@ static pid_t first_living_child(pid_t pid)
 {
     char fact[64], text[1024], *end = text;
     snprintf(fact, sizeof fact, "task/%d/children", (int)pid);
-    if (!read_fact(pid, fact, text, sizeof text))
+    if (kolo_process_read_fact((int)pid, fact, text, sizeof text) <= 0)
         return 0;
     for (long child; (child = strtol(end, &end, 10)) > 0;) {
         struct kolo_process_stat stat;

@@ -3,9 +3,7 @@
 // it happens when first needed, and only once.
 #include "runtime/local.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <hwloc.h>
 #include <limits.h>
 #include <pthread.h>
@@ -17,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/process_stat.h"
+#include "base/short_file.h"
 
 /** The processors on which a process (0: the calling thread) may run. */
 struct binding {
@@ -251,16 +250,9 @@ const struct kolo_local *kolo_local_facts(void)
  * kernel. */
 static int only_node(void)
 {
-    char text[32] = "", *end;
-    int fd = open("/sys/devices/system/node/has_cpu", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    ssize_t got = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (got <= 0 || !isdigit((unsigned char)text[0]))
-        return -1;
-    long node = strtol(text, &end, 10);
-    return (*end == '\n' || *end == '\0') && node < INT_MAX ? (int)node : -1;
+    /* That of several nodes is a list, such as 0-1, and not a number. */
+    const int64_t node = kolo_short_file_number("/sys/devices/system/node/has_cpu");
+    return node < INT_MAX ? (int)node : -1;
 }
 
 int kolo_local_numa(void)

@@ -23,6 +23,7 @@
 #include "base/descriptor.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/short_file.h"
 #include "memory/shared_file.h"
 
 enum {
@@ -91,12 +92,8 @@ static uint64_t hash_read(uint64_t hash, const char *bytes, ssize_t got)
 uint64_t kolo_timeline_clock(void)
 {
     char text[128];
-    uint64_t hash = KOLO_HASH_START;
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        hash = hash_read(hash, text, read(fd, text, sizeof(text)));
-        close(fd);
-    }
+    ssize_t got = kolo_short_file_read("/proc/sys/kernel/random/boot_id", text, sizeof(text));
+    uint64_t hash = hash_read(KOLO_HASH_START, text, got);
     return hash_read(hash, text, readlink("/proc/self/ns/time", text, sizeof(text)));
 }
 

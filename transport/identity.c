@@ -6,7 +6,6 @@
 // (-1: several or unknown), u64 credit bytes (bit 63: KOLO_CHECKSUM), u8 count, then for each
 // transport its name as text and its address as a blob. Transports whose name this build does not
 // know are skipped.
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/short_file.h"
 #include "base/wire.h"
 #include "transport/link.h"
 
@@ -25,11 +25,7 @@ static const uint64_t CHECKSUM_BIT = UINT64_C(1) << 63;
 static uint64_t hash_file(uint64_t hash, const char *path)
 {
     char text[128];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return hash;
-    ssize_t got = read(fd, text, sizeof text);
-    close(fd);
+    ssize_t got = kolo_short_file_read(path, text, sizeof text);
     return got > 0 ? kolo_hash(hash, text, (size_t)got) : hash;
 }
 

@@ -11,7 +11,6 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -24,6 +23,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/numa.h"
+#include "base/short_file.h"
 
 /* ---- interfaces ---- */
 
@@ -48,18 +48,12 @@ struct locals {
 
 static long interface_speed(const char *interface)
 {
-    char path[64 + IF_NAMESIZE], text[24] = "";
-    ssize_t got;
-    int fd;
+    char path[64 + IF_NAMESIZE];
+    int64_t speed;
 
     snprintf(path, sizeof path, "/sys/class/net/%s/speed", interface);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    got = read(fd, text, sizeof text - 1);
-    close(fd);
-    /* -1, or a read error: the driver does not know the speed */
-    return got > 0 && text[0] >= '0' && text[0] <= '9' ? strtol(text, NULL, 10) : 0;
+    speed = kolo_short_file_number(path);
+    return speed > 0 ? speed : 0; /* -1, or a read error: the driver does not know the speed */
 }
 
 static int interface_numa_node(const char *interface)
@@ -74,17 +68,11 @@ static int interface_numa_node(const char *interface)
  *  through hardware. A tunnel has a lower interface too, but costs processor time. */
 static bool interface_is_bond_or_vlan(const char *interface)
 {
-    char path[64 + IF_NAMESIZE], text[512] = "";
-    ssize_t got;
-    int fd;
+    char path[64 + IF_NAMESIZE], text[512];
 
     snprintf(path, sizeof path, "/sys/class/net/%s/uevent", interface);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    got = read(fd, text, sizeof text - 1);
-    close(fd);
-    return got > 0 && (strstr(text, "DEVTYPE=bond\n") || strstr(text, "DEVTYPE=vlan\n"));
+    return kolo_short_file_read(path, text, sizeof text) > 0 &&
+           (strstr(text, "DEVTYPE=bond\n") || strstr(text, "DEVTYPE=vlan\n"));
 }
 
 /** An interface below @p interface; all those below a bond are of one kind. False: there is

@@ -7,13 +7,13 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/short_file.h"
 #include "transport/conn.h"
 
 enum {
@@ -86,13 +86,10 @@ static bool take(const struct ibv_gid_entry *entry, struct kolo_rdma_gid *gid_ou
 /** Which port of its card an interface is, counted from 1. */
 static unsigned card_port(const char *interface)
 {
-    char path[64 + IF_NAMESIZE], text[24] = "";
+    char path[64 + IF_NAMESIZE];
     snprintf(path, sizeof path, "/sys/class/net/%.15s/dev_port", interface);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    return got > 0 ? (unsigned)strtoul(text, NULL, 10) + 1 : 1;
+    const int64_t port = kolo_short_file_number(path); /* -1: it has only one */
+    return port < 0 ? 1 : (unsigned)port + 1;
 }
 
 /** The interface (IPoIB) of an InfiniBand port; "": it has none. */

@@ -116,8 +116,7 @@ kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint)
     return opened > 0 || endpoint->config.size == 1 ? KOLO_OK : status;
 }
 
-/** The index in this build's table; -1: it has no transport of that name. */
-static int index_of(const char *name)
+int kolo_transport_index(const char *name)
 {
     for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
         if (strcmp(kolo_transports[i]->name, name) == 0)
@@ -137,13 +136,13 @@ const struct kolo_address *kolo_port_address_of(const struct kolo_port *port,
 
 bool kolo_transport_is_offered(const char *name, const struct kolo_peer *peer)
 {
-    int index = index_of(name);
+    int index = kolo_transport_index(name);
     return index >= 0 && peer->addresses[index].bytes > 0;
 }
 
 struct kolo_line kolo_transport_line(const char *name, const struct kolo_peer *peer)
 {
-    int index = index_of(name);
+    int index = kolo_transport_index(name);
     if (index < 0 || peer->addresses[index].bytes == 0 || !kolo_transports[index]->line)
         return (struct kolo_line){.mbit = 0};
     return kolo_transports[index]->line(&peer->addresses[index]);

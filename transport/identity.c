@@ -87,14 +87,6 @@ void kolo_peer_write(struct kolo_writer *writer, const struct kolo_peer *peer)
     }
 }
 
-static int transport_index(const char *name)
-{
-    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
-        if (strcmp(kolo_transports[i]->name, name) == 0)
-            return i;
-    return -1;
-}
-
 static void read_address(struct kolo_reader *reader, struct kolo_peer *peer)
 {
     char name[TRANSPORT_NAME_BYTES];
@@ -105,7 +97,7 @@ static void read_address(struct kolo_reader *reader, struct kolo_peer *peer)
         reader->failed = true;
         return;
     }
-    int index = transport_index(name);
+    int index = kolo_transport_index(name);
     if (index < 0 || bytes == 0)
         return;
     peer->addresses[index].bytes = (uint16_t)bytes;

@@ -204,11 +204,11 @@ kolo_status kolo_rdma_gids_read(const struct kolo_verbs *verbs, struct ibv_conte
 
 /* ---- pairs ---- */
 
-static size_t common_bits(const uint8_t *one, const uint8_t *other)
+size_t kolo_rdma_gid_common_bits(const struct kolo_rdma_gid *one, const struct kolo_rdma_gid *other)
 {
     size_t bits = 0;
     while (bits < 8 * KOLO_RDMA_GID_BYTES &&
-           ((one[bits / 8] ^ other[bits / 8]) >> (7 - bits % 8) & 1) == 0)
+           ((one->bytes[bits / 8] ^ other->bytes[bits / 8]) >> (7 - bits % 8) & 1) == 0)
         bits++;
     return bits;
 }
@@ -220,14 +220,13 @@ static bool can_join(const struct kolo_rdma_gid *one, const struct kolo_rdma_gid
            (one->kind != KOLO_RDMA_INFINIBAND || same_subnet);
 }
 
-/** Whether the first of two pairs that can join is the better one. Addresses that begin alike are
- *  most likely in one network. */
+/** Whether the first of two pairs that can join is the better one. */
 static bool is_better(const struct kolo_rdma_gid *a1, const struct kolo_rdma_gid *a2,
                       const struct kolo_rdma_gid *b1, const struct kolo_rdma_gid *b2)
 {
     if (rank_of(a1) != rank_of(b1))
         return rank_of(a1) > rank_of(b1);
-    size_t a_bits = common_bits(a1->bytes, a2->bytes), b_bits = common_bits(b1->bytes, b2->bytes);
+    size_t a_bits = kolo_rdma_gid_common_bits(a1, a2), b_bits = kolo_rdma_gid_common_bits(b1, b2);
     if (a_bits != b_bits)
         return a_bits > b_bits;
     bool a_swaps = memcmp(a1->bytes, a2->bytes, KOLO_RDMA_GID_BYTES) > 0;

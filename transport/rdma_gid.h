@@ -50,6 +50,10 @@ kolo_status kolo_rdma_gids_read(const struct kolo_verbs *verbs, struct ibv_conte
 /** The pair that joins both, as indices into the two lists. False, with *why_out: none does. */
 bool kolo_rdma_gids_join(const struct kolo_rdma_gids *ours, const struct kolo_rdma_gids *theirs,
                          size_t *ours_out, size_t *theirs_out, struct kolo_why *why_out);
+/** How many bits are the same at the beginning of both. The more, the likelier it is that they are
+ *  in one network. */
+size_t kolo_rdma_gid_common_bits(const struct kolo_rdma_gid *one,
+                                 const struct kolo_rdma_gid *other);
 /** Whether it was assigned by somebody, instead of being derived by its interface. An assigned
  *  address is more likely to be reachable. */
 bool kolo_rdma_gid_is_given(const struct kolo_rdma_gid *gid);

@@ -18,24 +18,14 @@ enum {
 
 /* ---- pairs of ports ---- */
 
-static size_t common_bits(const struct kolo_rdma_gid *one, const struct kolo_rdma_gid *other)
-{
-    size_t bits = 0;
-    while (bits < 8 * KOLO_RDMA_GID_BYTES &&
-           ((one->bytes[bits / 8] ^ other->bytes[bits / 8]) >> (7 - bits % 8) & 1) == 0)
-        bits++;
-    return bits;
-}
-
-/** How well two ports fit together: addresses that begin alike are most likely in one network. -1:
- *  they do not reach each other. */
+/** How well two ports fit together. -1: they do not reach each other. */
 static int fit(const struct kolo_rdma_gids *ours, const struct kolo_rdma_gids *theirs)
 {
     size_t i = 0, j = 0;
     struct kolo_why why;
     if (!kolo_rdma_gids_join(ours, theirs, &i, &j, &why))
         return -1;
-    return (int)common_bits(&ours->all[i], &theirs->all[j]);
+    return (int)kolo_rdma_gid_common_bits(&ours->all[i], &theirs->all[j]);
 }
 
 int kolo_rdma_rails_choose(const struct kolo_rdma_gids *ours, int our_count,

@@ -24,6 +24,10 @@
 /* While no link depends on descriptors alone, progress asks the poller only once in this many
  * rounds. */
 enum { POLLER_ROUNDS = 64 };
+/* A rank proves itself within a round trip, and dials again if it was dropped. So a stranger's
+ * connection is not kept for longer than this, although the user may let hosts be silent for days.
+ */
+enum { HANDSHAKE_MS_MAX = 10000 };
 
 kolo_status kolo_endpoint_open(const struct kolo_endpoint_config *config,
                                struct kolo_endpoint **endpoint_out)
@@ -218,6 +222,35 @@ void kolo_endpoint_incoming(struct kolo_port *port, const struct kolo_greeting *
     kolo_status status = make_link(port, peer, fd, deadline, &link);
     if (status != KOLO_OK && events->down != NULL)
         events->down(events->context, peer, status, kolo_error_detail());
+}
+
+/* ---- listening ---- */
+
+static void accepted(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
+{
+    (void)status; /* listeners report only proved connections */
+    kolo_endpoint_incoming(context, theirs, fd);
+}
+
+kolo_status kolo_endpoint_listen(struct kolo_endpoint *endpoint, struct kolo_port *port,
+                                 uint8_t purpose, const struct kolo_place *place,
+                                 struct kolo_listener **listener_out)
+{
+    const struct kolo_endpoint_config *config = &endpoint->config;
+    const int64_t silence_ms = config->settings->peer_timeout_ms;
+    const struct kolo_greeting mine = {
+        .protocol = KOLO_PROTOCOL_VERSION, .purpose = purpose, .from = config->rank, .to = -1};
+    const struct kolo_listener_config listener_config = {
+        .place = place,
+        .handshake_ms = (int)(silence_ms < HANDSHAKE_MS_MAX ? silence_ms : HANDSHAKE_MS_MAX),
+        .secret = &config->secret,
+        .mine = &mine,
+        .accepted = accepted,
+        .context = port};
+    kolo_status status = kolo_listener_open(endpoint->poller, &listener_config, listener_out);
+    if (status == KOLO_OK)
+        kolo_listener_expect(*listener_out, config->size);
+    return status;
 }
 
 /** The links of a rank whose setting differs would take checksums for something else. */

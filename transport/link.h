@@ -38,6 +38,7 @@
 
 #include <stdatomic.h>
 
+#include "transport/conn.h"
 #include "transport/map.h"
 #include "transport/transport.h"
 
@@ -262,6 +263,11 @@ const struct kolo_peer *kolo_endpoint_peer(const struct kolo_endpoint *endpoint,
 /** Whether this rank's thread sleeps or is about to: everything that is to wake it must then be in
  *  the poller. */
 bool kolo_endpoint_is_armed(const struct kolo_endpoint *endpoint);
+/** For open(): listens at @p place for peers that dial @p port, which becomes a port of @p
+ *  endpoint, for @p purpose. Those that prove themselves go to kolo_endpoint_incoming. */
+kolo_status kolo_endpoint_listen(struct kolo_endpoint *endpoint, struct kolo_port *port,
+                                 uint8_t purpose, const struct kolo_place *place,
+                                 struct kolo_listener **listener_out) KOLO_NODISCARD;
 /** A peer proved itself on @p fd for this port's transport. If both sides dialled, the core decides
  *  which dial stands; it then calls connect(..., fd, ...) or adopt(), or closes the fd. */
 void kolo_endpoint_incoming(struct kolo_port *port, const struct kolo_greeting *theirs, int fd);

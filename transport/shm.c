@@ -29,14 +29,6 @@ static kolo_status shm_probe(const struct kolo_settings *settings, struct kolo_w
     return status;
 }
 
-/** A dial is proved: the core decides what becomes of it. */
-static void accepted(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
-{
-    struct kolo_shm_port *port = context;
-    if (status == KOLO_OK)
-        kolo_endpoint_incoming(&port->base, theirs, fd);
-}
-
 /** Makes an abstract name that nobody else has. */
 static kolo_status make_name(struct kolo_place *place_out, struct kolo_address *address_out)
 {
@@ -57,29 +49,15 @@ static kolo_status make_name(struct kolo_place *place_out, struct kolo_address *
 static kolo_status open_listener(struct kolo_shm_port *port, struct kolo_endpoint *endpoint,
                                  struct kolo_address *address_out)
 {
-    const struct kolo_endpoint_config *config = kolo_endpoint_config_of(endpoint);
-    const struct kolo_greeting mine = {.protocol = KOLO_PROTOCOL_VERSION,
-                                       .purpose = KOLO_PURPOSE_SHM,
-                                       .from = config->rank,
-                                       .to = -1};
     struct kolo_address address = {0};
     struct kolo_place place;
     kolo_status status = make_name(&place, &address);
     if (status != KOLO_OK)
         return status;
-    const struct kolo_listener_config listener_config = {.place = &place,
-                                                         .handshake_ms =
-                                                             (int)config->settings->peer_timeout_ms,
-                                                         .secret = &config->secret,
-                                                         .mine = &mine,
-                                                         .accepted = accepted,
-                                                         .context = port};
-    status = kolo_listener_open(kolo_endpoint_poller(endpoint), &listener_config, &port->listener);
-    if (status != KOLO_OK)
-        return status;
-    kolo_listener_expect(port->listener, config->size);
-    *address_out = address;
-    return KOLO_OK;
+    status = kolo_endpoint_listen(endpoint, &port->base, KOLO_PURPOSE_SHM, &place, &port->listener);
+    if (status == KOLO_OK)
+        *address_out = address;
+    return status;
 }
 
 static void shm_close(struct kolo_port *base)

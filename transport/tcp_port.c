@@ -20,7 +20,7 @@
 #include "transport/keepalive.h"
 #include "transport/tcp.h"
 
-enum { HANDSHAKE_MS_MAX = 10000, WATCH_MS_MAX = 1000 };
+enum { WATCH_MS_MAX = 1000 };
 
 const struct kolo_settings *kolo_tcp_settings(const struct tcp_port *port)
 {
@@ -177,38 +177,14 @@ static void look_again(struct kolo_conn_timer *timer, kolo_deadline now)
 
 /* ---- the port ---- */
 
-static void accepted(void *context, kolo_status status, int fd, const struct kolo_greeting *theirs)
-{
-    struct tcp_port *port = context;
-
-    (void)status; /* listeners report only proved connections */
-    kolo_endpoint_incoming(&port->base, theirs, fd);
-}
-
 static kolo_status add_listener(struct tcp_port *port, const struct kolo_place *place)
 {
-    const struct kolo_endpoint_config *config = kolo_endpoint_config_of(port->base.endpoint);
-    const struct kolo_greeting mine = {.protocol = KOLO_PROTOCOL_VERSION,
-                                       .purpose = port->purpose,
-                                       .from = config->rank,
-                                       .to = -1};
-    int64_t handshake_ms = config->settings->peer_timeout_ms;
-    kolo_status status;
+    kolo_status status = kolo_endpoint_listen(port->base.endpoint, &port->base, port->purpose,
+                                              place, &port->listeners[port->listener_count]);
 
-    if (handshake_ms > HANDSHAKE_MS_MAX)
-        handshake_ms = HANDSHAKE_MS_MAX;
-    const struct kolo_listener_config listener_config = {.place = place,
-                                                         .handshake_ms = (int)handshake_ms,
-                                                         .secret = &config->secret,
-                                                         .mine = &mine,
-                                                         .accepted = accepted,
-                                                         .context = port};
-    status = kolo_listener_open(kolo_endpoint_poller(port->base.endpoint), &listener_config,
-                                &port->listeners[port->listener_count]);
-    if (status != KOLO_OK)
-        return status;
-    kolo_listener_expect(port->listeners[port->listener_count++], config->size);
-    return KOLO_OK;
+    if (status == KOLO_OK)
+        port->listener_count++;
+    return status;
 }
 
 /** The place that stands for all addresses of a family. */

@@ -86,17 +86,6 @@ static void agree(struct kolo_hub *hub)
     hub->pull_bytes = hub->pull_is_tried ? most_tried : most_set;
 }
 
-/** Bytes of a block, on average. */
-static size_t block_bytes(const struct kolo_plan_args *args, size_t element_bytes)
-{
-    size_t total = 0;
-    if (args->counts == NULL)
-        return args->count * element_bytes;
-    for (int rank = 0; rank < args->size; rank++)
-        total += args->counts[rank];
-    return total / (size_t)args->size * element_bytes;
-}
-
 /** One copy by the kernel, which has to look up every page, can be faster than two copies by
  * processors. But not if many members read the same bytes, which a stage holds once for all, nor if
  * one rank would have to do the work that the stages share between ranks. */
@@ -106,7 +95,7 @@ bool kolo_pull_can(enum kolo_collective collective, const struct kolo_plan_args 
     const bool can_win = collective == KOLO_COLLECTIVE_ALLTOALL ||
                          collective == KOLO_COLLECTIVE_SCATTER ||
                          (collective == KOLO_COLLECTIVE_ALLGATHER && args->size <= ALLGATHER_MOST);
-    return from != 0 && can_win && block_bytes(args, element_bytes) >= from;
+    return from != 0 && can_win && kolo_plan_mean_block(args) * element_bytes >= from;
 }
 
 /** Not for a long scatter of two ranks, where one copies while the other waits, although with the
@@ -117,7 +106,7 @@ bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args
     const bool is_pair = collective == KOLO_COLLECTIVE_SCATTER && args->size == 2;
     return kolo_pull_can(collective, args, element_bytes, from) &&
            buffer_bytes < (double)CACHE_BYTES &&
-           !(is_pair && block_bytes(args, element_bytes) >= PAIR_BYTES);
+           !(is_pair && kolo_plan_mean_block(args) * element_bytes >= PAIR_BYTES);
 }
 
 bool kolo_pull_must(struct kolo_hub *hub)

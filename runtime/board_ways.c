@@ -54,12 +54,9 @@ struct lengths {
 static struct lengths lengths_of(const struct kolo_hub *hub)
 {
     struct kolo_plan_args even = hub->running->args;
-    size_t total = 0, send, recv;
+    size_t send, recv;
     double all = 0, most = 0;
-    for (int i = 0; i < hub->count && even.counts != NULL; i++)
-        total += even.counts[i];
-    if (even.counts != NULL)
-        even.count = total / (size_t)hub->count;
+    even.count = kolo_plan_mean_block(&even);
     even.counts = even.displs = NULL; /* gaps between blocks are not moved */
     for (int i = 0; i < hub->count; i++) {
         kolo_moves_extent(hub->collective, &even, i, &send, &recv);

@@ -216,19 +216,6 @@ static size_t class_of(size_t bytes)
     return bytes <= 1 ? 0 : 64 - (size_t)__builtin_clzll((unsigned long long)bytes - 1);
 }
 
-/** Bytes of the vector, or of an average block; the same on all ranks. */
-static size_t bytes_of(const struct kolo_plan_args *args, size_t element_bytes)
-{
-    size_t total = 0;
-    if (args->send_counts != NULL)
-        return 0; /* each rank has its own counts */
-    if (args->counts == NULL)
-        return args->count * element_bytes;
-    for (int rank = 0; rank < args->size; rank++)
-        total += args->counts[rank];
-    return total / (size_t)args->size * element_bytes;
-}
-
 /** The error of a forced plan. @p plan is its name in the setting: the plan that stands for it here
  * may have another. */
 static kolo_status cannot(const struct kolo_question *question, const char *plan, const char *why)
@@ -343,7 +330,8 @@ kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collec
     question.args.closing = comm->number == 0 ? KOLO_CLOSING_LATER : KOLO_CLOSING_NOTES;
     KOLO_TRY(choose_forced(comm, &question, is_own, plan_out));
     if (*plan_out == NULL)
-        *plan_out = choose_class(comm, &question, class_of(bytes_of(args, element_bytes)));
+        *plan_out =
+            choose_class(comm, &question, class_of(kolo_plan_mean_block(args) * element_bytes));
     if (*plan_out == NULL || kolo_plan_bars(*plan_out, &question) != NULL)
         *plan_out = kolo_choose(&question, &comm->engine->figures);
     if (*plan_out == NULL && order == KOLO_ORDER_WIDE) {

@@ -156,6 +156,25 @@ kolo_status kolo_pointer_check(const struct kolo_task *task, const char *what, c
     return KOLO_OK;
 }
 
+/** Puts the lengths of both buffers into the task, and checks that there are such buffers. */
+static kolo_status take_buffers(struct kolo_task *task, size_t send_bytes, size_t recv_bytes)
+{
+    kolo_status status;
+    task->send_bytes = send_bytes;
+    task->recv_bytes = recv_bytes;
+    KOLO_TRY(kolo_pointer_check(task, "send", task->send, send_bytes));
+    KOLO_TRY(kolo_pointer_check(task, "recv", task->recv, recv_bytes));
+out:
+    return status;
+}
+
+static bool buffers_overlap(const struct kolo_task *task)
+{
+    uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
+    return task->send_bytes > 0 && task->recv_bytes > 0 && send < recv + task->recv_bytes &&
+           recv < send + task->send_bytes;
+}
+
 /** Checks the buffers of one rank. A call is in place if the smaller buffer is exactly @p offset
  * bytes into the larger one; any other overlap is refused. */
 static kolo_status check_buffers(struct kolo_task *task, size_t send_bytes, size_t recv_bytes,
@@ -163,15 +182,11 @@ static kolo_status check_buffers(struct kolo_task *task, size_t send_bytes, size
 {
     uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
     kolo_status status;
-    task->send_bytes = send_bytes;
-    task->recv_bytes = recv_bytes;
-    KOLO_TRY(kolo_pointer_check(task, "send", task->send, send_bytes));
-    KOLO_TRY(kolo_pointer_check(task, "recv", task->recv, recv_bytes));
+    KOLO_TRY(take_buffers(task, send_bytes, recv_bytes));
     if (send_bytes == 0 || recv_bytes == 0)
         return KOLO_OK;
     bool is_in_place = send_bytes <= recv_bytes ? send == recv + offset : recv == send + offset;
-    bool overlap = send < recv + recv_bytes && recv < send + send_bytes;
-    if (overlap && !is_in_place)
+    if (buffers_overlap(task) && !is_in_place)
         return kolo_fail(KOLO_ERR_INVALID,
                          "%s: send (%zu bytes at %p) and recv (%zu bytes at %p) overlap, but the "
                          "call is not in place",
@@ -529,13 +544,9 @@ kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send, void 
  * comes from another. */
 static kolo_status check_exchange(struct kolo_task *task, size_t send_bytes, size_t recv_bytes)
 {
-    uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
     kolo_status status;
-    task->send_bytes = send_bytes;
-    task->recv_bytes = recv_bytes;
-    KOLO_TRY(kolo_pointer_check(task, "send", task->send, send_bytes));
-    KOLO_TRY(kolo_pointer_check(task, "recv", task->recv, recv_bytes));
-    if (send_bytes > 0 && recv_bytes > 0 && send < recv + recv_bytes && recv < send + send_bytes)
+    KOLO_TRY(take_buffers(task, send_bytes, recv_bytes));
+    if (buffers_overlap(task))
         return kolo_fail(KOLO_ERR_INVALID,
                          "%s: send (%zu bytes at %p) and recv (%zu bytes at %p) overlap; it has no "
                          "in place form",

@@ -315,6 +315,18 @@ size_t kolo_plan_block_offset(const struct kolo_plan_args *args, int rank)
     return args->counts != NULL ? args->displs[rank] : args->count * (size_t)rank;
 }
 
+size_t kolo_plan_mean_block(const struct kolo_plan_args *args)
+{
+    size_t total = 0;
+    if (args->send_counts != NULL)
+        return 0;
+    if (args->counts == NULL)
+        return args->count;
+    for (int rank = 0; rank < args->size; rank++)
+        total += args->counts[rank];
+    return total / (size_t)args->size;
+}
+
 struct kolo_slice kolo_plan_block_in(const struct kolo_plan_args *args, int rank,
                                      enum kolo_buffer buffer)
 {

@@ -229,6 +229,9 @@ void kolo_step_clear(struct kolo_step *step);
 /** The number of elements of rank @p rank in a gathered vector, and their offset. */
 size_t kolo_plan_block(const struct kolo_plan_args *args, int rank);
 size_t kolo_plan_block_offset(const struct kolo_plan_args *args, int rank);
+/** Elements of the vector, or of a block on average; the same on all ranks: 0 if each has its own
+ * counts (alltoall). */
+size_t kolo_plan_mean_block(const struct kolo_plan_args *args);
 /** The block of @p rank in @p buffer. */
 struct kolo_slice kolo_plan_block_in(const struct kolo_plan_args *args, int rank,
                                      enum kolo_buffer buffer);

@@ -75,7 +75,33 @@ size_t kolo_fact_line(char line[KOLO_FACT_LINE_MAX], const char *const *fields)
     return used;
 }
 
+size_t kolo_fact_line_v(char line[KOLO_FACT_LINE_MAX], const char *word, va_list fields)
+{
+    enum { MOST = 24 };
+    const char *all[MOST + 1] = {word};
+    size_t count = 1;
+    for (const char *field; count < MOST && (field = va_arg(fields, const char *)) != NULL;)
+        all[count++] = field;
+    return kolo_fact_line(line, all);
+}
+
 /* ---- in ---- */
+
+kolo_status kolo_fact_lines_take(char *text, size_t *bytes_io,
+                                 kolo_status (*take)(void *context, char *line), void *context)
+{
+    kolo_status status = KOLO_OK;
+    char *begin = text, *end;
+    while (status == KOLO_OK &&
+           (end = memchr(begin, '\n', *bytes_io - (size_t)(begin - text))) != NULL) {
+        *end = '\0';
+        status = take(context, begin);
+        begin = end + 1;
+    }
+    *bytes_io -= (size_t)(begin - text);
+    memmove(text, begin, *bytes_io);
+    return status;
+}
 
 static int find(const char *const *names, size_t count, const char *name)
 {

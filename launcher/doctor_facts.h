@@ -12,6 +12,7 @@
 #ifndef KOLO_LAUNCHER_DOCTOR_FACTS_H
 #define KOLO_LAUNCHER_DOCTOR_FACTS_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -156,6 +157,15 @@ kolo_status kolo_facts_take(struct kolo_facts *facts, char *line,
 /** Writes "word field field...\n" for the NULL-terminated list of fields. Control characters become
  * '?', and fields are cut if the line would be too long. @return the line's length. */
 size_t kolo_fact_line(char line[KOLO_FACT_LINE_MAX], const char *const *fields);
+/** The same for @p word and the arguments in @p fields, which end with NULL. At most 24 fields are
+ * written. */
+size_t kolo_fact_line_v(char line[KOLO_FACT_LINE_MAX], const char *word, va_list fields);
+/** Takes the complete lines, NUL-terminated, from the beginning of @p text, of which there are
+ * @p *bytes_io bytes, until @p take fails; the rest moves to the beginning. @return what @p take
+ * returned last. */
+kolo_status kolo_fact_lines_take(char *text, size_t *bytes_io,
+                                 kolo_status (*take)(void *context, char *line),
+                                 void *context) KOLO_NODISCARD;
 
 const char *kolo_fact_number_name(enum kolo_fact_number number);
 const char *kolo_fact_text_name(enum kolo_fact_text text);

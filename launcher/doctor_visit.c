@@ -20,15 +20,11 @@ enum { CALLS_MAX = 64, NOISE_BYTES = 200 };
 static void tell(struct kolo_visit *visit, const char *word, ...) __attribute__((sentinel));
 static void tell(struct kolo_visit *visit, const char *word, ...)
 {
-    const char *fields[8] = {word};
     char line[KOLO_FACT_LINE_MAX];
-    size_t count = 1;
-    va_list list;
-    va_start(list, word);
-    for (const char *field; count < 7 && (field = va_arg(list, const char *)) != NULL;)
-        fields[count++] = field;
-    va_end(list);
-    size_t bytes = kolo_fact_line(line, fields);
+    va_list fields;
+    va_start(fields, word);
+    size_t bytes = kolo_fact_line_v(line, word, fields);
+    va_end(fields);
     kolo_agent_channel_send(&visit->remote.channel, KOLO_FRAME_EXAMINE, line, bytes);
     explicit_bzero(line, sizeof line);
 }
@@ -213,22 +209,18 @@ static kolo_status take_news(struct kolo_visit *visit, struct kolo_fact_news *ne
     return KOLO_OK;
 }
 
+static kolo_status take_line(void *context, char *line)
+{
+    struct kolo_visit *visit = context;
+    struct kolo_fact_news news;
+    kolo_status status = kolo_facts_take(&visit->checkup->facts, line, &news);
+    return status == KOLO_OK ? take_news(visit, &news) : status;
+}
+
 /* Parses the complete lines received so far. */
 static kolo_status take_lines(struct kolo_visit *visit)
 {
-    kolo_status status = KOLO_OK;
-    char *begin = visit->text, *end;
-    while (status == KOLO_OK &&
-           (end = memchr(begin, '\n', visit->used - (size_t)(begin - visit->text))) != NULL) {
-        struct kolo_fact_news news;
-        *end = '\0';
-        status = kolo_facts_take(&visit->checkup->facts, begin, &news);
-        begin = end + 1;
-        if (status == KOLO_OK)
-            status = take_news(visit, &news);
-    }
-    visit->used -= (size_t)(begin - visit->text);
-    memmove(visit->text, begin, visit->used);
+    kolo_status status = kolo_fact_lines_take(visit->text, &visit->used, take_line, visit);
     if (status == KOLO_OK && visit->used >= KOLO_FACT_LINE_MAX)
         status = kolo_fail(KOLO_ERR_PROTOCOL, "a line of facts without an end");
     return status;

@@ -19,7 +19,7 @@
 #include "launcher/examine_paths.h"
 #include "launcher/verdict.h"
 
-enum { FIELDS_MAX = 24, ORDER_FIELDS = 4, SURVEY_LOOK_MS = 50 };
+enum { ORDER_FIELDS = 4, SURVEY_LOOK_MS = 50 };
 
 struct examiner {
     struct kolo_watch input; /* first: ready() gets this */
@@ -39,15 +39,11 @@ struct examiner {
 
 void kolo_say(const char *word, ...)
 {
-    const char *fields[FIELDS_MAX] = {word};
     char line[KOLO_FACT_LINE_MAX];
-    size_t count = 1;
-    va_list list;
-    va_start(list, word);
-    for (const char *field; count + 1 < FIELDS_MAX && (field = va_arg(list, const char *)) != NULL;)
-        fields[count++] = field;
-    va_end(list);
-    size_t bytes = kolo_fact_line(line, fields);
+    va_list fields;
+    va_start(fields, word);
+    size_t bytes = kolo_fact_line_v(line, word, fields);
+    va_end(fields);
     while (write(STDOUT_FILENO, line, bytes) < 0 && errno == EINTR) /* atomic: see PIPE_BUF */
         ;
 }
@@ -184,8 +180,9 @@ static const struct {
               {"target", 3, take_target},
               {"dial", 0, take_dial}};
 
-static kolo_status take_order(struct examiner *examiner, char *line)
+static kolo_status take_order(void *context, char *line)
 {
+    struct examiner *examiner = context;
     char *fields[ORDER_FIELDS], *rest = line;
     size_t count = 0;
     while (rest && count < ORDER_FIELDS)
@@ -194,22 +191,6 @@ static kolo_status take_order(struct examiner *examiner, char *line)
         if (!rest && strcmp(fields[0], orders[i].word) == 0 && count == orders[i].fields + 1)
             return orders[i].take(examiner, fields);
     return kolo_fail(KOLO_ERR_PROTOCOL, "no such order");
-}
-
-/* Parses the complete lines received so far. */
-static kolo_status take_orders(struct examiner *examiner)
-{
-    kolo_status status = KOLO_OK;
-    char *begin = examiner->text, *end;
-    while (status == KOLO_OK &&
-           (end = memchr(begin, '\n', examiner->used - (size_t)(begin - examiner->text))) != NULL) {
-        *end = '\0';
-        status = take_order(examiner, begin);
-        begin = end + 1;
-    }
-    examiner->used -= (size_t)(begin - examiner->text);
-    memmove(examiner->text, begin, examiner->used);
-    return status;
 }
 
 static void on_input(struct kolo_watch *watch, uint32_t events)
@@ -226,7 +207,7 @@ static void on_input(struct kolo_watch *watch, uint32_t events)
             return;
         examiner->has_ended = got <= 0;
         examiner->used += got > 0 ? (size_t)got : 0;
-        status = take_orders(examiner);
+        status = kolo_fact_lines_take(examiner->text, &examiner->used, take_order, examiner);
     }
     if (status != KOLO_OK) {
         examiner->has_ended = true;

@@ -3,6 +3,7 @@
 // truncated.
 #include <criterion/criterion.h>
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -171,4 +172,48 @@ Test(doctor_facts, paths_grow)
         cr_assert(kolo_fact_paths_add(&paths, &(struct kolo_fact_path){.to = i}) == KOLO_OK);
     cr_assert(paths.count == 1000 && paths.at[999].to == 999);
     kolo_free_memory(paths.at);
+}
+
+/* ---- lines as they arrive ---- */
+
+static size_t write_line(char line[KOLO_FACT_LINE_MAX], const char *word, ...)
+{
+    va_list fields;
+    va_start(fields, word);
+    size_t bytes = kolo_fact_line_v(line, word, fields);
+    va_end(fields);
+    return bytes;
+}
+
+Test(doctor_facts, fields_may_be_arguments)
+{
+    char line[KOLO_FACT_LINE_MAX];
+    cr_assert(write_line(line, "dial", NULL) == 5 && strcmp(line, "dial\n") == 0);
+    cr_assert(write_line(line, "self", "1", "2", NULL) == 9 && strcmp(line, "self\t1\t2\n") == 0);
+    (void)write_line(line, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13",
+                     "14", "15", "16", "17", "18", "19", "20", "21", "22", "23", "24", NULL);
+    cr_assert(strcmp(strrchr(line, '\t'), "\t23\n") == 0, "%s", line);
+}
+
+/* Joins what it gets, and fails at a line "no". */
+static kolo_status join(void *context, char *line)
+{
+    char *all = context;
+    (void)strcat(strcat(all, line), ";");
+    return strcmp(line, "no") == 0 ? KOLO_ERR_PROTOCOL : KOLO_OK;
+}
+
+Test(doctor_facts, complete_lines_are_taken_and_the_rest_stays)
+{
+    char text[64] = "one\n\ntwo\nthr", all[64] = "";
+    size_t bytes = strlen(text);
+    cr_assert(kolo_fact_lines_take(text, &bytes, join, all) == KOLO_OK);
+    cr_assert(strcmp(all, "one;;two;") == 0 && bytes == 3 && memcmp(text, "thr", 3) == 0);
+    cr_assert(kolo_fact_lines_take(text, &bytes, join, all) == KOLO_OK);
+    cr_assert(strcmp(all, "one;;two;") == 0 && bytes == 3);
+    memcpy(text + bytes, "ee\nno\nfour\n", 11);
+    bytes += 11;
+    cr_assert(kolo_fact_lines_take(text, &bytes, join, all) == KOLO_ERR_PROTOCOL);
+    cr_assert(strcmp(all, "one;;two;three;no;") == 0 && bytes == 5, "%s", all);
+    cr_assert(memcmp(text, "four\n", 5) == 0, "what follows is not looked at");
 }

@@ -98,6 +98,9 @@ extern const struct side this_side;
 /** Blocks until *word is not @p value, the time is over or a signal came. */
 void gate_sleep(uint32_t *word, uint32_t value, int timeout_ms);
 void gate_wake(uint32_t *word);
+
+/** Whether all of @p text is a whole number from @p least to @p most. */
+bool parse_number(const char *text, int64_t least, int64_t most, int64_t *value_out);
 #ifdef __cplusplus
 }
 #endif

@@ -8,19 +8,13 @@
 
 enum { COLUMNS_MAX = 32 };
 
-static bool same_line(const struct point *a, const struct point *b)
-{
-    return a->nranks == b->nranks && strcmp(a->channel, b->channel) == 0 &&
-           strcmp(a->collective, b->collective) == 0;
-}
-
 /* Points of one collective with few ranks have sizes that are rounded up. A column is therefore the
  * position in the line, and is named after the first line's size. */
 static size_t line_length(const struct report *report, const struct point *first)
 {
     size_t length = 0;
     for (size_t i = 0; i < report->points_count; i++)
-        length += same_line(&report->points[i], first);
+        length += same_series(&report->points[i], first);
     return length < COLUMNS_MAX ? length : COLUMNS_MAX;
 }
 
@@ -28,7 +22,7 @@ static bool is_first(const struct report *report, size_t at, bool of_collective)
 {
     for (size_t i = 0; i < at; i++)
         if (of_collective ? strcmp(report->points[i].collective, report->points[at].collective) == 0
-                          : same_line(&report->points[i], &report->points[at]))
+                          : same_series(&report->points[i], &report->points[at]))
             return false;
     return true;
 }
@@ -53,7 +47,7 @@ static void put_line(const struct report *report, const struct point *first, boo
     fprintf(out, "| %s, %d ranks, %s |", first->channel, first->nranks,
             own ? "`kolo_alloc`" : "user memory");
     for (size_t i = 0; i < report->points_count; i++)
-        if (same_line(&report->points[i], first))
+        if (same_series(&report->points[i], first))
             put_cell(&report->points[i], own, out);
     for (size_t i = line_length(report, first); i < columns; i++)
         fprintf(out, " - |"); /* left out: the time was over */
@@ -65,7 +59,7 @@ static void put_head(const struct report *report, const struct point *first, FIL
     char size[WORD];
     fprintf(out, "\n| %s |", first->collective);
     for (size_t i = 0; i < report->points_count; i++)
-        if (same_line(&report->points[i], first))
+        if (same_series(&report->points[i], first))
             fprintf(out, " %s |", size_text(report->points[i].bytes, size));
     fprintf(out, "\n| --- |");
     for (size_t i = line_length(report, first); i-- > 0;)
@@ -76,7 +70,7 @@ static void put_head(const struct report *report, const struct point *first, FIL
 static bool has_kolo(const struct report *report, const struct point *first, bool own)
 {
     for (size_t i = 0; i < report->points_count; i++)
-        if (same_line(&report->points[i], first) && find_time(&report->points[i], "kolo", own))
+        if (same_series(&report->points[i], first) && find_time(&report->points[i], "kolo", own))
             return true;
     return false;
 }

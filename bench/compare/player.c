@@ -346,9 +346,8 @@ static int open_gate(struct player *player)
 
 static bool number(const char *text, int least, int most, int *out)
 {
-    char *end;
-    long value = strtol(text, &end, 10);
-    if (*text == 0 || *end != 0 || value < least || value > most)
+    int64_t value;
+    if (!parse_number(text, least, most, &value))
         return false;
     *out = (int)value;
     return true;

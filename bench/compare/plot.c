@@ -35,12 +35,6 @@ struct field {
     const struct point *first;
 };
 
-static bool same_field(const struct point *a, const struct point *b)
-{
-    return a->nranks == b->nranks && strcmp(a->channel, b->channel) == 0 &&
-           strcmp(a->collective, b->collective) == 0;
-}
-
 static double x_of(const struct field *field, double bytes)
 {
     double share = (log10(bytes) - field->low_bytes) / (field->high_bytes - field->low_bytes);
@@ -58,7 +52,7 @@ static void span(const struct report *report, struct field *field)
     double low_bytes = 1e18, high_bytes = 0, low_us = 1e18, high_us = 0;
     for (size_t i = 0; i < report->points_count; i++) {
         const struct point *point = &report->points[i];
-        if (!same_field(point, field->first))
+        if (!same_series(point, field->first))
             continue;
         low_bytes = fmin(low_bytes, (double)point->bytes);
         high_bytes = fmax(high_bytes, (double)point->bytes);
@@ -112,7 +106,7 @@ static void draw_line(const struct report *report, const struct field *field,
     for (size_t i = 0; i < report->points_count; i++) {
         const struct point *point = &report->points[i];
         const struct time *time =
-            same_field(point, field->first) ? find_time(point, style->side, style->own) : NULL;
+            same_series(point, field->first) ? find_time(point, style->side, style->own) : NULL;
         if (!time || time->us <= 0)
             continue;
         fprintf(out, "%c%.1f %.1f", command, x_of(field, (double)point->bytes),
@@ -158,7 +152,7 @@ static const char *meta_of(const struct report *report, const char *name)
 static bool is_first_of_field(const struct report *report, size_t i)
 {
     for (size_t k = 0; k < i; k++)
-        if (same_field(&report->points[k], &report->points[i]))
+        if (same_series(&report->points[k], &report->points[i]))
             return false;
     return true;
 }

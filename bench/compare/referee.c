@@ -541,17 +541,6 @@ static void end_all(struct referee *referee)
 
 /* ---- options ---- */
 
-static bool number(const char *text, int64_t least, int64_t most, int64_t *out)
-{
-    char *end;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (errno || end == text || *end != 0 || value < least || value > most)
-        return false;
-    *out = value;
-    return true;
-}
-
 static bool parse_collectives(struct referee *referee, char *list)
 {
     char *rest = list, *word;
@@ -572,7 +561,7 @@ static bool parse_sizes(struct referee *referee, char *list)
     char *rest = list, *word;
     int64_t bytes;
     while ((word = strsep(&rest, ",")) != NULL) {
-        if (!number(word, (int64_t)sizeof(float), INT64_C(1) << 32, &bytes) ||
+        if (!parse_number(word, (int64_t)sizeof(float), INT64_C(1) << 32, &bytes) ||
             referee->sizes_count == SIZES_MAX)
             return false;
         referee->sizes[referee->sizes_count++] = (size_t)bytes / sizeof(float) * sizeof(float);
@@ -588,7 +577,7 @@ static bool parse_side(struct referee *referee, char *text)
                *least = rest ? strsep(&rest, ":") : NULL;
     int64_t bytes;
     if (referee->sides_count == SIDES_MAX || !rest || strlen(name) >= sizeof side->name ||
-        !number(least, 0, INT64_C(1) << 32, &bytes))
+        !parse_number(least, 0, INT64_C(1) << 32, &bytes))
         return false;
     snprintf(side->name, sizeof side->name, "%s", name);
     side->takes[MEMORY_USER] = strcmp(memories, "own") != 0;
@@ -610,15 +599,15 @@ static bool parse_one(struct referee *referee, const char *option, char *value)
         return parse_sizes(referee, value);
     else if (strcmp(option, "--side") == 0)
         return parse_side(referee, value);
-    else if (strcmp(option, "--np") == 0 && number(value, 1, GATE_RANKS, &n))
+    else if (strcmp(option, "--np") == 0 && parse_number(value, 1, GATE_RANKS, &n))
         referee->nranks = (int)n;
-    else if (strcmp(option, "--rounds") == 0 && number(value, 1, 1000, &n))
+    else if (strcmp(option, "--rounds") == 0 && parse_number(value, 1, 1000, &n))
         referee->rounds = (int)n;
-    else if (strcmp(option, "--batch-us") == 0 && number(value, 1, 60000000, &n))
+    else if (strcmp(option, "--batch-us") == 0 && parse_number(value, 1, 60000000, &n))
         referee->batch_ns = n * 1000;
-    else if (strcmp(option, "--seconds") == 0 && number(value, 1, 86400, &n))
+    else if (strcmp(option, "--seconds") == 0 && parse_number(value, 1, 86400, &n))
         referee->deadline_ns = now_ns() + n * INT64_C(1000000000);
-    else if (strcmp(option, "--turn-timeout-s") == 0 && number(value, 1, 3600, &n))
+    else if (strcmp(option, "--turn-timeout-s") == 0 && parse_number(value, 1, 3600, &n))
         referee->turn_timeout_s = (int)n;
     else
         return false;

@@ -44,6 +44,12 @@ static struct point *point_of(struct report *report, const char *channel, int nr
     return point;
 }
 
+bool same_series(const struct point *a, const struct point *b)
+{
+    return a->nranks == b->nranks && strcmp(a->channel, b->channel) == 0 &&
+           strcmp(a->collective, b->collective) == 0;
+}
+
 const struct time *find_time(const struct point *point, const char *side, bool own)
 {
     for (int i = 0; i < point->times_count; i++)

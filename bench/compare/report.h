@@ -37,6 +37,9 @@ struct report {
     size_t notes_count;
 };
 
+/** Whether two points differ at most in their sizes: they are then in one field of the picture and
+ * on one line of the tables. */
+bool same_series(const struct point *a, const struct point *b);
 /** NULL if the side did not measure this. */
 const struct time *find_time(const struct point *point, const char *side, bool own);
 /** The fastest of the peers at a point, as installed, or with @p tuned also tuned ones. NULL:

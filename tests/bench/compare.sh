@@ -49,6 +49,8 @@ fi
 # The referee alone, with players that hang or crash; the bound is the player that works.
 referee() { timeout 80 "$build/compare/referee" --dir "$work" --np 2 --collectives allreduce --sizes 4096 --rounds 2 \
     --batch-us 100 --seconds 50 --turn-timeout-s 3 "$@"; }
+referee --side 'any:both:0:true' --rounds ' 2' >"$work/out" 2>&1
+[[ $? -eq 2 ]] || wrong "--rounds ' 2': not refused: $(tail -1 "$work/out")"
 good="for r in 0 1; do $build/compare/bound --gate $work/good.gate --rank \$r --ranks 2 --meet $work/good & done; wait"
 odd() { printf '%s' "${good//good/$1}"; }
 referee --side "good:both:0:$good" --side "hung:own:0:$(odd hung | sed 's/; wait/; kill -STOP %1; wait/')" \

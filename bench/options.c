@@ -162,7 +162,7 @@ int bench_take_planned(const char *word, const struct bench_operation **operatio
 
 static void add_plans(struct names *names, enum kolo_collective collective)
 {
-    for (const struct kolo_plan *plan = kolo_plans; plan->name; plan++)
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan; plan = kolo_plan_next(plan))
         if (plan->collective == collective)
             add_name(names, plan->name);
 }

@@ -58,7 +58,7 @@ struct kolo_call {
     uint32_t sequence;
     kolo_dtype dtype;
     kolo_redop op;
-    int plan; /* index into kolo_plans */
+    int plan; /* its number */
     int root; /* of a message: the receiving rank */
     uint64_t count;
     uint32_t hash;

@@ -72,7 +72,8 @@ const struct kolo_plan *kolo_choose(const struct kolo_question *question,
     const struct kolo_plan *best = NULL;
     double least = 0;
     asked.layout.is_unseen = false; /* each rank knows only its own memory */
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++) {
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
+         plan = kolo_plan_next(plan)) {
         if (plan->collective != question->collective || kolo_plan_bars(plan, question) != NULL)
             continue;
         double ns = cost(plan, &asked, figures);
@@ -128,7 +129,8 @@ size_t kolo_explain(const struct kolo_question *question, const struct kolo_figu
     const struct kolo_plan *chosen = kolo_choose(question, figures);
     double least = chosen != NULL ? cost(chosen, question, figures) : 0;
     size_t count = 0;
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++) {
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
+         plan = kolo_plan_next(plan)) {
         struct kolo_answer answer = {.plan = plan, .ns = -1, .is_chosen = plan == chosen};
         if (plan->collective != question->collective)
             continue;

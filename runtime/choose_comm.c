@@ -78,7 +78,8 @@ static bool is_by_rdma(const struct kolo_comm *comm)
 static bool forces_board(const struct kolo_comm *comm)
 {
     const char *forced = comm->engine->settings.plan;
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
+         plan = kolo_plan_next(plan))
         if (plan->on_board && strcmp(plan->name, forced) == 0)
             return true;
     return false;
@@ -274,7 +275,7 @@ static const struct kolo_plan *choose_class(struct kolo_comm *comm,
     uint8_t *kept = &comm->choices.plans[question->collective][is_uneven][question->order][class];
     struct kolo_question rounded = *question;
     if (*kept != 0)
-        return &kolo_plans[*kept - 1];
+        return kolo_plans[*kept - 1];
     rounded.is_uneven = is_uneven;
     rounded.element_bytes = 1;
     rounded.args = (struct kolo_plan_args){.size = comm->size,
@@ -284,7 +285,7 @@ static const struct kolo_plan *choose_class(struct kolo_comm *comm,
                                            .segment = comm->engine->settings.segment_bytes};
     const struct kolo_plan *plan = kolo_choose(&rounded, &comm->engine->figures);
     if (plan != NULL)
-        *kept = (uint8_t)(plan - kolo_plans + 1);
+        *kept = (uint8_t)(plan->number + 1);
     return plan;
 }
 
@@ -299,7 +300,7 @@ static const struct kolo_plan *kept_plan(const struct kolo_comm *comm,
     if (args->counts != NULL || !choices->layout.has_board || !comm->plan_is_auto)
         return NULL;
     uint8_t kept = choices->plans[collective][false][order][class_of(args->count * element_bytes)];
-    return kept != 0 && kolo_plans[kept - 1].on_board ? &kolo_plans[kept - 1] : NULL;
+    return kept != 0 && kolo_plans[kept - 1]->on_board ? kolo_plans[kept - 1] : NULL;
 }
 
 size_t kolo_comm_shown(struct kolo_comm *comm, enum kolo_collective collective)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans: a collective as a pure function from (rank, size, count, root, in place) and the index of
 // a step to what is sent, received, combined and copied in that step. No I/O and no allocation. The
-// engine runs plans; simulate.c proves them.
+// engine runs plans; simulate.c proves them. Each plan is a row of a table, which names its
+// functions; the row is at the end of the file of the plan.
 //
 // Steps begin in order. A step is over when its send and its receive are over. `after` says how
 // many of the steps right before it may still be in flight when it begins: 1 none, 1 + k the last
@@ -148,9 +149,86 @@ struct kolo_step {
  * one host its own steps show the time. */
 enum kolo_depth { KOLO_DEPTH_NONE, KOLO_DEPTH_CHAIN, KOLO_DEPTH_TREE, KOLO_DEPTH_ROUNDS };
 
+/** All plans in the order of their numbers, which are part of the wire format; of each collective
+ * the first one is for long vectors. X(NAME, name): the file of the plan defines its row of the
+ * table, kolo_plan_name. */
+#define KOLO_PLAN_MAP(X)                                                                           \
+    X(RING_ALLREDUCE, ring_allreduce)                                                              \
+    X(DOUBLING_ALLREDUCE, doubling_allreduce)                                                      \
+    X(RING_REDUCE, ring_reduce)                                                                    \
+    X(TREE_REDUCE, tree_reduce)                                                                    \
+    X(RING_BROADCAST, ring_broadcast)                                                              \
+    X(TREE_BROADCAST, tree_broadcast)                                                              \
+    X(RING_ALLGATHER, ring_allgather)                                                              \
+    X(RING_REDUCE_SCATTER, ring_reduce_scatter)                                                    \
+    X(DIRECT_GATHER, direct_gather)                                                                \
+    X(DIRECT_SCATTER, direct_scatter)                                                              \
+    X(DISSEMINATION_BARRIER, dissemination_barrier)                                                \
+    X(DIRECT_ALLREDUCE, direct_allreduce)                                                          \
+    X(FLAT_ALLREDUCE, flat_allreduce)                                                              \
+    X(DIRECT_REDUCE, direct_reduce)                                                                \
+    X(FLAT_REDUCE, flat_reduce)                                                                    \
+    X(DIRECT_REDUCE_SCATTER, direct_reduce_scatter)                                                \
+    X(DIRECT_ALLGATHER, direct_allgather)                                                          \
+    X(DIRECT_ALLTOALL, direct_alltoall)                                                            \
+    X(ONESHOT_ALLREDUCE, oneshot_allreduce)                                                        \
+    X(TWOSHOT_ALLREDUCE, twoshot_allreduce)                                                        \
+    X(ONESHOT_REDUCE, oneshot_reduce)                                                              \
+    X(TWOSHOT_REDUCE, twoshot_reduce)                                                              \
+    X(ONESHOT_BROADCAST, oneshot_broadcast)                                                        \
+    X(TWOSHOT_BROADCAST, twoshot_broadcast)                                                        \
+    X(ONESHOT_ALLGATHER, oneshot_allgather)                                                        \
+    X(TWOSHOT_ALLGATHER, twoshot_allgather)                                                        \
+    X(ONESHOT_REDUCE_SCATTER, oneshot_reduce_scatter)                                              \
+    X(TWOSHOT_REDUCE_SCATTER, twoshot_reduce_scatter)                                              \
+    X(ONESHOT_GATHER, oneshot_gather)                                                              \
+    X(TWOSHOT_GATHER, twoshot_gather)                                                              \
+    X(ONESHOT_SCATTER, oneshot_scatter)                                                            \
+    X(TWOSHOT_SCATTER, twoshot_scatter)                                                            \
+    X(ONESHOT_BARRIER, oneshot_barrier)                                                            \
+    X(ONESHOT_ALLTOALL, oneshot_alltoall)                                                          \
+    X(TWOSHOT_ALLTOALL, twoshot_alltoall)                                                          \
+    X(SPREAD_BROADCAST, spread_broadcast)                                                          \
+    X(BRUCK_ALLGATHER, bruck_allgather)                                                            \
+    X(HALVING_ALLREDUCE, halving_allreduce)                                                        \
+    X(HALVING_REDUCE_SCATTER, halving_reduce_scatter)                                              \
+    X(DOUBLING_ALLGATHER, doubling_allgather)                                                      \
+    X(BRUCK_ALLTOALL, bruck_alltoall)                                                              \
+    X(TREE_GATHER, tree_gather)                                                                    \
+    X(TREE_SCATTER, tree_scatter)                                                                  \
+    X(TWOLEVEL_ALLREDUCE, twolevel_allreduce)                                                      \
+    X(TWOLEVEL_BROADCAST, twolevel_broadcast)                                                      \
+    X(TWOLEVEL_REDUCE, twolevel_reduce)                                                            \
+    X(TWOLEVEL_BARRIER, twolevel_barrier)                                                          \
+    X(SCATTERED_BROADCAST, scattered_broadcast)                                                    \
+    X(BINARY_BROADCAST, binary_broadcast)                                                          \
+    X(BINARY_REDUCE, binary_reduce)                                                                \
+    X(TWOLEVEL_ALLGATHER, twolevel_allgather)                                                      \
+    X(TWOLEVEL_REDUCE_SCATTER, twolevel_reduce_scatter)                                            \
+    X(TWOLEVEL_ALLTOALL, twolevel_alltoall)                                                        \
+    X(NUMA_ALLREDUCE, numa_allreduce)                                                              \
+    X(NUMA_BROADCAST, numa_broadcast)                                                              \
+    X(NUMA_REDUCE, numa_reduce)                                                                    \
+    X(NUMA_ALLGATHER, numa_allgather)                                                              \
+    X(NUMA_REDUCE_SCATTER, numa_reduce_scatter)                                                    \
+    X(LEADERS_ALLREDUCE, leaders_allreduce)                                                        \
+    X(LEADERS_ALLGATHER, leaders_allgather)                                                        \
+    X(LEADERS_REDUCE_SCATTER, leaders_reduce_scatter)                                              \
+    X(LEADERS_GATHER, leaders_gather)                                                              \
+    X(LEADERS_SCATTER, leaders_scatter)                                                            \
+    X(NESTED_ALLREDUCE, nested_allreduce)
+
+enum kolo_plan_number {
+#define KOLO_PLAN_NUMBER(NAME, name) KOLO_PLAN_##NAME,
+    KOLO_PLAN_MAP(KOLO_PLAN_NUMBER)
+#undef KOLO_PLAN_NUMBER
+        KOLO_PLANS
+};
+
 struct kolo_plan {
     const char *name; /* "ring" */
     enum kolo_collective collective;
+    enum kolo_plan_number number; /* its place in the table */
     const char *summary;
     bool closes;
     bool is_segmented; /* the contents of its steps depend on args->segment */
@@ -180,8 +258,19 @@ struct kolo_plan {
     void (*step)(const struct kolo_plan_args *args, size_t index, struct kolo_step *step_out);
 };
 
-/** All plans; the last one has a NULL name. The index of a plan is part of the wire format. */
-extern const struct kolo_plan kolo_plans[];
+#define KOLO_PLAN_ROW(NAME, name) extern const struct kolo_plan kolo_plan_##name;
+KOLO_PLAN_MAP(KOLO_PLAN_ROW)
+#undef KOLO_PLAN_ROW
+
+/** The table: all plans by number. */
+extern const struct kolo_plan *const kolo_plans[KOLO_PLANS];
+
+/** The plan after @p plan in the table; NULL after the last. NULL: the first. */
+static inline const struct kolo_plan *kolo_plan_next(const struct kolo_plan *plan)
+{
+    size_t next = plan == NULL ? 0 : (size_t)plan->number + 1;
+    return next < KOLO_PLANS ? kolo_plans[next] : NULL;
+}
 
 /** NULL, or why @p plan, which runs over links, cannot carry out the call for elements of @p
  * element_bytes: because of its `fits`, or of the scratch that it would need. */
@@ -199,7 +288,7 @@ const struct kolo_plan *kolo_plan_closing(const struct kolo_plan *plan,
  * later, or only for its root, or any short one on a board. */
 bool kolo_plan_is_open(const struct kolo_plan *plan, const struct kolo_plan_args *args);
 /** Closes a broadcast for its root: a note from each other rank. Not in the table, since it is
- * never chosen. */
+ * never chosen; its number is KOLO_PLANS. */
 extern const struct kolo_plan kolo_plan_notes;
 
 /** The plan on a board: for short vectors (oneshot), or for all others. NULL: none. */
@@ -291,86 +380,20 @@ static inline size_t kolo_post_edges(const struct kolo_post *post)
     return post->children + post->has_parent;
 }
 
-/** The number of steps of the first, halving half of kolo_halving_allreduce. */
+/** The number of steps of the first, halving half of kolo_plan_halving_allreduce. */
 size_t kolo_halving_half(const struct kolo_plan_args *args);
 /** The round that its step @p index belongs to, counted through both halves. */
 int kolo_halving_round(const struct kolo_plan_args *args, size_t index);
 
-/* Functions of plan_*.c; the table says which of them a plan has. */
-#define KOLO_PLAN_DECLARE(name)                                                                    \
-    size_t kolo_##name##_nsteps(const struct kolo_plan_args *args);                                \
-    size_t kolo_##name##_scratch(const struct kolo_plan_args *args);                               \
-    size_t kolo_##name##_window(const struct kolo_plan_args *args);                                \
-    void kolo_##name##_step(const struct kolo_plan_args *args, size_t index,                       \
-                            struct kolo_step *step_out)
-KOLO_PLAN_DECLARE(ring_allreduce);
-KOLO_PLAN_DECLARE(ring_reduce_scatter);
-KOLO_PLAN_DECLARE(ring_allgather);
-KOLO_PLAN_DECLARE(ring_rounds);
-KOLO_PLAN_DECLARE(chain);
-KOLO_PLAN_DECLARE(chain_broadcast);
-KOLO_PLAN_DECLARE(chain_reduce);
-KOLO_PLAN_DECLARE(doubling_allreduce);
-KOLO_PLAN_DECLARE(tree_broadcast);
-KOLO_PLAN_DECLARE(tree_reduce);
-KOLO_PLAN_DECLARE(direct);
-KOLO_PLAN_DECLARE(direct_rooted);
-KOLO_PLAN_DECLARE(direct_gather);
-KOLO_PLAN_DECLARE(direct_scatter);
-KOLO_PLAN_DECLARE(direct_allgather);
-KOLO_PLAN_DECLARE(direct_alltoall);
-KOLO_PLAN_DECLARE(direct_allreduce);
-KOLO_PLAN_DECLARE(direct_reduce);
-KOLO_PLAN_DECLARE(direct_reduce_scatter);
-KOLO_PLAN_DECLARE(flat_allreduce);
-KOLO_PLAN_DECLARE(flat_reduce);
-KOLO_PLAN_DECLARE(dissemination_barrier);
-KOLO_PLAN_DECLARE(notes);
-KOLO_PLAN_DECLARE(spread_broadcast);
-KOLO_PLAN_DECLARE(bruck_allgather);
-KOLO_PLAN_DECLARE(bruck_alltoall);
-KOLO_PLAN_DECLARE(tree_rooted);
-KOLO_PLAN_DECLARE(tree_gather);
-KOLO_PLAN_DECLARE(tree_scatter);
-KOLO_PLAN_DECLARE(halving);
-KOLO_PLAN_DECLARE(halving_allreduce);
-KOLO_PLAN_DECLARE(halving_reduce_scatter);
-KOLO_PLAN_DECLARE(halving_allgather);
-KOLO_PLAN_DECLARE(scattered_broadcast);
-KOLO_PLAN_DECLARE(binary);
-KOLO_PLAN_DECLARE(binary_broadcast);
-KOLO_PLAN_DECLARE(binary_reduce);
-KOLO_PLAN_DECLARE(twolevel_allreduce);
-KOLO_PLAN_DECLARE(numa_allreduce);
-KOLO_PLAN_DECLARE(numa_broadcast);
-KOLO_PLAN_DECLARE(numa_reduce);
-KOLO_PLAN_DECLARE(numa_allgather);
-KOLO_PLAN_DECLARE(numa_reduce_scatter);
-KOLO_PLAN_DECLARE(twolevel_broadcast);
-KOLO_PLAN_DECLARE(twolevel_reduce);
-KOLO_PLAN_DECLARE(twolevel_barrier);
-KOLO_PLAN_DECLARE(twolevel_blocks);
-KOLO_PLAN_DECLARE(twolevel_allgather);
-KOLO_PLAN_DECLARE(twolevel_reduce_scatter);
-KOLO_PLAN_DECLARE(twolevel_alltoall);
-KOLO_PLAN_DECLARE(leaders_allreduce);
-KOLO_PLAN_DECLARE(leaders_allgather);
-KOLO_PLAN_DECLARE(leaders_reduce_scatter);
-KOLO_PLAN_DECLARE(leaders_rooted);
-KOLO_PLAN_DECLARE(leaders_gather);
-KOLO_PLAN_DECLARE(leaders_scatter);
+/* Functions of rows of several files. All others are static, beside their row. */
+const char *kolo_always_fits(const struct kolo_plan_args *args);
+size_t kolo_no_scratch(const struct kolo_plan_args *args);
+/** All blocks must have the same length. */
 const char *kolo_bruck_fits(const struct kolo_plan_args *args);
 const char *kolo_twolevel_fits(const struct kolo_plan_args *args);
-const char *kolo_twolevel_alltoall_fits(const struct kolo_plan_args *args);
-const char *kolo_leaders_blocks_fits(const struct kolo_plan_args *args);
-size_t kolo_leaders_reduce_scatter_held(const struct kolo_plan_args *args);
-size_t kolo_leaders_rooted_held(const struct kolo_plan_args *args);
 const char *kolo_numa_fits(const struct kolo_plan_args *args);
-const char *kolo_numa_allreduce_fits(const struct kolo_plan_args *args);
-const char *kolo_fold_fits(const struct kolo_plan_args *args);
-const char *kolo_flat_fits(const struct kolo_plan_args *args);
-size_t kolo_flat_held(const struct kolo_plan_args *args);
-size_t kolo_bruck_alltoall_held(const struct kolo_plan_args *args);
-size_t kolo_twolevel_alltoall_held(const struct kolo_plan_args *args);
+const char *kolo_leaders_blocks_fits(const struct kolo_plan_args *args);
+/** Of allgather and reduce_scatter in two levels. */
+size_t kolo_twolevel_blocks_window(const struct kolo_plan_args *args);
 
 #endif

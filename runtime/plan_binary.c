@@ -87,13 +87,13 @@ static struct kolo_slice piece(const struct kolo_plan_args *args, const struct n
 
 /* ---- broadcast ---- */
 
-size_t kolo_binary_broadcast_window(const struct kolo_plan_args *args)
+static size_t binary_broadcast_window(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args, longest_broadcast(args));
     return node.width * node.lag;
 }
 
-size_t kolo_binary_broadcast_nsteps(const struct kolo_plan_args *args)
+static size_t binary_broadcast_nsteps(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args, longest_broadcast(args));
     bool passes_on = node.position != 0 && node.children > 0;
@@ -102,8 +102,8 @@ size_t kolo_binary_broadcast_nsteps(const struct kolo_plan_args *args)
     return (node.pieces + (passes_on ? node.lag : 0)) * node.width;
 }
 
-void kolo_binary_broadcast_step(const struct kolo_plan_args *args, size_t index,
-                                struct kolo_step *step_out)
+static void binary_broadcast_step(const struct kolo_plan_args *args, size_t index,
+                                  struct kolo_step *step_out)
 {
     struct node node = node_of(args, longest_broadcast(args));
     bool is_root = node.position == 0;
@@ -123,7 +123,7 @@ void kolo_binary_broadcast_step(const struct kolo_plan_args *args, size_t index,
 
 /* ---- reduce ---- */
 
-size_t kolo_binary_reduce_window(const struct kolo_plan_args *args)
+static size_t binary_reduce_window(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args, args->segment);
     return node.width * node.lag;
@@ -143,13 +143,13 @@ static size_t slots(const struct node *node)
     return least(node->pieces, delay(node) + node->lag + 1);
 }
 
-size_t kolo_binary_reduce_scratch(const struct kolo_plan_args *args)
+static size_t binary_reduce_scratch(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args, args->segment);
     return node.position != 0 && node.children > 0 ? slots(&node) * node.length : 0;
 }
 
-size_t kolo_binary_reduce_nsteps(const struct kolo_plan_args *args)
+static size_t binary_reduce_nsteps(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args, args->segment);
     return (node.pieces + delay(&node)) * node.width;
@@ -179,8 +179,8 @@ static void pass_up(const struct kolo_plan_args *args, const struct node *node, 
         node->children > 0 ? sum_of(args, node, index) : piece(args, node, index, KOLO_BUFFER_SEND);
 }
 
-void kolo_binary_reduce_step(const struct kolo_plan_args *args, size_t index,
-                             struct kolo_step *step_out)
+static void binary_reduce_step(const struct kolo_plan_args *args, size_t index,
+                               struct kolo_step *step_out)
 {
     struct node node = node_of(args, args->segment);
     size_t turn = index / node.width, child = index % node.width, late = child * node.lag;
@@ -200,3 +200,33 @@ void kolo_binary_reduce_step(const struct kolo_plan_args *args, size_t index,
     if (child + 1 == node.width && turn >= delay(&node))
         pass_up(args, &node, turn - delay(&node), step_out);
 }
+
+/* ---- the plans ---- */
+
+const struct kolo_plan kolo_plan_binary_broadcast = {
+    .name = "binary",
+    .collective = KOLO_COLLECTIVE_BROADCAST,
+    .number = KOLO_PLAN_BINARY_BROADCAST,
+    .summary = "pipelined binary tree",
+    .is_segmented = true,
+    .depth = KOLO_DEPTH_TREE,
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = binary_broadcast_nsteps,
+    .window = binary_broadcast_window,
+    .step = binary_broadcast_step,
+};
+
+const struct kolo_plan kolo_plan_binary_reduce = {
+    .name = "binary",
+    .collective = KOLO_COLLECTIVE_REDUCE,
+    .number = KOLO_PLAN_BINARY_REDUCE,
+    .summary = "pipelined binary tree",
+    .is_segmented = true,
+    .depth = KOLO_DEPTH_TREE,
+    .fits = kolo_always_fits,
+    .scratch = binary_reduce_scratch,
+    .nsteps = binary_reduce_nsteps,
+    .window = binary_reduce_window,
+    .step = binary_reduce_step,
+};

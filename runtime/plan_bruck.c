@@ -31,13 +31,13 @@ static int away(const struct kolo_plan_args *args, long distance)
 
 /* ---- spread ---- */
 
-size_t kolo_spread_broadcast_nsteps(const struct kolo_plan_args *args)
+static size_t spread_broadcast_nsteps(const struct kolo_plan_args *args)
 {
     return rounds(args);
 }
 
-void kolo_spread_broadcast_step(const struct kolo_plan_args *args, size_t index,
-                                struct kolo_step *step_out)
+static void spread_broadcast_step(const struct kolo_plan_args *args, size_t index,
+                                  struct kolo_step *step_out)
 {
     int distance = 1 << (rounds(args) - 1 - index), n = args->size;
     int position = kolo_plan_position(args, args->rank);
@@ -59,12 +59,12 @@ const char *kolo_bruck_fits(const struct kolo_plan_args *args)
     return args->counts != NULL ? "blocks of different lengths" : NULL;
 }
 
-size_t kolo_bruck_allgather_scratch(const struct kolo_plan_args *args)
+static size_t bruck_allgather_scratch(const struct kolo_plan_args *args)
 {
     return args->size > 1 ? args->count * (size_t)args->size : 0;
 }
 
-size_t kolo_bruck_allgather_nsteps(const struct kolo_plan_args *args)
+static size_t bruck_allgather_nsteps(const struct kolo_plan_args *args)
 {
     return args->size > 1 ? rounds(args) + 2 : 1;
 }
@@ -75,8 +75,8 @@ static struct kolo_slice blocks(const struct kolo_plan_args *args, enum kolo_buf
     return (struct kolo_slice){buffer, first * args->count, count * args->count};
 }
 
-void kolo_bruck_allgather_step(const struct kolo_plan_args *args, size_t index,
-                               struct kolo_step *step_out)
+static void bruck_allgather_step(const struct kolo_plan_args *args, size_t index,
+                                 struct kolo_step *step_out)
 {
     size_t n = (size_t)args->size, rank = (size_t)args->rank, last = rounds(args);
     kolo_step_clear(step_out);
@@ -130,17 +130,17 @@ static size_t arrivals(size_t n, size_t round)
     return at;
 }
 
-size_t kolo_bruck_alltoall_held(const struct kolo_plan_args *args)
+static size_t bruck_alltoall_held(const struct kolo_plan_args *args)
 {
     return args->size > 1 ? arrivals((size_t)args->size, rounds(args)) : 0;
 }
 
-size_t kolo_bruck_alltoall_scratch(const struct kolo_plan_args *args)
+static size_t bruck_alltoall_scratch(const struct kolo_plan_args *args)
 {
-    return kolo_bruck_alltoall_held(args) * args->count;
+    return bruck_alltoall_held(args) * args->count;
 }
 
-size_t kolo_bruck_alltoall_nsteps(const struct kolo_plan_args *args)
+static size_t bruck_alltoall_nsteps(const struct kolo_plan_args *args)
 {
     size_t n = (size_t)args->size;
     return arrivals(n, rounds(args)) - n / 2 + n;
@@ -156,8 +156,8 @@ static struct kolo_slice lies_at(const struct kolo_plan_args *args, size_t block
     return blocks(args, KOLO_BUFFER_SCRATCH, arrivals(n, last) + place_of(block, last), 1);
 }
 
-void kolo_bruck_alltoall_step(const struct kolo_plan_args *args, size_t index,
-                              struct kolo_step *step_out)
+static void bruck_alltoall_step(const struct kolo_plan_args *args, size_t index,
+                                struct kolo_step *step_out)
 {
     size_t n = (size_t)args->size, round = 0, moved = moved_in(n, 0), last = rounds(args);
     kolo_step_clear(step_out);
@@ -179,3 +179,43 @@ void kolo_bruck_alltoall_step(const struct kolo_plan_args *args, size_t index,
         step_out->in = blocks(args, KOLO_BUFFER_SCRATCH, arrivals(n, round), moved);
     }
 }
+
+/* ---- the plans ---- */
+
+const struct kolo_plan kolo_plan_spread_broadcast = {
+    .name = "spread",
+    .collective = KOLO_COLLECTIVE_BROADCAST,
+    .number = KOLO_PLAN_SPREAD_BROADCAST,
+    .summary = "whole vectors in the rounds of the barrier",
+    .closes = true,
+    .depth = KOLO_DEPTH_ROUNDS,
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = spread_broadcast_nsteps,
+    .step = spread_broadcast_step,
+};
+
+const struct kolo_plan kolo_plan_bruck_allgather = {
+    .name = "bruck",
+    .collective = KOLO_COLLECTIVE_ALLGATHER,
+    .number = KOLO_PLAN_BRUCK_ALLGATHER,
+    .summary = "twice as many blocks each round, log2(n) rounds",
+    .closes = true,
+    .fits = kolo_bruck_fits,
+    .scratch = bruck_allgather_scratch,
+    .nsteps = bruck_allgather_nsteps,
+    .step = bruck_allgather_step,
+};
+
+const struct kolo_plan kolo_plan_bruck_alltoall = {
+    .name = "bruck",
+    .collective = KOLO_COLLECTIVE_ALLTOALL,
+    .number = KOLO_PLAN_BRUCK_ALLTOALL,
+    .summary = "half of all blocks each round, packed, log2(n) rounds",
+    .closes = true,
+    .fits = kolo_bruck_fits,
+    .scratch = bruck_alltoall_scratch,
+    .held = bruck_alltoall_held,
+    .nsteps = bruck_alltoall_nsteps,
+    .step = bruck_alltoall_step,
+};

@@ -53,18 +53,18 @@ static int served(const struct kolo_plan_args *args, size_t index)
     return (int)(((size_t)args->root + 1 + index) % (size_t)args->size);
 }
 
-size_t kolo_direct_rooted_nsteps(const struct kolo_plan_args *args)
+static size_t direct_rooted_nsteps(const struct kolo_plan_args *args)
 {
     return args->rank == args->root ? turns(args) : 1;
 }
 
-size_t kolo_direct_rooted_window(const struct kolo_plan_args *args)
+static size_t direct_rooted_window(const struct kolo_plan_args *args)
 {
     return args->rank == args->root ? in_flight(args) : 1;
 }
 
-void kolo_direct_gather_step(const struct kolo_plan_args *args, size_t index,
-                             struct kolo_step *step_out)
+static void direct_gather_step(const struct kolo_plan_args *args, size_t index,
+                               struct kolo_step *step_out)
 {
     struct kolo_slice mine = {KOLO_BUFFER_SEND, 0, kolo_plan_block(args, args->rank)};
     kolo_step_clear(step_out);
@@ -84,8 +84,8 @@ void kolo_direct_gather_step(const struct kolo_plan_args *args, size_t index,
     }
 }
 
-void kolo_direct_scatter_step(const struct kolo_plan_args *args, size_t index,
-                              struct kolo_step *step_out)
+static void direct_scatter_step(const struct kolo_plan_args *args, size_t index,
+                                struct kolo_step *step_out)
 {
     struct kolo_slice mine = {KOLO_BUFFER_RECV, 0, kolo_plan_block(args, args->rank)};
     kolo_step_clear(step_out);
@@ -107,17 +107,17 @@ void kolo_direct_scatter_step(const struct kolo_plan_args *args, size_t index,
 
 /* ---- notes to the root ---- */
 
-size_t kolo_notes_nsteps(const struct kolo_plan_args *args)
+static size_t notes_nsteps(const struct kolo_plan_args *args)
 {
-    return args->size > 1 ? kolo_direct_rooted_nsteps(args) : 0;
+    return args->size > 1 ? direct_rooted_nsteps(args) : 0;
 }
 
-size_t kolo_notes_window(const struct kolo_plan_args *args)
+static size_t notes_window(const struct kolo_plan_args *args)
 {
-    return kolo_direct_rooted_window(args);
+    return direct_rooted_window(args);
 }
 
-void kolo_notes_step(const struct kolo_plan_args *args, size_t index, struct kolo_step *step_out)
+static void notes_step(const struct kolo_plan_args *args, size_t index, struct kolo_step *step_out)
 {
     kolo_step_clear(step_out);
     if (args->rank != args->root) {
@@ -130,12 +130,12 @@ void kolo_notes_step(const struct kolo_plan_args *args, size_t index, struct kol
 
 /* ---- among all ---- */
 
-size_t kolo_direct_nsteps(const struct kolo_plan_args *args)
+static size_t direct_nsteps(const struct kolo_plan_args *args)
 {
     return turns(args);
 }
 
-size_t kolo_direct_window(const struct kolo_plan_args *args)
+static size_t direct_window(const struct kolo_plan_args *args)
 {
     return blocks_in_flight(args);
 }
@@ -147,8 +147,8 @@ static void partners(const struct kolo_plan_args *args, size_t index, struct kol
     join(blocks_in_flight(args), index, step);
 }
 
-void kolo_direct_allgather_step(const struct kolo_plan_args *args, size_t index,
-                                struct kolo_step *step_out)
+static void direct_allgather_step(const struct kolo_plan_args *args, size_t index,
+                                  struct kolo_step *step_out)
 {
     struct kolo_slice mine = {KOLO_BUFFER_SEND, 0, kolo_plan_block(args, args->rank)};
     kolo_step_clear(step_out);
@@ -171,8 +171,8 @@ static struct kolo_slice leaving(const struct kolo_plan_args *args, int rank)
     return (struct kolo_slice){KOLO_BUFFER_SEND, args->send_displs[rank], args->send_counts[rank]};
 }
 
-void kolo_direct_alltoall_step(const struct kolo_plan_args *args, size_t index,
-                               struct kolo_step *step_out)
+static void direct_alltoall_step(const struct kolo_plan_args *args, size_t index,
+                                 struct kolo_step *step_out)
 {
     kolo_step_clear(step_out);
     if (index == 0) {
@@ -188,7 +188,7 @@ void kolo_direct_alltoall_step(const struct kolo_plan_args *args, size_t index,
 
 /* ---- barrier ---- */
 
-size_t kolo_dissemination_barrier_nsteps(const struct kolo_plan_args *args)
+static size_t dissemination_barrier_nsteps(const struct kolo_plan_args *args)
 {
     size_t rounds = 0;
     while ((1L << rounds) < args->size)
@@ -196,11 +196,87 @@ size_t kolo_dissemination_barrier_nsteps(const struct kolo_plan_args *args)
     return rounds;
 }
 
-void kolo_dissemination_barrier_step(const struct kolo_plan_args *args, size_t index,
-                                     struct kolo_step *step_out)
+static void dissemination_barrier_step(const struct kolo_plan_args *args, size_t index,
+                                       struct kolo_step *step_out)
 {
     long distance = 1L << index;
     kolo_step_clear(step_out);
     step_out->to = (int)((args->rank + distance) % args->size);
     step_out->from = (int)((args->rank - distance + args->size) % args->size);
 }
+
+/* ---- the plans ---- */
+
+const struct kolo_plan kolo_plan_direct_gather = {
+    .name = "direct",
+    .collective = KOLO_COLLECTIVE_GATHER,
+    .number = KOLO_PLAN_DIRECT_GATHER,
+    .summary = "every rank sends to the root",
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = direct_rooted_nsteps,
+    .window = direct_rooted_window,
+    .step = direct_gather_step,
+};
+
+const struct kolo_plan kolo_plan_direct_scatter = {
+    .name = "direct",
+    .collective = KOLO_COLLECTIVE_SCATTER,
+    .number = KOLO_PLAN_DIRECT_SCATTER,
+    .summary = "the root sends to every rank",
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = direct_rooted_nsteps,
+    .window = direct_rooted_window,
+    .step = direct_scatter_step,
+};
+
+const struct kolo_plan kolo_plan_dissemination_barrier = {
+    .name = "dissemination",
+    .collective = KOLO_COLLECTIVE_BARRIER,
+    .number = KOLO_PLAN_DISSEMINATION_BARRIER,
+    .summary = "distances 1, 2, 4, ... round the ring",
+    .closes = true,
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = dissemination_barrier_nsteps,
+    .step = dissemination_barrier_step,
+};
+
+const struct kolo_plan kolo_plan_direct_allgather = {
+    .name = "direct",
+    .collective = KOLO_COLLECTIVE_ALLGATHER,
+    .number = KOLO_PLAN_DIRECT_ALLGATHER,
+    .summary = "every rank sends its block to every other",
+    .closes = true,
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = direct_nsteps,
+    .window = direct_window,
+    .step = direct_allgather_step,
+};
+
+const struct kolo_plan kolo_plan_direct_alltoall = {
+    .name = "direct",
+    .collective = KOLO_COLLECTIVE_ALLTOALL,
+    .number = KOLO_PLAN_DIRECT_ALLTOALL,
+    .summary = "every block directly to its destination",
+    .closes = true,
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = direct_nsteps,
+    .window = direct_window,
+    .step = direct_alltoall_step,
+};
+
+const struct kolo_plan kolo_plan_notes = {
+    .name = "notes",
+    .collective = KOLO_COLLECTIVE_BROADCAST,
+    .number = KOLO_PLANS, /* not in the table */
+    .summary = "every rank tells the root that it has entered",
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = notes_nsteps,
+    .window = notes_window,
+    .step = notes_step,
+};

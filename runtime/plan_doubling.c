@@ -46,13 +46,13 @@ static int real_position(const struct shape *shape, int virtual)
     return virtual < shape->extra ? 2 * virtual + 1 : virtual + shape->extra;
 }
 
-size_t kolo_doubling_allreduce_scratch(const struct kolo_plan_args *args)
+static size_t doubling_allreduce_scratch(const struct kolo_plan_args *args)
 {
     struct shape shape = shape_of(args);
     return shape.sits_out || shape.rounds == 0 ? 0 : args->count;
 }
 
-size_t kolo_doubling_allreduce_nsteps(const struct kolo_plan_args *args)
+static size_t doubling_allreduce_nsteps(const struct kolo_plan_args *args)
 {
     struct shape shape = shape_of(args);
     if (args->size == 1)
@@ -99,8 +99,8 @@ static void last_step(const struct kolo_plan_args *args, const struct shape *sha
     }
 }
 
-void kolo_doubling_allreduce_step(const struct kolo_plan_args *args, size_t index,
-                                  struct kolo_step *step_out)
+static void doubling_allreduce_step(const struct kolo_plan_args *args, size_t index,
+                                    struct kolo_step *step_out)
 {
     struct shape shape = shape_of(args);
     int round = (int)index - (shape.folds ? 1 : 0);
@@ -125,3 +125,15 @@ void kolo_doubling_allreduce_step(const struct kolo_plan_args *args, size_t inde
         last_step(args, &shape, step_out);
     }
 }
+
+const struct kolo_plan kolo_plan_doubling_allreduce = {
+    .name = "doubling",
+    .collective = KOLO_COLLECTIVE_ALLREDUCE,
+    .number = KOLO_PLAN_DOUBLING_ALLREDUCE,
+    .summary = "recursive doubling: whole vectors between pairs, log2(n) steps",
+    .closes = true,
+    .fits = kolo_always_fits,
+    .scratch = doubling_allreduce_scratch,
+    .nsteps = doubling_allreduce_nsteps,
+    .step = doubling_allreduce_step,
+};

@@ -239,10 +239,10 @@ static void step(const struct kolo_plan_args *args, size_t index, enum kolo_coll
 
 // clang-format off
 #define DIRECT(name, collective) \
-    size_t kolo_direct_##name##_scratch(const struct kolo_plan_args *args) { return scratch(args, collective); } \
-    size_t kolo_direct_##name##_nsteps(const struct kolo_plan_args *args) { return nsteps(args, collective); } \
-    size_t kolo_direct_##name##_window(const struct kolo_plan_args *args) { return window(args, collective); } \
-    void kolo_direct_##name##_step(const struct kolo_plan_args *args, size_t index, struct kolo_step *step_out) \
+    static size_t direct_##name##_scratch(const struct kolo_plan_args *args) { return scratch(args, collective); } \
+    static size_t direct_##name##_nsteps(const struct kolo_plan_args *args) { return nsteps(args, collective); } \
+    static size_t direct_##name##_window(const struct kolo_plan_args *args) { return window(args, collective); } \
+    static void direct_##name##_step(const struct kolo_plan_args *args, size_t index, struct kolo_step *step_out) \
     { step(args, index, collective, step_out); }
 DIRECT(allreduce, KOLO_COLLECTIVE_ALLREDUCE)
 DIRECT(reduce, KOLO_COLLECTIVE_REDUCE)
@@ -284,62 +284,62 @@ static void flat_step(const struct kolo_plan_args *args, size_t index, bool send
     }
 }
 
-const char *kolo_fold_fits(const struct kolo_plan_args *args)
+static const char *fold_fits(const struct kolo_plan_args *args)
 {
     return args->size > KOLO_FOLD_MAX ? "one rank cannot fold more than 4096 vectors at once"
                                       : NULL;
 }
 
-const char *kolo_flat_fits(const struct kolo_plan_args *args)
+static const char *flat_fits(const struct kolo_plan_args *args)
 {
     return args->size > FLAT_RANKS
                ? "each rank would receive whole vectors from more than 256 others"
                : NULL;
 }
 
-size_t kolo_flat_held(const struct kolo_plan_args *args)
+static size_t flat_held(const struct kolo_plan_args *args)
 {
     return (size_t)args->size - 1;
 }
 
-size_t kolo_flat_allreduce_scratch(const struct kolo_plan_args *args)
+static size_t flat_allreduce_scratch(const struct kolo_plan_args *args)
 {
-    return args->count * kolo_flat_held(args);
+    return args->count * flat_held(args);
 }
 
-size_t kolo_flat_allreduce_nsteps(const struct kolo_plan_args *args)
+static size_t flat_allreduce_nsteps(const struct kolo_plan_args *args)
 {
     return (size_t)args->size;
 }
 
-size_t kolo_flat_allreduce_window(const struct kolo_plan_args *args)
+static size_t flat_allreduce_window(const struct kolo_plan_args *args)
 {
     return flat_window(args);
 }
 
-void kolo_flat_allreduce_step(const struct kolo_plan_args *args, size_t index,
-                              struct kolo_step *step_out)
+static void flat_allreduce_step(const struct kolo_plan_args *args, size_t index,
+                                struct kolo_step *step_out)
 {
     flat_step(args, index, true, step_out);
 }
 
-size_t kolo_flat_reduce_scratch(const struct kolo_plan_args *args)
+static size_t flat_reduce_scratch(const struct kolo_plan_args *args)
 {
-    return args->rank == args->root ? kolo_flat_allreduce_scratch(args) : 0;
+    return args->rank == args->root ? flat_allreduce_scratch(args) : 0;
 }
 
-size_t kolo_flat_reduce_nsteps(const struct kolo_plan_args *args)
+static size_t flat_reduce_nsteps(const struct kolo_plan_args *args)
 {
     return args->rank == args->root ? (size_t)args->size : 1;
 }
 
-size_t kolo_flat_reduce_window(const struct kolo_plan_args *args)
+static size_t flat_reduce_window(const struct kolo_plan_args *args)
 {
     return args->rank == args->root ? flat_window(args) : 1;
 }
 
-void kolo_flat_reduce_step(const struct kolo_plan_args *args, size_t index,
-                           struct kolo_step *step_out)
+static void flat_reduce_step(const struct kolo_plan_args *args, size_t index,
+                             struct kolo_step *step_out)
 {
     if (args->rank == args->root) {
         flat_step(args, index, false, step_out);
@@ -349,3 +349,79 @@ void kolo_flat_reduce_step(const struct kolo_plan_args *args, size_t index,
     step_out->to = args->root;
     step_out->out = kolo_slice_whole(args, KOLO_BUFFER_SEND);
 }
+
+/* ---- the plans ---- */
+
+const struct kolo_plan kolo_plan_direct_allreduce = {
+    .name = "direct",
+    .collective = KOLO_COLLECTIVE_ALLREDUCE,
+    .number = KOLO_PLAN_DIRECT_ALLREDUCE,
+    .summary = "each rank reduces a chunk in the order of ranks and sends it to all",
+    .closes = true,
+    .is_segmented = true,
+    .is_ordered = true,
+    .fits = fold_fits,
+    .scratch = direct_allreduce_scratch,
+    .nsteps = direct_allreduce_nsteps,
+    .window = direct_allreduce_window,
+    .step = direct_allreduce_step,
+};
+
+const struct kolo_plan kolo_plan_flat_allreduce = {
+    .name = "flat",
+    .collective = KOLO_COLLECTIVE_ALLREDUCE,
+    .number = KOLO_PLAN_FLAT_ALLREDUCE,
+    .summary = "whole vectors from each rank to each other, reduced in the order of ranks",
+    .closes = true,
+    .is_ordered = true,
+    .fits = flat_fits,
+    .scratch = flat_allreduce_scratch,
+    .held = flat_held,
+    .nsteps = flat_allreduce_nsteps,
+    .window = flat_allreduce_window,
+    .step = flat_allreduce_step,
+};
+
+const struct kolo_plan kolo_plan_direct_reduce = {
+    .name = "direct",
+    .collective = KOLO_COLLECTIVE_REDUCE,
+    .number = KOLO_PLAN_DIRECT_REDUCE,
+    .summary = "each rank reduces a chunk in the order of ranks and sends it to the root",
+    .closes = true,
+    .is_segmented = true,
+    .is_ordered = true,
+    .fits = fold_fits,
+    .scratch = direct_reduce_scratch,
+    .nsteps = direct_reduce_nsteps,
+    .window = direct_reduce_window,
+    .step = direct_reduce_step,
+};
+
+const struct kolo_plan kolo_plan_flat_reduce = {
+    .name = "flat",
+    .collective = KOLO_COLLECTIVE_REDUCE,
+    .number = KOLO_PLAN_FLAT_REDUCE,
+    .summary = "whole vectors to the root, reduced in the order of ranks",
+    .is_ordered = true,
+    .fits = flat_fits,
+    .scratch = flat_reduce_scratch,
+    .held = flat_held,
+    .nsteps = flat_reduce_nsteps,
+    .window = flat_reduce_window,
+    .step = flat_reduce_step,
+};
+
+const struct kolo_plan kolo_plan_direct_reduce_scatter = {
+    .name = "direct",
+    .collective = KOLO_COLLECTIVE_REDUCE_SCATTER,
+    .number = KOLO_PLAN_DIRECT_REDUCE_SCATTER,
+    .summary = "each rank receives its block from all and reduces it in the order of ranks",
+    .closes = true,
+    .is_segmented = true,
+    .is_ordered = true,
+    .fits = fold_fits,
+    .scratch = direct_reduce_scatter_scratch,
+    .nsteps = direct_reduce_scatter_nsteps,
+    .window = direct_reduce_scatter_window,
+    .step = direct_reduce_scatter_step,
+};

@@ -134,7 +134,7 @@ static void join(const struct kolo_plan_args *args, const struct turn *turn, str
     step->after = turn->part ? 2 : 1;
 }
 
-size_t kolo_halving_window(const struct kolo_plan_args *args)
+static size_t halving_window(const struct kolo_plan_args *args)
 {
     return args->size > 2 ? 2 : 1;
 }
@@ -158,7 +158,7 @@ static struct kolo_slice chunks(const struct kolo_plan_args *args, struct range 
     return (struct kolo_slice){buffer, first.offset, last.offset + last.count - first.offset};
 }
 
-size_t kolo_halving_allreduce_nsteps(const struct kolo_plan_args *args)
+static size_t halving_allreduce_nsteps(const struct kolo_plan_args *args)
 {
     return args->size == 1 ? 1 : steps_of(args, KOLO_COLLECTIVE_ALLREDUCE);
 }
@@ -181,8 +181,8 @@ int kolo_halving_round(const struct kolo_plan_args *args, size_t index)
     return turn.doubles ? 2 * rounds_of(args->size) - 1 - turn.number : turn.number;
 }
 
-void kolo_halving_allreduce_step(const struct kolo_plan_args *args, size_t index,
-                                 struct kolo_step *step_out)
+static void halving_allreduce_step(const struct kolo_plan_args *args, size_t index,
+                                   struct kolo_step *step_out)
 {
     struct turn turn;
     size_t count;
@@ -221,12 +221,12 @@ static struct kolo_slice blocks(const struct kolo_plan_args *args, struct range 
                                (size_t)range.count * args->count};
 }
 
-size_t kolo_halving_reduce_scatter_scratch(const struct kolo_plan_args *args)
+static size_t halving_reduce_scatter_scratch(const struct kolo_plan_args *args)
 {
     return args->size > 2 ? ((size_t)args->size + 1) / 2 * args->count : 0;
 }
 
-size_t kolo_halving_reduce_scatter_nsteps(const struct kolo_plan_args *args)
+static size_t halving_reduce_scatter_nsteps(const struct kolo_plan_args *args)
 {
     return steps_of(args, KOLO_COLLECTIVE_REDUCE_SCATTER) + 1; /* the last step finishes */
 }
@@ -251,8 +251,8 @@ static void scatter_turn(const struct kolo_plan_args *args, const struct turn *t
     step->in = blocks(args, arrived, near == 1 ? KOLO_BUFFER_RECV : KOLO_BUFFER_SCRATCH);
 }
 
-void kolo_halving_reduce_scatter_step(const struct kolo_plan_args *args, size_t index,
-                                      struct kolo_step *step_out)
+static void halving_reduce_scatter_step(const struct kolo_plan_args *args, size_t index,
+                                        struct kolo_step *step_out)
 {
     struct turn turn;
     size_t count;
@@ -272,13 +272,13 @@ void kolo_halving_reduce_scatter_step(const struct kolo_plan_args *args, size_t 
     }
 }
 
-size_t kolo_halving_allgather_nsteps(const struct kolo_plan_args *args)
+static size_t halving_allgather_nsteps(const struct kolo_plan_args *args)
 {
     return args->size == 1 ? 1 : steps_of(args, KOLO_COLLECTIVE_ALLGATHER);
 }
 
-void kolo_halving_allgather_step(const struct kolo_plan_args *args, size_t index,
-                                 struct kolo_step *step_out)
+static void halving_allgather_step(const struct kolo_plan_args *args, size_t index,
+                                   struct kolo_step *step_out)
 {
     struct turn turn;
     size_t count;
@@ -357,7 +357,7 @@ static bool find_rest(const struct kolo_plan_args *args, size_t index, struct tu
     return false;
 }
 
-size_t kolo_scattered_broadcast_nsteps(const struct kolo_plan_args *args)
+static size_t scattered_broadcast_nsteps(const struct kolo_plan_args *args)
 {
     struct kolo_plan_args own = moved(args);
     struct turn turn;
@@ -366,7 +366,7 @@ size_t kolo_scattered_broadcast_nsteps(const struct kolo_plan_args *args)
     return count + (size_t)children_of(&own) + (own.rank != 0);
 }
 
-size_t kolo_scattered_broadcast_window(const struct kolo_plan_args *args)
+static size_t scattered_broadcast_window(const struct kolo_plan_args *args)
 {
     struct kolo_plan_args own = moved(args);
     return (size_t)children_of(&own) + 2;
@@ -387,8 +387,8 @@ static void scatter_step(const struct kolo_plan_args *own, int child, enum kolo_
     step->out = chunks(own, (struct range){below, span_of(below, own->size)}, held);
 }
 
-void kolo_scattered_broadcast_step(const struct kolo_plan_args *args, size_t index,
-                                   struct kolo_step *step_out)
+static void scattered_broadcast_step(const struct kolo_plan_args *args, size_t index,
+                                     struct kolo_step *step_out)
 {
     struct kolo_plan_args own = moved(args);
     enum kolo_buffer held = own.rank == 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV;
@@ -410,3 +410,59 @@ void kolo_scattered_broadcast_step(const struct kolo_plan_args *args, size_t ind
     step_out->to = step_out->to < 0 ? -1 : modulo(args, step_out->to + args->root);
     step_out->from = step_out->from < 0 ? -1 : modulo(args, step_out->from + args->root);
 }
+
+/* ---- the plans ---- */
+
+const struct kolo_plan kolo_plan_halving_allreduce = {
+    .name = "halving",
+    .collective = KOLO_COLLECTIVE_ALLREDUCE,
+    .number = KOLO_PLAN_HALVING_ALLREDUCE,
+    .summary =
+        "recursive halving, then recursive doubling of chunks: 2 log2(n) rounds, a ring's bytes",
+    .closes = true,
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = halving_allreduce_nsteps,
+    .window = halving_window,
+    .step = halving_allreduce_step,
+};
+
+const struct kolo_plan kolo_plan_halving_reduce_scatter = {
+    .name = "halving",
+    .collective = KOLO_COLLECTIVE_REDUCE_SCATTER,
+    .number = KOLO_PLAN_HALVING_REDUCE_SCATTER,
+    .summary = "half as many blocks each round, log2(n) rounds",
+    .closes = true,
+    .fits = kolo_bruck_fits,
+    .scratch = halving_reduce_scatter_scratch,
+    .nsteps = halving_reduce_scatter_nsteps,
+    .window = halving_window,
+    .step = halving_reduce_scatter_step,
+};
+
+const struct kolo_plan kolo_plan_doubling_allgather = {
+    .name = "doubling",
+    .collective = KOLO_COLLECTIVE_ALLGATHER,
+    .number = KOLO_PLAN_DOUBLING_ALLGATHER,
+    .summary = "twice as many blocks each round, from where they are to where they belong",
+    .closes = true,
+    .fits = kolo_bruck_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = halving_allgather_nsteps,
+    .window = halving_window,
+    .step = halving_allgather_step,
+};
+
+const struct kolo_plan kolo_plan_scattered_broadcast = {
+    .name = "scattered",
+    .collective = KOLO_COLLECTIVE_BROADCAST,
+    .number = KOLO_PLAN_SCATTERED_BROADCAST,
+    .summary = "chunks along a binomial tree, then recursive doubling of chunks",
+    .closes = true,
+    .depth = KOLO_DEPTH_TREE,
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = scattered_broadcast_nsteps,
+    .window = scattered_broadcast_window,
+    .step = scattered_broadcast_step,
+};

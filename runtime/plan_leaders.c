@@ -65,7 +65,7 @@ static struct kolo_plan_args among_leaders(const struct kolo_plan_args *args,
 static size_t steps_among(const struct kolo_plan_args *args, const struct kolo_post *post)
 {
     struct kolo_plan_args leaders = among_leaders(args, post);
-    return post->has_parent ? 2 : kolo_doubling_allreduce_nsteps(&leaders);
+    return post->has_parent ? 2 : kolo_plan_doubling_allreduce.nsteps(&leaders);
 }
 
 static void hold(const struct kolo_post *post, struct kolo_slice *slice)
@@ -78,7 +78,7 @@ static void step_among(const struct kolo_plan_args *args, const struct kolo_post
                        size_t index, struct kolo_step *step)
 {
     struct kolo_plan_args leaders = among_leaders(args, post);
-    kolo_doubling_allreduce_step(&leaders, index, step);
+    kolo_plan_doubling_allreduce.step(&leaders, index, step);
     step->to = step->to < 0 ? -1 : leader_of(args, step->to);
     step->from = step->from < 0 ? -1 : leader_of(args, step->from);
     hold(post, &step->out);
@@ -99,27 +99,27 @@ static void step_between(const struct kolo_plan_args *args, const struct kolo_po
     }
 }
 
-size_t kolo_leaders_allreduce_scratch(const struct kolo_plan_args *args)
+static size_t leaders_allreduce_scratch(const struct kolo_plan_args *args)
 {
     struct kolo_post post = kolo_post_of(args);
     struct kolo_plan_args leaders = among_leaders(args, &post);
-    return post.has_parent ? 0 : kolo_doubling_allreduce_scratch(&leaders);
+    return post.has_parent ? 0 : kolo_plan_doubling_allreduce.scratch(&leaders);
 }
 
-size_t kolo_leaders_allreduce_nsteps(const struct kolo_plan_args *args)
+static size_t leaders_allreduce_nsteps(const struct kolo_plan_args *args)
 {
     struct kolo_post post = kolo_post_of(args);
     return 2 * post.children + steps_among(args, &post);
 }
 
-size_t kolo_leaders_allreduce_window(const struct kolo_plan_args *args)
+static size_t leaders_allreduce_window(const struct kolo_plan_args *args)
 {
     struct kolo_post post = kolo_post_of(args);
     return kolo_in_window(larger(post.children, 1));
 }
 
-void kolo_leaders_allreduce_step(const struct kolo_plan_args *args, size_t index,
-                                 struct kolo_step *step_out)
+static void leaders_allreduce_step(const struct kolo_plan_args *args, size_t index,
+                                   struct kolo_step *step_out)
 {
     struct kolo_post post = kolo_post_of(args);
     size_t among = steps_among(args, &post), below = index - post.children - among;
@@ -167,14 +167,14 @@ static struct others others_of(const struct kolo_plan_args *args, const struct k
 
 /* ---- allgather ---- */
 
-size_t kolo_leaders_allgather_nsteps(const struct kolo_plan_args *args)
+static size_t leaders_allgather_nsteps(const struct kolo_plan_args *args)
 {
     struct kolo_post post = kolo_post_of(args);
     struct others others = others_of(args, &post);
     return (post.has_parent ? 2 : others.here + others.hosts) + post.children;
 }
 
-size_t kolo_leaders_allgather_window(const struct kolo_plan_args *args)
+static size_t leaders_allgather_window(const struct kolo_plan_args *args)
 {
     struct kolo_post post = kolo_post_of(args);
     struct others others = others_of(args, &post);
@@ -217,11 +217,11 @@ static void gather_at_leader(const struct kolo_plan_args *args, const struct kol
     step->after = beside(index - here);
 }
 
-void kolo_leaders_allgather_step(const struct kolo_plan_args *args, size_t index,
-                                 struct kolo_step *step_out)
+static void leaders_allgather_step(const struct kolo_plan_args *args, size_t index,
+                                   struct kolo_step *step_out)
 {
     struct kolo_post post = kolo_post_of(args);
-    size_t before = kolo_leaders_allgather_nsteps(args) - post.children;
+    size_t before = leaders_allgather_nsteps(args) - post.children;
     kolo_step_clear(step_out);
     if (index >= before) {
         step_out->to = kolo_post_child(args, &post, index - before);
@@ -236,25 +236,25 @@ void kolo_leaders_allgather_step(const struct kolo_plan_args *args, size_t index
 
 /* ---- reduce_scatter ---- */
 
-size_t kolo_leaders_reduce_scatter_held(const struct kolo_plan_args *args)
+static size_t leaders_reduce_scatter_held(const struct kolo_plan_args *args)
 {
     return (size_t)args->size;
 }
 
-size_t kolo_leaders_reduce_scatter_scratch(const struct kolo_plan_args *args)
+static size_t leaders_reduce_scatter_scratch(const struct kolo_plan_args *args)
 {
     struct kolo_post post = kolo_post_of(args);
     return post.children > 0 ? (size_t)args->size * args->count : 0;
 }
 
-size_t kolo_leaders_reduce_scatter_nsteps(const struct kolo_plan_args *args)
+static size_t leaders_reduce_scatter_nsteps(const struct kolo_plan_args *args)
 {
     struct kolo_post post = kolo_post_of(args);
     struct others others = others_of(args, &post);
     return post.children + (post.has_parent ? 2 : others.hosts + 1 + others.here);
 }
 
-size_t kolo_leaders_reduce_scatter_window(const struct kolo_plan_args *args)
+static size_t leaders_reduce_scatter_window(const struct kolo_plan_args *args)
 {
     struct kolo_post post = kolo_post_of(args);
     return kolo_in_window(larger(others_of(args, &post).here, 1));
@@ -308,8 +308,8 @@ static void hand_out(const struct kolo_plan_args *args, const struct kolo_post *
     step->after = beside(index);
 }
 
-void kolo_leaders_reduce_scatter_step(const struct kolo_plan_args *args, size_t index,
-                                      struct kolo_step *step_out)
+static void leaders_reduce_scatter_step(const struct kolo_plan_args *args, size_t index,
+                                        struct kolo_step *step_out)
 {
     struct kolo_post post = kolo_post_of(args);
     size_t hosts = others_of(args, &post).hosts;
@@ -329,3 +329,50 @@ void kolo_leaders_reduce_scatter_step(const struct kolo_plan_args *args, size_t 
     else
         hand_out(args, &post, index - hosts - 1, step_out);
 }
+
+/* ---- the plans ---- */
+
+const struct kolo_plan kolo_plan_leaders_allreduce = {
+    .name = "leaders",
+    .collective = KOLO_COLLECTIVE_ALLREDUCE,
+    .number = KOLO_PLAN_LEADERS_ALLREDUCE,
+    .summary = "whole vectors to one rank of each host, recursive doubling between those, and back",
+    .closes = true,
+    .is_by_hosts = true,
+    .fits = kolo_twolevel_fits,
+    .scratch = leaders_allreduce_scratch,
+    .nsteps = leaders_allreduce_nsteps,
+    .window = leaders_allreduce_window,
+    .step = leaders_allreduce_step,
+};
+
+const struct kolo_plan kolo_plan_leaders_allgather = {
+    .name = "leaders",
+    .collective = KOLO_COLLECTIVE_ALLGATHER,
+    .number = KOLO_PLAN_LEADERS_ALLGATHER,
+    .summary = "all blocks of a host to one of its ranks, between those, and all blocks to all "
+               "ranks inside",
+    .closes = true,
+    .is_by_hosts = true,
+    .fits = kolo_leaders_blocks_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = leaders_allgather_nsteps,
+    .window = leaders_allgather_window,
+    .step = leaders_allgather_step,
+};
+
+const struct kolo_plan kolo_plan_leaders_reduce_scatter = {
+    .name = "leaders",
+    .collective = KOLO_COLLECTIVE_REDUCE_SCATTER,
+    .number = KOLO_PLAN_LEADERS_REDUCE_SCATTER,
+    .summary = "whole vectors to one rank of each host, which reduces its host's blocks and "
+               "distributes them",
+    .closes = true,
+    .is_by_hosts = true,
+    .fits = kolo_leaders_blocks_fits,
+    .scratch = leaders_reduce_scatter_scratch,
+    .held = leaders_reduce_scatter_held,
+    .nsteps = leaders_reduce_scatter_nsteps,
+    .window = leaders_reduce_scatter_window,
+    .step = leaders_reduce_scatter_step,
+};

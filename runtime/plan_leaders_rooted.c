@@ -60,19 +60,19 @@ static struct kolo_slice held_block(const struct kolo_plan_args *args, const str
     return (struct kolo_slice){KOLO_BUFFER_SCRATCH, index * args->count, args->count};
 }
 
-size_t kolo_leaders_rooted_held(const struct kolo_plan_args *args)
+static size_t leaders_rooted_held(const struct kolo_plan_args *args)
 {
     return (size_t)args->hosts->most;
 }
 
-size_t kolo_leaders_rooted_scratch(const struct kolo_plan_args *args)
+static size_t leaders_rooted_scratch(const struct kolo_plan_args *args)
 {
     struct place place = place_of(args);
     bool holds = place.is_head && !place.is_root && place.here > 0;
     return holds ? (place.here + 1) * args->count : 0;
 }
 
-size_t kolo_leaders_rooted_nsteps(const struct kolo_plan_args *args)
+static size_t leaders_rooted_nsteps(const struct kolo_plan_args *args)
 {
     struct place place = place_of(args);
     if (!place.is_head)
@@ -80,7 +80,7 @@ size_t kolo_leaders_rooted_nsteps(const struct kolo_plan_args *args)
     return place.here + (place.is_root ? place.hosts : 1);
 }
 
-size_t kolo_leaders_rooted_window(const struct kolo_plan_args *args)
+static size_t leaders_rooted_window(const struct kolo_plan_args *args)
 {
     struct place place = place_of(args);
     size_t steps = place.is_root ? place.here + place.hosts : place.here;
@@ -123,8 +123,8 @@ static void gather_at_head(const struct kolo_plan_args *args, const struct place
     }
 }
 
-void kolo_leaders_gather_step(const struct kolo_plan_args *args, size_t index,
-                              struct kolo_step *step_out)
+static void leaders_gather_step(const struct kolo_plan_args *args, size_t index,
+                                struct kolo_step *step_out)
 {
     struct place place = place_of(args);
     kolo_step_clear(step_out);
@@ -175,8 +175,8 @@ static void scatter_at_head(const struct kolo_plan_args *args, const struct plac
     step->out = held_block(args, place, step->to);
 }
 
-void kolo_leaders_scatter_step(const struct kolo_plan_args *args, size_t index,
-                               struct kolo_step *step_out)
+static void leaders_scatter_step(const struct kolo_plan_args *args, size_t index,
+                                 struct kolo_step *step_out)
 {
     struct place place = place_of(args);
     kolo_step_clear(step_out);
@@ -189,3 +189,35 @@ void kolo_leaders_scatter_step(const struct kolo_plan_args *args, size_t index,
         step_out->in = kolo_slice_whole(args, KOLO_BUFFER_RECV);
     }
 }
+
+/* ---- the plans ---- */
+
+const struct kolo_plan kolo_plan_leaders_gather = {
+    .name = "leaders",
+    .collective = KOLO_COLLECTIVE_GATHER,
+    .number = KOLO_PLAN_LEADERS_GATHER,
+    .summary = "all blocks of a host to one rank of it, then to the root",
+    .is_by_hosts = true,
+    .depth = KOLO_DEPTH_TREE,
+    .fits = kolo_leaders_blocks_fits,
+    .scratch = leaders_rooted_scratch,
+    .held = leaders_rooted_held,
+    .nsteps = leaders_rooted_nsteps,
+    .window = leaders_rooted_window,
+    .step = leaders_gather_step,
+};
+
+const struct kolo_plan kolo_plan_leaders_scatter = {
+    .name = "leaders",
+    .collective = KOLO_COLLECTIVE_SCATTER,
+    .number = KOLO_PLAN_LEADERS_SCATTER,
+    .summary = "all blocks of a host to one rank of it, which hands them out",
+    .is_by_hosts = true,
+    .depth = KOLO_DEPTH_TREE,
+    .fits = kolo_leaders_blocks_fits,
+    .scratch = leaders_rooted_scratch,
+    .held = leaders_rooted_held,
+    .nsteps = leaders_rooted_nsteps,
+    .window = leaders_rooted_window,
+    .step = leaders_scatter_step,
+};

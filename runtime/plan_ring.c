@@ -97,19 +97,19 @@ static size_t longest_chunk(const struct kolo_plan_args *args)
     return kolo_plan_chunk(args, 0, KOLO_BUFFER_SEND).count;
 }
 
-size_t kolo_ring_allreduce_nsteps(const struct kolo_plan_args *args)
+static size_t ring_allreduce_nsteps(const struct kolo_plan_args *args)
 {
     size_t rounds = 2 * ((size_t)args->size - 1);
     return args->size == 1 ? 1 : rounds * pieces_of(args, longest_chunk(args));
 }
 
-size_t kolo_ring_allreduce_window(const struct kolo_plan_args *args)
+static size_t ring_allreduce_window(const struct kolo_plan_args *args)
 {
     return least(pieces_of(args, longest_chunk(args)), AHEAD);
 }
 
-void kolo_ring_allreduce_step(const struct kolo_plan_args *args, size_t index,
-                              struct kolo_step *step_out)
+static void ring_allreduce_step(const struct kolo_plan_args *args, size_t index,
+                                struct kolo_step *step_out)
 {
     long r = kolo_plan_position(args, args->rank), turns = args->size - 1;
     kolo_step_clear(step_out);
@@ -141,25 +141,25 @@ void kolo_ring_allreduce_step(const struct kolo_plan_args *args, size_t index,
 
 /* ---- reduce_scatter: partial results alternate between the two halves of SCRATCH ---- */
 
-size_t kolo_ring_reduce_scatter_scratch(const struct kolo_plan_args *args)
+static size_t ring_reduce_scatter_scratch(const struct kolo_plan_args *args)
 {
     size_t longest = longest_block(args);
     return args->size <= 2 ? 0 : args->size == 3 ? longest : 2 * longest;
 }
 
-size_t kolo_ring_reduce_scatter_nsteps(const struct kolo_plan_args *args)
+static size_t ring_reduce_scatter_nsteps(const struct kolo_plan_args *args)
 {
     /* the last step only finishes */
     return ((size_t)args->size - 1) * pieces_of(args, longest_block(args)) + 1;
 }
 
-size_t kolo_ring_rounds_window(const struct kolo_plan_args *args)
+static size_t ring_rounds_window(const struct kolo_plan_args *args)
 {
     return least(pieces_of(args, longest_block(args)), AHEAD);
 }
 
-void kolo_ring_reduce_scatter_step(const struct kolo_plan_args *args, size_t index,
-                                   struct kolo_step *step_out)
+static void ring_reduce_scatter_step(const struct kolo_plan_args *args, size_t index,
+                                     struct kolo_step *step_out)
 {
     size_t longest = longest_block(args);
     long turns = args->size - 1;
@@ -194,14 +194,14 @@ void kolo_ring_reduce_scatter_step(const struct kolo_plan_args *args, size_t ind
 
 /* ---- allgather ---- */
 
-size_t kolo_ring_allgather_nsteps(const struct kolo_plan_args *args)
+static size_t ring_allgather_nsteps(const struct kolo_plan_args *args)
 {
     size_t rounds = (size_t)args->size - 1;
     return args->size == 1 ? 1 : rounds * pieces_of(args, longest_block(args));
 }
 
-void kolo_ring_allgather_step(const struct kolo_plan_args *args, size_t index,
-                              struct kolo_step *step_out)
+static void ring_allgather_step(const struct kolo_plan_args *args, size_t index,
+                                struct kolo_step *step_out)
 {
     int n = args->size;
     kolo_step_clear(step_out);
@@ -261,7 +261,7 @@ static size_t lag(const struct kolo_plan_args *args)
     return least(LAG, segments(args));
 }
 
-size_t kolo_chain_window(const struct kolo_plan_args *args)
+static size_t chain_window(const struct kolo_plan_args *args)
 {
     return lag(args);
 }
@@ -272,7 +272,7 @@ static struct kolo_slice segment(const struct kolo_plan_args *args, size_t index
     return kolo_slice_piece((struct kolo_slice){buffer, 0, args->count}, index, chain_length(args));
 }
 
-size_t kolo_chain_broadcast_nsteps(const struct kolo_plan_args *args)
+static size_t chain_broadcast_nsteps(const struct kolo_plan_args *args)
 {
     int p = position(args);
     if (args->size == 1)
@@ -280,8 +280,8 @@ size_t kolo_chain_broadcast_nsteps(const struct kolo_plan_args *args)
     return segments(args) + (p > 0 && p < args->size - 1 ? lag(args) : 0);
 }
 
-void kolo_chain_broadcast_step(const struct kolo_plan_args *args, size_t index,
-                               struct kolo_step *step_out)
+static void chain_broadcast_step(const struct kolo_plan_args *args, size_t index,
+                                 struct kolo_step *step_out)
 {
     int p = position(args);
     bool is_root = p == 0, is_last = p == args->size - 1;
@@ -304,7 +304,7 @@ static size_t slots(const struct kolo_plan_args *args)
     return least(segments(args), 2 * lag(args));
 }
 
-size_t kolo_chain_reduce_scratch(const struct kolo_plan_args *args)
+static size_t chain_reduce_scratch(const struct kolo_plan_args *args)
 {
     int p = position(args);
     if (p == 0 || p == args->size - 1)
@@ -312,7 +312,7 @@ size_t kolo_chain_reduce_scratch(const struct kolo_plan_args *args)
     return segments(args) > 1 ? slots(args) * chain_length(args) : args->count;
 }
 
-size_t kolo_chain_reduce_nsteps(const struct kolo_plan_args *args)
+static size_t chain_reduce_nsteps(const struct kolo_plan_args *args)
 {
     int p = position(args);
     return segments(args) + (p == 0 || p < args->size - 1 ? lag(args) : 0);
@@ -342,8 +342,8 @@ static struct kolo_slice on_its_way(const struct kolo_plan_args *args, size_t in
                                segment(args, index, KOLO_BUFFER_SEND).count};
 }
 
-void kolo_chain_reduce_step(const struct kolo_plan_args *args, size_t index,
-                            struct kolo_step *step_out)
+static void chain_reduce_step(const struct kolo_plan_args *args, size_t index,
+                              struct kolo_step *step_out)
 {
     int p = position(args);
     kolo_step_clear(step_out);
@@ -368,3 +368,75 @@ void kolo_chain_reduce_step(const struct kolo_plan_args *args, size_t index,
         step_out->out = on_its_way(args, index - lag(args));
     }
 }
+
+/* ---- the plans ---- */
+
+const struct kolo_plan kolo_plan_ring_allreduce = {
+    .name = "ring",
+    .collective = KOLO_COLLECTIVE_ALLREDUCE,
+    .number = KOLO_PLAN_RING_ALLREDUCE,
+    .summary = "ring reduce-scatter, then ring allgather",
+    .closes = true,
+    .is_segmented = true,
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = ring_allreduce_nsteps,
+    .window = ring_allreduce_window,
+    .step = ring_allreduce_step,
+};
+
+const struct kolo_plan kolo_plan_ring_reduce = {
+    .name = "ring",
+    .collective = KOLO_COLLECTIVE_REDUCE,
+    .number = KOLO_PLAN_RING_REDUCE,
+    .summary = "pipelined chain that ends at the root",
+    .is_segmented = true,
+    .depth = KOLO_DEPTH_CHAIN,
+    .fits = kolo_always_fits,
+    .scratch = chain_reduce_scratch,
+    .nsteps = chain_reduce_nsteps,
+    .window = chain_window,
+    .step = chain_reduce_step,
+};
+
+const struct kolo_plan kolo_plan_ring_broadcast = {
+    .name = "ring",
+    .collective = KOLO_COLLECTIVE_BROADCAST,
+    .number = KOLO_PLAN_RING_BROADCAST,
+    .summary = "pipelined chain that begins at the root",
+    .is_segmented = true,
+    .depth = KOLO_DEPTH_CHAIN,
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = chain_broadcast_nsteps,
+    .window = chain_window,
+    .step = chain_broadcast_step,
+};
+
+const struct kolo_plan kolo_plan_ring_allgather = {
+    .name = "ring",
+    .collective = KOLO_COLLECTIVE_ALLGATHER,
+    .number = KOLO_PLAN_RING_ALLGATHER,
+    .summary = "each block once round the ring",
+    .closes = true,
+    .is_segmented = true,
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = ring_allgather_nsteps,
+    .window = ring_rounds_window,
+    .step = ring_allgather_step,
+};
+
+const struct kolo_plan kolo_plan_ring_reduce_scatter = {
+    .name = "ring",
+    .collective = KOLO_COLLECTIVE_REDUCE_SCATTER,
+    .number = KOLO_PLAN_RING_REDUCE_SCATTER,
+    .summary = "each block once round the ring, reduced on its way",
+    .closes = true,
+    .is_segmented = true,
+    .fits = kolo_always_fits,
+    .scratch = ring_reduce_scatter_scratch,
+    .nsteps = ring_reduce_scatter_nsteps,
+    .window = ring_rounds_window,
+    .step = ring_reduce_scatter_step,
+};

@@ -34,14 +34,14 @@ static int parent_of(const struct kolo_plan_args *args, const struct node *node)
     return rank_at(args, node->position & (node->position - 1));
 }
 
-size_t kolo_tree_broadcast_nsteps(const struct kolo_plan_args *args)
+static size_t tree_broadcast_nsteps(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args);
     return (size_t)node.children + (node.position != 0);
 }
 
-void kolo_tree_broadcast_step(const struct kolo_plan_args *args, size_t index,
-                              struct kolo_step *step_out)
+static void tree_broadcast_step(const struct kolo_plan_args *args, size_t index,
+                                struct kolo_step *step_out)
 {
     struct node node = node_of(args);
     bool is_root = node.position == 0;
@@ -56,19 +56,19 @@ void kolo_tree_broadcast_step(const struct kolo_plan_args *args, size_t index,
     step_out->out = kolo_slice_whole(args, is_root ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
 }
 
-size_t kolo_tree_reduce_scratch(const struct kolo_plan_args *args)
+static size_t tree_reduce_scratch(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args);
     return node.position != 0 && node.children > 0 ? args->count : 0;
 }
 
-size_t kolo_tree_reduce_nsteps(const struct kolo_plan_args *args)
+static size_t tree_reduce_nsteps(const struct kolo_plan_args *args)
 {
     return (size_t)node_of(args).children + 1; /* the last step sends to the parent, or finishes */
 }
 
-void kolo_tree_reduce_step(const struct kolo_plan_args *args, size_t index,
-                           struct kolo_step *step_out)
+static void tree_reduce_step(const struct kolo_plan_args *args, size_t index,
+                             struct kolo_step *step_out)
 {
     struct node node = node_of(args);
     bool is_root = node.position == 0;
@@ -145,14 +145,14 @@ static size_t root_steps(const struct kolo_plan_args *args, const struct node *n
     return count > 0 ? count : 1;
 }
 
-size_t kolo_tree_rooted_scratch(const struct kolo_plan_args *args)
+static size_t tree_rooted_scratch(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args);
     bool passes_on = node.position != 0 && node.children > 0;
     return passes_on ? (size_t)span_of(args, node.position) * args->count : 0;
 }
 
-size_t kolo_tree_rooted_nsteps(const struct kolo_plan_args *args)
+static size_t tree_rooted_nsteps(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args);
     if (node.position == 0)
@@ -160,7 +160,7 @@ size_t kolo_tree_rooted_nsteps(const struct kolo_plan_args *args)
     return (size_t)(node.children + parts_of(args, node.position));
 }
 
-size_t kolo_tree_rooted_window(const struct kolo_plan_args *args)
+static size_t tree_rooted_window(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args);
     if (node.position == 0)
@@ -191,8 +191,8 @@ static struct kolo_slice subtree(const struct kolo_plan_args *args, const struct
                                (size_t)span * args->count};
 }
 
-void kolo_tree_gather_step(const struct kolo_plan_args *args, size_t index,
-                           struct kolo_step *step_out)
+static void tree_gather_step(const struct kolo_plan_args *args, size_t index,
+                             struct kolo_step *step_out)
 {
     struct node node = node_of(args);
     bool is_root = node.position == 0;
@@ -235,8 +235,8 @@ static void scatter_root(const struct kolo_plan_args *args, const struct node *n
     step->out = in_vector(args, serving.position, serving.part, KOLO_BUFFER_SEND);
 }
 
-void kolo_tree_scatter_step(const struct kolo_plan_args *args, size_t index,
-                            struct kolo_step *step_out)
+static void tree_scatter_step(const struct kolo_plan_args *args, size_t index,
+                              struct kolo_step *step_out)
 {
     struct node node = node_of(args);
     int parts = parts_of(args, node.position), turn = (int)index - parts;
@@ -258,3 +258,55 @@ void kolo_tree_scatter_step(const struct kolo_plan_args *args, size_t index,
         }
     }
 }
+
+/* ---- the plans ---- */
+
+const struct kolo_plan kolo_plan_tree_reduce = {
+    .name = "tree",
+    .collective = KOLO_COLLECTIVE_REDUCE,
+    .number = KOLO_PLAN_TREE_REDUCE,
+    .summary = "binomial tree, whole vectors",
+    .depth = KOLO_DEPTH_TREE,
+    .fits = kolo_always_fits,
+    .scratch = tree_reduce_scratch,
+    .nsteps = tree_reduce_nsteps,
+    .step = tree_reduce_step,
+};
+
+const struct kolo_plan kolo_plan_tree_broadcast = {
+    .name = "tree",
+    .collective = KOLO_COLLECTIVE_BROADCAST,
+    .number = KOLO_PLAN_TREE_BROADCAST,
+    .summary = "binomial tree, whole vectors",
+    .depth = KOLO_DEPTH_TREE,
+    .fits = kolo_always_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = tree_broadcast_nsteps,
+    .step = tree_broadcast_step,
+};
+
+const struct kolo_plan kolo_plan_tree_gather = {
+    .name = "tree",
+    .collective = KOLO_COLLECTIVE_GATHER,
+    .number = KOLO_PLAN_TREE_GATHER,
+    .summary = "binomial tree, the blocks of a subtree together",
+    .depth = KOLO_DEPTH_TREE,
+    .fits = kolo_bruck_fits,
+    .scratch = tree_rooted_scratch,
+    .nsteps = tree_rooted_nsteps,
+    .window = tree_rooted_window,
+    .step = tree_gather_step,
+};
+
+const struct kolo_plan kolo_plan_tree_scatter = {
+    .name = "tree",
+    .collective = KOLO_COLLECTIVE_SCATTER,
+    .number = KOLO_PLAN_TREE_SCATTER,
+    .summary = "binomial tree, the blocks of a subtree together",
+    .depth = KOLO_DEPTH_TREE,
+    .fits = kolo_bruck_fits,
+    .scratch = tree_rooted_scratch,
+    .nsteps = tree_rooted_nsteps,
+    .window = tree_rooted_window,
+    .step = tree_scatter_step,
+};

@@ -92,6 +92,14 @@ const char *kolo_twolevel_fits(const struct kolo_plan_args *args)
     return args->hosts->count == args->size ? "every rank is on a host of its own" : NULL;
 }
 
+static const char *numa_allreduce_fits(const struct kolo_plan_args *args)
+{
+    const char *why = kolo_numa_fits(args);
+    if (why == NULL && args->hosts->domains.a_host == 0)
+        return "some hosts have ranks on more NUMA nodes than others";
+    return why;
+}
+
 /** The rank that differs from this one only at @p level, where its number is @p number. */
 static int peer(const struct kolo_plan_args *args, const struct seat *seat, int level, int number)
 {
@@ -161,14 +169,14 @@ static struct phases phases_of(const struct seat *seat)
     if (seat->member > 0)
         return phases;
     struct kolo_plan_args last = part_at(seat, ACROSS, 0, &offset);
-    phases.steps[ALL_ACROSS] = kolo_halving_allreduce_nsteps(&last);
+    phases.steps[ALL_ACROSS] = kolo_plan_halving_allreduce.nsteps(&last);
     for (int level = INSIDE; level < ACROSS; level++) {
         if (seat->size[level] == 1)
             continue;
         struct kolo_plan_args part = part_at(seat, level, 0, &offset);
         size_t half = kolo_halving_half(&part);
         phases.steps[HALVING + level] = half;
-        phases.steps[DOUBLING - level] = kolo_halving_allreduce_nsteps(&part) - half;
+        phases.steps[DOUBLING - level] = kolo_plan_halving_allreduce.nsteps(&part) - half;
     }
     return phases;
 }
@@ -282,7 +290,7 @@ static void step_at(const struct kolo_plan_args *args, const struct seat *seat, 
     }
     if (doubles) /* all levels after this one are between its two halves */
         turn->stage += seat->across + (level == INSIDE ? 2 * seat->rounds[BETWEEN] : 0);
-    kolo_halving_allreduce_step(&part, index, step);
+    kolo_plan_halving_allreduce.step(&part, index, step);
     place_step(step, offset, is_held);
     if (level < ACROSS)
         step->finish.count = 0; /* is done across hosts */
@@ -370,18 +378,51 @@ static void step(const struct kolo_plan_args *args, struct groups groups, size_t
 }
 
 #define RUN_BY(name, groups)                                                                       \
-    size_t kolo_##name##_allreduce_nsteps(const struct kolo_plan_args *args)                       \
+    static size_t name##_allreduce_nsteps(const struct kolo_plan_args *args)                       \
     {                                                                                              \
         return nsteps(args, groups(args));                                                         \
     }                                                                                              \
-    size_t kolo_##name##_allreduce_window(const struct kolo_plan_args *args)                       \
+    static size_t name##_allreduce_window(const struct kolo_plan_args *args)                       \
     {                                                                                              \
         return window(args, groups(args));                                                         \
     }                                                                                              \
-    void kolo_##name##_allreduce_step(const struct kolo_plan_args *args, size_t index,             \
+    static void name##_allreduce_step(const struct kolo_plan_args *args, size_t index,             \
                                       struct kolo_step *step_out)                                  \
     {                                                                                              \
         step(args, groups(args), index, step_out);                                                 \
     }
 RUN_BY(twolevel, groups_of_hosts)
 RUN_BY(numa, groups_of_domains)
+
+/* ---- the plans ---- */
+
+const struct kolo_plan kolo_plan_twolevel_allreduce = {
+    .name = "twolevel",
+    .collective = KOLO_COLLECTIVE_ALLREDUCE,
+    .number = KOLO_PLAN_TWOLEVEL_ALLREDUCE,
+    .summary = "in pieces: halving inside hosts, halving and doubling across them with one share "
+               "per local rank, doubling inside",
+    .closes = true,
+    .is_segmented = true,
+    .is_by_hosts = true,
+    .fits = kolo_twolevel_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = twolevel_allreduce_nsteps,
+    .window = twolevel_allreduce_window,
+    .step = twolevel_allreduce_step,
+};
+
+const struct kolo_plan kolo_plan_numa_allreduce = {
+    .name = "numa",
+    .collective = KOLO_COLLECTIVE_ALLREDUCE,
+    .number = KOLO_PLAN_NUMA_ALLREDUCE,
+    .summary = "as twolevel; inside hosts, halving and doubling in NUMA nodes, then between them",
+    .closes = true,
+    .is_segmented = true,
+    .is_by_hosts = true,
+    .fits = numa_allreduce_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = numa_allreduce_nsteps,
+    .window = numa_allreduce_window,
+    .step = numa_allreduce_step,
+};

@@ -173,8 +173,8 @@ static void gather_inside(const struct kolo_plan_args *args, const struct place 
     }
 }
 
-void kolo_twolevel_allgather_step(const struct kolo_plan_args *args, size_t index,
-                                  struct kolo_step *step_out)
+static void twolevel_allgather_step(const struct kolo_plan_args *args, size_t index,
+                                    struct kolo_step *step_out)
 {
     struct place place = place_of(args);
     size_t steps = gather_slot(&place), others = (size_t)place.ranks - 1, k = index % steps;
@@ -203,14 +203,14 @@ void kolo_twolevel_allgather_step(const struct kolo_plan_args *args, size_t inde
     }
 }
 
-size_t kolo_twolevel_allgather_nsteps(const struct kolo_plan_args *args)
+static size_t twolevel_allgather_nsteps(const struct kolo_plan_args *args)
 {
     struct place place = place_of(args);
     size_t slots = units_of(&place) + (place.ranks > 1 ? AHEAD : 0);
     size_t nsteps = slots * gather_slot(&place);
     struct kolo_step step;
     do
-        kolo_twolevel_allgather_step(args, --nsteps, &step);
+        twolevel_allgather_step(args, --nsteps, &step);
     while (step.to < 0 && step.from < 0);
     return nsteps + 1;
 }
@@ -230,7 +230,7 @@ static size_t held_units(const struct place *place)
     return held < units ? held : units;
 }
 
-size_t kolo_twolevel_reduce_scatter_scratch(const struct kolo_plan_args *args)
+static size_t twolevel_reduce_scatter_scratch(const struct kolo_plan_args *args)
 {
     struct place place = place_of(args);
     size_t longest = longest_block(args), length = longest < place.length ? longest : place.length;
@@ -297,15 +297,15 @@ static void scatter_across(const struct kolo_plan_args *args, const struct place
     }
 }
 
-size_t kolo_twolevel_reduce_scatter_nsteps(const struct kolo_plan_args *args)
+static size_t twolevel_reduce_scatter_nsteps(const struct kolo_plan_args *args)
 {
     struct place place = place_of(args);
     /* the last step only finishes */
     return (units_of(&place) + (size_t)place.ranks - 1) * scatter_slot(&place) + 1;
 }
 
-void kolo_twolevel_reduce_scatter_step(const struct kolo_plan_args *args, size_t index,
-                                       struct kolo_step *step_out)
+static void twolevel_reduce_scatter_step(const struct kolo_plan_args *args, size_t index,
+                                         struct kolo_step *step_out)
 {
     struct place place = place_of(args);
     size_t steps = scatter_slot(&place), each = (size_t)place.rows + 1, k = index % steps;
@@ -313,7 +313,7 @@ void kolo_twolevel_reduce_scatter_step(const struct kolo_plan_args *args, size_t
     long at = (long)(index / steps) - (long)stage;
     struct unit unit = unit_at(&place, at);
     kolo_step_clear(step_out);
-    if (index + 1 == kolo_twolevel_reduce_scatter_nsteps(args)) {
+    if (index + 1 == twolevel_reduce_scatter_nsteps(args)) {
         step_out->finish =
             (struct kolo_slice){KOLO_BUFFER_RECV, 0, kolo_plan_block(args, args->rank)};
         return;
@@ -330,3 +330,35 @@ void kolo_twolevel_reduce_scatter_step(const struct kolo_plan_args *args, size_t
     else if (unit.distance == 1)
         scatter_own(args, &place, &unit, (int)stage + 1, step_out);
 }
+
+/* ---- the plans ---- */
+
+const struct kolo_plan kolo_plan_twolevel_allgather = {
+    .name = "twolevel",
+    .collective = KOLO_COLLECTIVE_ALLGATHER,
+    .number = KOLO_PLAN_TWOLEVEL_ALLGATHER,
+    .summary = "each block to one rank of each other host, which spreads it there",
+    .closes = true,
+    .is_segmented = true,
+    .is_by_hosts = true,
+    .fits = kolo_twolevel_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = twolevel_allgather_nsteps,
+    .window = kolo_twolevel_blocks_window,
+    .step = twolevel_allgather_step,
+};
+
+const struct kolo_plan kolo_plan_twolevel_reduce_scatter = {
+    .name = "twolevel",
+    .collective = KOLO_COLLECTIVE_REDUCE_SCATTER,
+    .number = KOLO_PLAN_TWOLEVEL_REDUCE_SCATTER,
+    .summary = "each block summed by one rank of each other host, which sends it to its owner",
+    .closes = true,
+    .is_segmented = true,
+    .is_by_hosts = true,
+    .fits = kolo_twolevel_fits,
+    .scratch = twolevel_reduce_scatter_scratch,
+    .nsteps = twolevel_reduce_scatter_nsteps,
+    .window = kolo_twolevel_blocks_window,
+    .step = twolevel_reduce_scatter_step,
+};

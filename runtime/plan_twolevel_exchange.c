@@ -47,18 +47,18 @@ static size_t packed_of(const struct place *place)
     return across_of(place) > inside_of(place) ? across_of(place) : inside_of(place);
 }
 
-size_t kolo_twolevel_alltoall_held(const struct kolo_plan_args *args)
+static size_t twolevel_alltoall_held(const struct kolo_plan_args *args)
 {
     struct place place = place_of(args);
     return packed_of(&place) + across_of(&place) + inside_of(&place);
 }
 
-size_t kolo_twolevel_alltoall_scratch(const struct kolo_plan_args *args)
+static size_t twolevel_alltoall_scratch(const struct kolo_plan_args *args)
 {
-    return kolo_twolevel_alltoall_held(args) * args->count;
+    return twolevel_alltoall_held(args) * args->count;
 }
 
-const char *kolo_twolevel_alltoall_fits(const struct kolo_plan_args *args)
+static const char *twolevel_alltoall_fits(const struct kolo_plan_args *args)
 {
     const char *why = kolo_twolevel_fits(args);
     if (why != NULL)
@@ -68,13 +68,13 @@ const char *kolo_twolevel_alltoall_fits(const struct kolo_plan_args *args)
     return args->counts != NULL ? "blocks of different lengths" : NULL;
 }
 
-size_t kolo_twolevel_alltoall_nsteps(const struct kolo_plan_args *args)
+static size_t twolevel_alltoall_nsteps(const struct kolo_plan_args *args)
 {
     struct place place = place_of(args);
     return across_of(&place) + inside_of(&place) + (size_t)args->size;
 }
 
-size_t kolo_twolevel_alltoall_window(const struct kolo_plan_args *args)
+static size_t twolevel_alltoall_window(const struct kolo_plan_args *args)
 {
     (void)args;
     return KOLO_WINDOW_MAX;
@@ -158,8 +158,8 @@ static void step_home(const struct kolo_plan_args *args, const struct place *pla
         step->copy_from = blocks(args, KOLO_BUFFER_SEND, (size_t)rank, 1);
 }
 
-void kolo_twolevel_alltoall_step(const struct kolo_plan_args *args, size_t index,
-                                 struct kolo_step *step_out)
+static void twolevel_alltoall_step(const struct kolo_plan_args *args, size_t index,
+                                   struct kolo_step *step_out)
 {
     struct place place = place_of(args);
     size_t across = across_of(&place), inside = inside_of(&place);
@@ -171,3 +171,18 @@ void kolo_twolevel_alltoall_step(const struct kolo_plan_args *args, size_t index
     else
         step_home(args, &place, index - across - inside, step_out);
 }
+
+const struct kolo_plan kolo_plan_twolevel_alltoall = {
+    .name = "twolevel",
+    .collective = KOLO_COLLECTIVE_ALLTOALL,
+    .number = KOLO_PLAN_TWOLEVEL_ALLTOALL,
+    .summary = "all blocks of a rank for another host in one message, distributed there",
+    .closes = true,
+    .is_by_hosts = true,
+    .fits = twolevel_alltoall_fits,
+    .scratch = twolevel_alltoall_scratch,
+    .held = twolevel_alltoall_held,
+    .nsteps = twolevel_alltoall_nsteps,
+    .window = twolevel_alltoall_window,
+    .step = twolevel_alltoall_step,
+};

@@ -64,14 +64,14 @@ static int parent_of(const struct kolo_plan_args *args, const struct node *node)
     return node->host != 0 ? head(args, node, node->host & (node->host - 1)) : -1;
 }
 
-size_t kolo_twolevel_broadcast_nsteps(const struct kolo_plan_args *args)
+static size_t twolevel_broadcast_nsteps(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args);
     return (size_t)(node.near + node.far) + (parent_of(args, &node) >= 0);
 }
 
-void kolo_twolevel_broadcast_step(const struct kolo_plan_args *args, size_t index,
-                                  struct kolo_step *step_out)
+static void twolevel_broadcast_step(const struct kolo_plan_args *args, size_t index,
+                                    struct kolo_step *step_out)
 {
     struct node node = node_of(args);
     int parent = parent_of(args, &node), turn = (int)index - (parent >= 0);
@@ -85,20 +85,20 @@ void kolo_twolevel_broadcast_step(const struct kolo_plan_args *args, size_t inde
     step_out->out = kolo_slice_whole(args, parent < 0 ? KOLO_BUFFER_SEND : KOLO_BUFFER_RECV);
 }
 
-size_t kolo_twolevel_reduce_scratch(const struct kolo_plan_args *args)
+static size_t twolevel_reduce_scratch(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args);
     return parent_of(args, &node) >= 0 && node.near + node.far > 0 ? args->count : 0;
 }
 
-size_t kolo_twolevel_reduce_nsteps(const struct kolo_plan_args *args)
+static size_t twolevel_reduce_nsteps(const struct kolo_plan_args *args)
 {
     struct node node = node_of(args);
     return (size_t)(node.near + node.far) + 1; /* the last step sends to the parent, or finishes */
 }
 
-void kolo_twolevel_reduce_step(const struct kolo_plan_args *args, size_t index,
-                               struct kolo_step *step_out)
+static void twolevel_reduce_step(const struct kolo_plan_args *args, size_t index,
+                                 struct kolo_step *step_out)
 {
     struct node node = node_of(args);
     int parent = parent_of(args, &node), children = node.near + node.far;
@@ -128,7 +128,7 @@ static size_t rounds_of(const struct kolo_plan_args *args, const struct kolo_pos
     return rounds;
 }
 
-size_t kolo_twolevel_barrier_nsteps(const struct kolo_plan_args *args)
+static size_t twolevel_barrier_nsteps(const struct kolo_plan_args *args)
 {
     struct kolo_post post = kolo_post_of(args);
     return 2 * kolo_post_edges(&post) + rounds_of(args, &post);
@@ -144,8 +144,8 @@ static int other_end(const struct kolo_plan_args *args, const struct kolo_post *
                                   : kolo_post_parent(args, post);
 }
 
-void kolo_twolevel_barrier_step(const struct kolo_plan_args *args, size_t index,
-                                struct kolo_step *step_out)
+static void twolevel_barrier_step(const struct kolo_plan_args *args, size_t index,
+                                  struct kolo_step *step_out)
 {
     struct kolo_post post = kolo_post_of(args);
     size_t edges = kolo_post_edges(&post), rounds = rounds_of(args, &post);
@@ -165,3 +165,44 @@ void kolo_twolevel_barrier_step(const struct kolo_plan_args *args, size_t index,
         step_out->to = other_end(args, &post, index - rounds);
     }
 }
+
+/* ---- the plans ---- */
+
+const struct kolo_plan kolo_plan_twolevel_broadcast = {
+    .name = "twolevel",
+    .collective = KOLO_COLLECTIVE_BROADCAST,
+    .number = KOLO_PLAN_TWOLEVEL_BROADCAST,
+    .summary = "binomial tree over hosts, then inside each",
+    .is_by_hosts = true,
+    .depth = KOLO_DEPTH_TREE,
+    .fits = kolo_twolevel_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = twolevel_broadcast_nsteps,
+    .step = twolevel_broadcast_step,
+};
+
+const struct kolo_plan kolo_plan_twolevel_reduce = {
+    .name = "twolevel",
+    .collective = KOLO_COLLECTIVE_REDUCE,
+    .number = KOLO_PLAN_TWOLEVEL_REDUCE,
+    .summary = "binomial tree inside each host, then over hosts",
+    .is_by_hosts = true,
+    .depth = KOLO_DEPTH_TREE,
+    .fits = kolo_twolevel_fits,
+    .scratch = twolevel_reduce_scratch,
+    .nsteps = twolevel_reduce_nsteps,
+    .step = twolevel_reduce_step,
+};
+
+const struct kolo_plan kolo_plan_twolevel_barrier = {
+    .name = "twolevel",
+    .collective = KOLO_COLLECTIVE_BARRIER,
+    .number = KOLO_PLAN_TWOLEVEL_BARRIER,
+    .summary = "to one rank of each host, between those, and back",
+    .closes = true,
+    .is_by_hosts = true,
+    .fits = kolo_twolevel_fits,
+    .scratch = kolo_no_scratch,
+    .nsteps = twolevel_barrier_nsteps,
+    .step = twolevel_barrier_step,
+};

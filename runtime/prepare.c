@@ -118,7 +118,7 @@ static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *requ
     if (request->plan->is_nested)
         request->route = &kolo_route_nested;
     request->args.hosts = kolo_choices_hosts(&comm->choices);
-    request->call.plan = (int)(request->plan - kolo_plans);
+    request->call.plan = (int)request->plan->number;
     if (request->plan->is_segmented)
         request->call.hash = kolo_call_hash(request->call.hash, &request->args.segment,
                                             sizeof(request->args.segment));

@@ -150,7 +150,8 @@ Test(cost, grows_with_size_and_world)
 {
     struct kolo_figures figures;
     kolo_figures_init(&figures);
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
+         plan = kolo_plan_next(plan))
         for (int size = 2; size <= 64; size *= 2) {
             struct kolo_layout layout = {.size = size, .cores = size, .local = KOLO_PATH_LOOPBACK};
             double last = 0;

@@ -115,7 +115,8 @@ static void run_plan(const struct kolo_plan *plan, int size, size_t count)
 
 Test(large, every_plan)
 {
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
+         plan = kolo_plan_next(plan))
         for (int size = 1; size <= RANKS_MAX && plan->step != NULL; size++) {
             run_plan(plan, size, HUGE);
             run_plan(plan, size, ((size_t)1 << 31) - 1);
@@ -164,7 +165,8 @@ Test(large, scratch_is_bounded_in_bytes)
 {
     static const size_t elements[] = {1, 2, 4, 8, 24, KOLO_OPAQUE_BYTES_MAX};
     static const int sizes[] = {2, 3, 8, 255, 256, 1000, 4096};
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan++)
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
+         plan = kolo_plan_next(plan))
         for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]) && plan->step != NULL; s++)
             for (size_t e = 0; e < sizeof(elements) / sizeof(elements[0]); e++)
                 for (size_t bytes = elements[e]; bytes <= (size_t)PTRDIFF_MAX / 4096 / 3;

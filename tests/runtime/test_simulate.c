@@ -22,12 +22,13 @@ static bool fits(const struct kolo_simulation *what)
     return what->plan->fits(&args) == NULL;
 }
 
-/** Skips plans on a board, which have no steps: tests/runtime/test_board_moves.c tests them. */
+/** As kolo_plan_next, but skips plans on a board, which have no steps:
+ * tests/runtime/test_board_moves.c tests them. */
 static const struct kolo_plan *next_plan(const struct kolo_plan *plan)
 {
     do
-        plan++;
-    while (plan->on_board || plan->is_nested);
+        plan = kolo_plan_next(plan);
+    while (plan != NULL && (plan->on_board || plan->is_nested));
     return plan;
 }
 
@@ -159,7 +160,7 @@ static void prove_variants(struct kolo_simulation what, int turn)
 static void prove_size(int size)
 {
     size_t n = (size_t)size, counts[] = {0, 1, n - 1, n, n + 1, 13, 2 * n + 3};
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan)) {
+    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan)) {
         bool per_rank = plan->collective != KOLO_COLLECTIVE_ALLREDUCE &&
                         plan->collective != KOLO_COLLECTIVE_REDUCE &&
                         plan->collective != KOLO_COLLECTIVE_BROADCAST;
@@ -307,7 +308,7 @@ static void prove_large(const struct kolo_plan *plan, int size, int variant)
 
 Test(simulate, every_plan_for_127_and_128, .timeout = 200)
 {
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan))
+    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan))
         for (int variant = 0; variant < 4; variant++)
             for (int size = 127; size <= 128; size++)
                 prove_large(plan, size, variant);
@@ -316,7 +317,7 @@ Test(simulate, every_plan_for_127_and_128, .timeout = 200)
 /* Plans of many steps are proved for 1000 ranks or more below, and here only in the long run. */
 Test(simulate, every_plan_for_1000, .timeout = 400)
 {
-    for (const struct kolo_plan *plan = kolo_plans; are_large_wanted() && plan->name != NULL;
+    for (const struct kolo_plan *plan = next_plan(NULL); are_large_wanted() && plan != NULL;
          plan = next_plan(plan)) {
         int variants = !is_linear(plan) ? 4 : test_is_long() ? 1 : 0;
         for (int variant = 0; variant < variants; variant++)
@@ -326,7 +327,7 @@ Test(simulate, every_plan_for_1000, .timeout = 400)
 
 Test(simulate, plans_of_few_steps_for_thousands, .timeout = 400)
 {
-    for (const struct kolo_plan *plan = kolo_plans; are_large_wanted() && plan->name != NULL;
+    for (const struct kolo_plan *plan = next_plan(NULL); are_large_wanted() && plan != NULL;
          plan = next_plan(plan))
         if (!is_linear(plan))
             prove_large(plan, test_is_long() ? 4096 : 2048, 0);
@@ -337,16 +338,16 @@ static int linear_plans[64];
 ParameterizedTestParameters(simulate, plans_of_many_steps_for_thousands)
 {
     size_t count = 0;
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan))
+    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan))
         if (is_linear(plan))
-            linear_plans[count++] = (int)(plan - kolo_plans);
+            linear_plans[count++] = (int)plan->number;
     return cr_make_param_array(int, linear_plans, count);
 }
 /** n ranks of n steps each take time proportional to n^2, so of these plans only the ring, with
  * which everything else is compared, is proved for 2048 ranks outside the long run. */
 ParameterizedTest(int *plan, simulate, plans_of_many_steps_for_thousands, .timeout = 400)
 {
-    const struct kolo_plan *linear = &kolo_plans[*plan];
+    const struct kolo_plan *linear = kolo_plans[*plan];
     bool is_first =
         linear->collective == KOLO_COLLECTIVE_ALLREDUCE && strcmp(linear->name, "ring") == 0;
     if (are_large_wanted())
@@ -361,7 +362,7 @@ ParameterizedTest(int *plan, simulate, plans_of_many_steps_for_thousands, .timeo
 static void prove_on_hosts(int size, int count, int way, unsigned seed)
 {
     const struct kolo_topology *hosts = deal(size, count, way, seed);
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan)) {
+    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan)) {
         bool per_rank = plan->collective != KOLO_COLLECTIVE_ALLREDUCE &&
                         plan->collective != KOLO_COLLECTIVE_REDUCE &&
                         plan->collective != KOLO_COLLECTIVE_BROADCAST;
@@ -449,7 +450,7 @@ static const struct kolo_topology *draw_nodes(int size, unsigned seed)
 
 static void prove_by_node(const struct kolo_topology *hosts, int size, unsigned seed, int *proved)
 {
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan)) {
+    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan)) {
         bool is_short = plan->collective != KOLO_COLLECTIVE_ALLREDUCE;
         struct kolo_simulation what = {
             .plan = plan,
@@ -503,7 +504,8 @@ Test(simulate, plans_by_numa_node_say_why_they_do_not_fit)
         struct kolo_topology hosts;
         struct kolo_plan_args args = {.size = 6, .count = 8, .segment = 8, .hosts = &hosts};
         kolo_topology_fill(&hosts, 6, of, cases[i].nodes, memory);
-        const char *why = kolo_numa_allreduce_fits(&args), *of_others = kolo_numa_fits(&args);
+        const char *why = kolo_plan_numa_allreduce.fits(&args),
+                   *of_others = kolo_plan_numa_broadcast.fits(&args);
         cr_assert(cases[i].why == NULL ? why == NULL : why && strstr(why, cases[i].why), "%zu", i);
         cr_assert(cases[i].of_others == NULL ? of_others == NULL
                                              : of_others && strstr(of_others, cases[i].of_others),
@@ -644,7 +646,7 @@ Test(simulate, messages_of_leaders)
         [KOLO_COLLECTIVE_SCATTER] = HOSTS - 1};
     struct kolo_plan_args args = {.size = N, .count = 3, .segment = 1};
     args.hosts = deal(N, HOSTS, 2, 0);
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan))
+    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan))
         for (args.root = 0; is_by_leaders(plan) && args.root < (has_root(plan) ? N : 1);
              args.root++) {
             size_t others, messages = far_messages(plan, args, &others);
@@ -664,7 +666,7 @@ Test(simulate, leaders_of_hosts_of_any_size, .timeout = 100)
             for (int rank = 0; rank < sizes[i][host]; rank++, size++)
                 of[size] = host, nodes[size] = 3 - size % 4;
         kolo_topology_fill(&hosts, size, of, i % 2 == 0 ? nodes : NULL, memory);
-        for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan))
+        for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan))
             for (size_t count = 0; is_by_leaders(plan) && count < 3; count++)
                 prove_variants(
                     (struct kolo_simulation){
@@ -699,7 +701,7 @@ Test(simulate, two_levels_in_many_pieces_on_unlike_hosts)
 {
     static const size_t counts[] = {0, 1, 13, 257};
     for (size_t i = 0; i < sizeof(unlike) / sizeof(unlike[0]); i++)
-        for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan))
+        for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan))
             for (size_t c = 0; strcmp(plan->name, "twolevel") == 0 && c < 4; c++)
                 for (int root = 0; root < (has_root(plan) ? unlike[i].size : 1); root++)
                     prove_variants((struct kolo_simulation){.plan = plan,
@@ -734,7 +736,7 @@ Test(simulate, two_levels_at_once)
 
 static void prove_all(struct kolo_simulation what, enum kolo_collective collective)
 {
-    for (what.plan = kolo_plans; what.plan->name != NULL; what.plan = next_plan(what.plan))
+    for (what.plan = next_plan(NULL); what.plan != NULL; what.plan = next_plan(what.plan))
         for (what.segment = 1; what.plan->collective == collective && what.segment < 9;
              what.segment += 3)
             prove(what);
@@ -909,7 +911,7 @@ static size_t broken_nsteps(const struct kolo_plan_args *args)
 Test(simulate, objects_to_broken_plans, .timeout = 100)
 {
     int struck[FAULTS] = {0};
-    for (sound_plan = kolo_plans; sound_plan->name != NULL; sound_plan = next_plan(sound_plan))
+    for (sound_plan = next_plan(NULL); sound_plan != NULL; sound_plan = next_plan(sound_plan))
         for (fault = SOUND; fault < FAULTS; fault++)
             for (int size = 3; size <= 9; size++)
                 for (fault_rank = size_for(sound_plan, size) == size ? 0 : size; fault_rank < size;
@@ -955,7 +957,7 @@ static void swapped_fold(const struct kolo_plan_args *args, size_t index, struct
 Test(simulate, objects_to_another_order_in_an_ordered_plan)
 {
     int ordered = 0;
-    for (sound_plan = kolo_plans; sound_plan->name != NULL; sound_plan = next_plan(sound_plan)) {
+    for (sound_plan = next_plan(NULL); sound_plan != NULL; sound_plan = next_plan(sound_plan)) {
         struct kolo_plan broken = *sound_plan;
         struct kolo_simulation what = {.plan = &broken,
                                        .size = size_for(sound_plan, 5),
@@ -1005,7 +1007,7 @@ static bool is_one_exchange(const struct kolo_plan *plan)
 
 Test(simulate, objects_to_steps_that_begin_too_early)
 {
-    for (sound_plan = kolo_plans; sound_plan->name != NULL; sound_plan = next_plan(sound_plan)) {
+    for (sound_plan = next_plan(NULL); sound_plan != NULL; sound_plan = next_plan(sound_plan)) {
         struct kolo_plan broken = *sound_plan;
         struct kolo_simulation what = {.plan = &broken,
                                        .size = size_for(sound_plan, 5),
@@ -1031,7 +1033,7 @@ Test(simulate, objects_to_steps_that_begin_too_early)
 static void check_broadcasts_in_turn(enum kolo_closing closing, int closed_every)
 {
     const uint64_t seeds = test_is_long() ? 8 : 3;
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan))
+    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan))
         for (int size = 2; size <= 65 && plan->collective == KOLO_COLLECTIVE_BROADCAST;
              size += size < 18 ? 1 : 47)
             for (uint64_t seed = 0; is_size_wanted(size) && seed < seeds; seed++) {
@@ -1071,7 +1073,7 @@ static void silent_root(const struct kolo_plan_args *args, size_t index, struct 
 
 Test(simulate, objects_to_a_root_that_says_nothing)
 {
-    for (sound_plan = kolo_plans; sound_plan->name != NULL; sound_plan = next_plan(sound_plan)) {
+    for (sound_plan = next_plan(NULL); sound_plan != NULL; sound_plan = next_plan(sound_plan)) {
         struct kolo_plan broken = *sound_plan;
         struct kolo_simulation what = {.plan = &broken,
                                        .size = size_for(sound_plan, 5),
@@ -1088,7 +1090,7 @@ Test(simulate, objects_to_a_root_that_says_nothing)
 /** The barrier that follows a rooted plan closes it: without it the simulator must object. */
 Test(simulate, objects_to_a_plan_that_does_not_close)
 {
-    for (const struct kolo_plan *plan = kolo_plans; plan->name != NULL; plan = next_plan(plan)) {
+    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan)) {
         struct kolo_plan open = *plan;
         struct kolo_simulation what = {.plan = &open,
                                        .size = size_for(plan, 5),

@@ -5,7 +5,6 @@
 #include "runtime/plan.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char *const collective_texts[KOLO_COLLECTIVES] = {
@@ -134,23 +133,6 @@ const struct kolo_plan *kolo_plan_on_board(enum kolo_collective collective, bool
         return NULL;
     atomic_store_explicit(&found[collective][is_oneshot], plan, memory_order_relaxed);
     return plan;
-}
-
-kolo_status kolo_plan_check(const char *name)
-{
-    char known[256];
-    bool is_known = strcmp(name, "auto") == 0;
-    snprintf(known, sizeof known, "auto");
-    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
-         plan = kolo_plan_next(plan)) {
-        is_known |= strcmp(plan->name, name) == 0;
-        size_t used = strlen(known);
-        if (strstr(known, plan->name) == NULL)
-            snprintf(known + used, sizeof known - used, ", %s", plan->name);
-    }
-    return is_known ? KOLO_OK
-                    : kolo_fail(KOLO_ERR_CONFIG,
-                                "KOLO_PLAN=%s: there is no such plan; use one of %s", name, known);
 }
 
 static const struct kolo_plan *first_plan(enum kolo_collective collective)

@@ -294,7 +294,8 @@ extern const struct kolo_plan kolo_plan_notes;
 /** The plan on a board: for short vectors (oneshot), or for all others. NULL: none. */
 const struct kolo_plan *kolo_plan_on_board(enum kolo_collective collective, bool is_oneshot);
 
-/** Checks a value of KOLO_PLAN: "auto", or a name that some collective's plan has. ERR_CONFIG. */
+/** Checks a value of KOLO_PLAN: "auto", or a name that some collective's plan has. ERR_CONFIG. In
+ * plan_names.c, which does not refer to the table. */
 kolo_status kolo_plan_check(const char *name) KOLO_NODISCARD;
 
 /** Chooses among the plans over links: @p forced ("auto" or a name) if it exists for the collective

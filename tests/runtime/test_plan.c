@@ -59,16 +59,3 @@ Test(plan, is_chosen_without_figures)
                   "%s", kolo_collective_text((enum kolo_collective)collective));
     }
 }
-
-Test(plan, names_are_checked)
-{
-    cr_expect(kolo_plan_check("auto") == KOLO_OK);
-    for (size_t i = 0; i < KOLO_PLANS; i++)
-        cr_expect(kolo_plan_check(kolo_plans[i]->name) == KOLO_OK, "%s", kolo_plans[i]->name);
-    cr_expect(kolo_plan_check("") == KOLO_ERR_CONFIG);
-    cr_expect(kolo_plan_check("rin") == KOLO_ERR_CONFIG);
-    cr_expect(strstr(kolo_error_detail(), "KOLO_PLAN=rin:") != NULL);
-    for (size_t i = 0; i < KOLO_PLANS; i++)
-        cr_expect(strstr(kolo_error_detail(), kolo_plans[i]->name) != NULL, "%s is not in: %s",
-                  kolo_plans[i]->name, kolo_error_detail());
-}

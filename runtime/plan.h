@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans: a collective as a pure function from (rank, size, count, root, in place) and the index of
 // a step to what is sent, received, combined and copied in that step. No I/O and no allocation. The
-// engine runs plans; simulate.c proves them. Each plan is a row of a table, which names its
-// functions; the row is at the end of the file of the plan.
+// engine runs plans; a simulator, which only the tests contain, proves them
+// (tests/support/simulate.h). Each plan is a row of a table, which names its functions; the row is
+// at the end of the file of the plan.
 //
 // Steps begin in order. A step is over when its send and its receive are over. `after` says how
 // many of the steps right before it may still be in flight when it begins: 1 none, 1 + k the last

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "runtime/simulate.h"
 #include "tests/support/length.h"
+#include "tests/support/simulate.h"
 
 static bool fits(const struct kolo_simulation *what)
 {
@@ -803,17 +803,17 @@ Test(simulate, blocks_of_different_lengths, .timeout = 100)
     prove_blocks_of_different_lengths(33, deal(33, 4, 1, 7));
 }
 
-Test(simulate, cost_of_a_ring)
+Test(simulate, steps_and_messages_of_a_ring)
 {
     struct kolo_simulation what = {.plan = kolo_plan_find(KOLO_COLLECTIVE_ALLREDUCE, "ring"),
                                    .size = 8,
                                    .count = 800,
                                    .segment = 800};
-    struct kolo_simulated cost;
-    cr_assert(kolo_simulate(&what, &cost) == KOLO_OK, "%s", kolo_error_detail());
-    cr_assert(cost.messages == 14 && cost.steps == 14, "%zu messages", cost.messages);
-    cr_assert(cost.elements_sent == 1400 && cost.elements_reduced == 700, "%zu elements",
-              cost.elements_sent);
+    struct kolo_simulated needed;
+    cr_assert(kolo_simulate(&what, &needed) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(needed.messages == 14 && needed.steps == 14, "%zu messages", needed.messages);
+    cr_assert(needed.elements_sent == 1400 && needed.elements_reduced == 700, "%zu elements",
+              needed.elements_sent);
 }
 
 /* ---- plans broken on purpose ---- */

@@ -5,7 +5,7 @@
 // Which steps may be in flight when a step begins follows only from the plan's declaration
 // (`after`), not from how the simulation happens to run: every step that need not be over counts as
 // in flight.
-#include "runtime/simulate_world.h"
+#include "tests/support/simulate_world.h"
 
 /* ---- buffers ---- */
 

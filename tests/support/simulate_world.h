@@ -3,10 +3,10 @@
 // they are in the ranks' buffers and what a step may touch (simulate_memory.c), and the results
 // that are expected (simulate_results.c). Private to these files and to simulate.c, which runs the
 // ranks' steps.
-#ifndef KOLO_RUNTIME_SIMULATE_WORLD_H
-#define KOLO_RUNTIME_SIMULATE_WORLD_H
+#ifndef KOLO_TESTS_SUPPORT_SIMULATE_WORLD_H
+#define KOLO_TESTS_SUPPORT_SIMULATE_WORLD_H
 
-#include "runtime/simulate.h"
+#include "tests/support/simulate.h"
 
 struct kolo_sim_symbol {
     uint64_t sum;   /* 0: never written */

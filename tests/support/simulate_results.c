@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks results: from the definition of each collective alone, never from the plan, it computes
 // which symbol belongs in each element of RECV, and reports a rank that has another.
-#include "runtime/simulate_world.h"
+#include "tests/support/simulate_world.h"
 
 static struct kolo_sim_symbol whole_sum(const struct kolo_sim_world *world, size_t offset)
 {

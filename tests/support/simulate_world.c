@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes and frees the world of a simulation: the arguments of each rank's call, which elements are
 // followed, and the ranks' memory. Runs no step.
-#include "runtime/simulate_world.h"
+#include "tests/support/simulate_world.h"
 
 #include <string.h>
 

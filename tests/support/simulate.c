@@ -17,7 +17,7 @@
 // however far the others are. A rank sends the same list of messages to another rank however the
 // ranks are interleaved. So if in one order each message meets the receive of its own call, it does
 // in every order, and also over links that accept messages before their receives.
-#include "runtime/simulate_world.h"
+#include "tests/support/simulate_world.h"
 
 #include <string.h>
 

@@ -16,8 +16,8 @@
 //   - a rank could end before another has begun (in an open broadcast: before its root; and if
 //     notes close it, the root before any other)
 //   - a message of one broadcast would meet a receive of another
-#ifndef KOLO_RUNTIME_SIMULATE_H
-#define KOLO_RUNTIME_SIMULATE_H
+#ifndef KOLO_TESTS_SUPPORT_SIMULATE_H
+#define KOLO_TESTS_SUPPORT_SIMULATE_H
 
 #include "base/status.h"
 #include "runtime/plan.h"
@@ -42,7 +42,7 @@ struct kolo_simulation {
     uint64_t seed;    /* seed of the order in which ranks move; 0: a fixed order */
 };
 
-/** What a run cost, for the cost model. Each is the maximum of all ranks. */
+/** What a run needed: each is the maximum of all ranks. */
 struct kolo_simulated {
     size_t steps;
     size_t messages;

@@ -16,10 +16,12 @@ enum {
     RTO_MAX_MS = 44, /* TCP_RTO_MAX_MS, which headers before Linux 6.15 lack */
     RTO_MAX_MS_LEAST = 1000,
     RTO_MAX_MS_MOST = 120000, /* the kernel's bounds of it */
-    PROBES_MAX = 127,         /* the kernel's bound */
-    ASKS = 8,                 /* of an idle connection within the timeout */
-    TRIES = 4 /* to send the same bytes within the timeout, by the longest pause. More
-                               * would use up the tries that net.ipv4.tcp_retries2 allows. */
+    PROBES_MAX = 127,
+    SECONDS_MAX = 32767, /* the kernel's bounds of keepalive */
+    ASKS = 8,            /* an idle peer is asked after each of so many parts of the timeout, except
+                          * the last one, after which it is given up */
+    TRIES = 4            /* to send the same bytes within the timeout, by the longest pause. More
+                          * would use up the tries that net.ipv4.tcp_retries2 allows. */
 };
 
 static int64_t between(int64_t value, int64_t least, int64_t most)
@@ -39,12 +41,16 @@ static void set(int fd, int level, int option, int64_t value)
 void kolo_keepalive_set(int fd, int64_t timeout_ms)
 {
     const int64_t seconds = timeout_ms / 1000;
-    const int64_t every = between(seconds / ASKS, 1, INT16_MAX); /* the kernel takes no more */
+    const int64_t every = between(seconds / ASKS, 1, SECONDS_MAX);
+    int64_t count = between(seconds / every - 1, 1, PROBES_MAX);
+    int64_t idle = seconds - every * count; /* with what the division left over */
 
+    if (idle > SECONDS_MAX && count < PROBES_MAX)
+        idle = seconds - every * ++count;
     set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, every);
+    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, between(idle, 1, SECONDS_MAX));
     set(fd, IPPROTO_TCP, TCP_KEEPINTVL, every);
-    set(fd, IPPROTO_TCP, TCP_KEEPCNT, between(seconds / every - 1, 1, PROBES_MAX));
+    set(fd, IPPROTO_TCP, TCP_KEEPCNT, count);
     set(fd, IPPROTO_TCP, RTO_MAX_MS,
         between(timeout_ms / TRIES, RTO_MAX_MS_LEAST, RTO_MAX_MS_MOST));
 }

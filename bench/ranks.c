@@ -6,6 +6,8 @@
 #include "base/status.h"
 #include "bench/bench.h"
 #include "runtime/local.h"
+#include "runtime/plan.h"
+#include "transport/transport.h"
 
 enum { COMPANY_MAX = 8 };
 
@@ -30,6 +32,20 @@ static kolo_status check_alone(int threads)
                      threads, size);
 }
 
+/** What the command line sets is the same for all ranks; what the environment sets may not be. */
+static kolo_status check_options(const char *const *settings)
+{
+    struct kolo_settings checked;
+    kolo_status status;
+    kolo_settings_init(&checked);
+    for (; settings && *settings; settings++)
+        KOLO_TRY(kolo_settings_set_variable(&checked, *settings, KOLO_FROM_API));
+    KOLO_TRY(kolo_transport_name_check(checked.transport));
+    status = kolo_plan_check(checked.plan);
+out:
+    return status;
+}
+
 static void speak(kolo_status status)
 {
     fprintf(stderr, "kolobench: %s: %s\n", kolo_status_text(status), kolo_error_detail());
@@ -51,14 +67,26 @@ void bench_tell(struct kolo_comm *comm, kolo_status status)
     kolo_abort(comm, reason);
 }
 
+/** Whether another rank says why kolo_init has failed here too: the one that was lost or has ended
+ * the job, which kolorun names as well; or rank 0, which no more than this rank can use the only
+ * transport of both. */
+static bool is_said_elsewhere(kolo_status status)
+{
+    if (bench_speaks() || !kolo_environment("KOLO_LAUNCHER"))
+        return false;
+    return status == KOLO_ERR_PEER || status == KOLO_ERR_ABORTED ||
+           (status == KOLO_ERR_UNSUPPORTED && strstr(kolo_error_detail(), " and rank 0 on ") &&
+            strstr(kolo_error_detail(), "KOLO_TRANSPORT=inproc on both"));
+}
+
 /** One rank reports for all. What happened to a single rank, and nobody else can know, that rank
- * tells to rank 0. Without a communicator nobody knows of another rank's failure, nor that it is
- * the same: one host's environment may have an invalid setting. Then each reports its own. */
+ * tells to rank 0. Without a communicator nobody knows whether another rank's failure is the same:
+ * one host's environment may have an invalid setting. Then each reports its own. */
 static void report(struct kolo_comm *comm, kolo_status status)
 {
-    if (!comm || bench_speaks())
+    if (comm ? bench_speaks() : !is_said_elsewhere(status))
         speak(status);
-    else
+    else if (comm)
         bench_tell(comm, status);
 }
 
@@ -68,6 +96,8 @@ kolo_status bench_run_ranks(int threads, const char *const *settings,
     struct kolo_config config = {.size = sizeof config, .settings = settings};
     struct kolo_comm *comm = NULL;
     kolo_status status = check_alone(threads);
+    if (status == KOLO_OK)
+        status = check_options(settings);
     if (status != KOLO_OK) {
         if (bench_speaks()) /* all ranks have this command line */
             speak(status);

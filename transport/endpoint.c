@@ -266,6 +266,18 @@ static kolo_status check_checksums(const struct kolo_peer *peers, int size)
     return KOLO_OK;
 }
 
+/** Whether @p peer offers nothing but the transport that KOLO_TRANSPORT forces here. */
+static bool is_forced_there(const struct kolo_endpoint *endpoint, const struct kolo_peer *peer)
+{
+    for (size_t i = 0; kolo_transport_name(i) != NULL; i++) {
+        const char *const name = kolo_transport_name(i);
+        const bool is_ours = strcmp(name, endpoint->config.settings->transport) == 0;
+        if (kolo_transport_is_offered(name, peer) != is_ours)
+            return false;
+    }
+    return true;
+}
+
 kolo_status kolo_endpoint_set_peers(struct kolo_endpoint *endpoint, const struct kolo_peer *peers)
 {
     struct kolo_why why;
@@ -277,10 +289,12 @@ kolo_status kolo_endpoint_set_peers(struct kolo_endpoint *endpoint, const struct
         if (peer == endpoint->config.rank || kolo_endpoint_choose(endpoint, peer, &why) >= 0)
             continue;
         endpoint->peers = NULL;
-        return kolo_fail(KOLO_ERR_UNSUPPORTED,
-                         "no transport joins rank %d and rank %d on %.64s: %s (KOLO_TRANSPORT=%s)",
-                         endpoint->config.rank, peer, peers[peer].identity.host, why.text,
-                         endpoint->config.settings->transport);
+        return kolo_fail(
+            KOLO_ERR_UNSUPPORTED,
+            "no transport joins rank %d and rank %d on %.64s: %s (KOLO_TRANSPORT=%s%s)",
+            endpoint->config.rank, peer, peers[peer].identity.host, why.text,
+            endpoint->config.settings->transport,
+            is_forced_there(endpoint, &peers[peer]) ? " on both" : "");
     }
     size_t count = endpoint->parked_count;
     endpoint->parked_count = 0;

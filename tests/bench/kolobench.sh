@@ -58,11 +58,24 @@ alone() { # ENTRY PATTERN
     ENTRY=$1 timeout 60 "$bin/kolorun" -np 3 sh -c '[ "$RANK" != 1 ] || export "$ENTRY"; exec "$@"' sh \
         "$bin/kolobench" allreduce -s 4 -n 2 >"$work/out" 2>&1 && wrong "$1 on one rank: success"
     grep -qE "^\[1\] kolobench: .*$2" "$work/out" || wrong "$1 on one rank: its reason is not said: $(cat "$work/out")"
+    grep -qE "^\[2\] kolobench: a rank died" "$work/out" && wrong "$1 on one rank: rank 2 repeats what kolorun says: $(cat "$work/out")"
 }
+alone KOLO_STALL=abc 'KOLO_STALL=abc: '
 alone KOLO_STAGE_BYTES=1 'KOLO_STAGE_BYTES=1: '
 alone KOLO_TRANSPORT=foo 'KOLO_TRANSPORT=foo: '
 alone KOLO_PLAN=bogus 'KOLO_PLAN=bogus: '
 KOLO_TRANSPORT=tcp alone KOLO_NET=eth99 'KOLO_NET: .*"eth99"'
+alone KOLO_TRANSPORT=inproc 'another process \(KOLO_TRANSPORT=inproc\)'
+
+# What is wrong in the same way on every rank is said once.
+once() { # PATTERN ARGUMENTS...
+    bench 4 "${@:2}" >"$work/out" 2>&1 && wrong "${*:2}: success"
+    [[ $(grep -c 'kolobench:' "$work/out") == 1 ]] && grep -qE "^\[0\] kolobench: .*$1" "$work/out" || wrong "${*:2}: not said once: $(cat "$work/out")"
+}
+for command in 'allreduce -s 4' diagnose; do
+    once 'KOLO_TRANSPORT=tpc: ' $command --transport tpc
+    KOLO_TRANSPORT=inproc once 'another process \(KOLO_TRANSPORT=inproc on both\)' $command
+done
 
 refuse() {
     local out

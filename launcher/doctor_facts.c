@@ -45,6 +45,17 @@ void kolo_facts_init(struct kolo_facts *facts)
         facts->number[i] = -1;
 }
 
+bool kolo_fact_place_is_loopback(const struct kolo_fact_place *place)
+{
+    return strncmp(place->address, "127.", 4) == 0 || strncmp(place->address, "[::1]:", 6) == 0;
+}
+
+bool kolo_facts_are_twins(const struct kolo_facts *one, const struct kolo_facts *other)
+{
+    const char *const identity = one->text[KOLO_FACT_identity];
+    return identity[0] != '\0' && strcmp(identity, other->text[KOLO_FACT_identity]) == 0;
+}
+
 kolo_status kolo_fact_paths_add(struct kolo_fact_paths *paths, const struct kolo_fact_path *path)
 {
     void *at = paths->at;

@@ -49,6 +49,7 @@
     X(identity)     /* hosts with the same identity are one host */                                \
     X(net_error)    /* why there are no places */                                                  \
     X(net_unnamed)  /* entries of KOLO_NET that match nothing there */                             \
+    X(net_unusable) /* addresses there at which nobody can listen, and why */                      \
     X(listen_error) /* why it does not listen */                                                   \
     X(survey_error) /* how the survey of devices ended, if it failed */
 
@@ -139,6 +140,10 @@ struct kolo_checkup {
 };
 
 void kolo_facts_init(struct kolo_facts *facts);
+/** Whether the address means another machine on each machine. */
+bool kolo_fact_place_is_loopback(const struct kolo_fact_place *place);
+/** Whether both are the same machine, by another name. */
+bool kolo_facts_are_twins(const struct kolo_facts *one, const struct kolo_facts *other);
 
 enum kolo_fact_line { KOLO_LINE_FACT, KOLO_LINE_PATH, KOLO_LINE_CLOCK, KOLO_LINE_END };
 /** What a line contained, besides the facts that it changed. */

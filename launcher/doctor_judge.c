@@ -348,14 +348,45 @@ static void judge_twins(const struct kolo_checkup *hosts, size_t count, int self
 {
     const struct kolo_checkup *host = &hosts[self];
     for (int i = 0; i < self && (size_t)i < count; i++)
-        if (hosts[i].has_facts && text(host, KOLO_FACT_identity)[0] != '\0' &&
-            strcmp(text(&hosts[i], KOLO_FACT_identity), text(host, KOLO_FACT_identity)) == 0) {
+        if (hosts[i].has_facts && kolo_facts_are_twins(&hosts[i].facts, &host->facts)) {
             WARNING("twin",
                     "is the same machine as %s (both are %s): it gets the ranks of both; name it "
                     "once, with the sum of the slots",
                     hosts[i].name, text(host, KOLO_FACT_host));
             return;
         }
+}
+
+static bool is_loopback_only(const struct kolo_facts *facts)
+{
+    for (size_t i = 0; i < facts->place_count; i++)
+        if (!kolo_fact_place_is_loopback(&facts->places[i]))
+            return false;
+    return facts->place_count > 0;
+}
+
+/* Other hosts cannot reach it, and their ranks would say so of its ranks. */
+static void judge_reachable(const struct kolo_checkup *hosts, size_t count, int self,
+                            const struct kolo_prognosis *job, struct kolo_findings *findings)
+{
+    const struct kolo_facts *facts = &hosts[self].facts;
+    const char *why = text(&hosts[self], KOLO_FACT_net_unusable);
+    bool has_others = false;
+    for (size_t i = 0; i < count; i++)
+        has_others |=
+            hosts[i].has_facts && !kolo_facts_are_twins(&hosts[i].facts, facts) && (int)i != self;
+    if (!has_others || !is_loopback_only(facts))
+        return;
+    if (why[0] != '\0')
+        ERROR("unreachable", "offers the other hosts only loopback addresses: %s", why);
+    else if (job->net[0] != '\0')
+        ERROR("unreachable",
+              "offers the other hosts only loopback addresses under KOLO_NET=%s; name the network "
+              "between the hosts",
+              job->net);
+    else
+        ERROR("unreachable", "offers the other hosts only loopback addresses: it has no other that "
+                             "is up (ip address)");
 }
 
 /* A backend that works on some host but not on this one makes all links to this one slower. */
@@ -428,6 +459,7 @@ void kolo_judge_hosts(const struct kolo_checkup *hosts, size_t count,
         if (!host->has_facts)
             continue;
         judge_net(host, self, job, count, findings);
+        judge_reachable(hosts, count, self, job, findings);
         judge_open_files(host, self, job, count, findings);
         judge_limits(host, self, findings);
         if (host->is_launcher)

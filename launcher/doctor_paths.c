@@ -293,7 +293,7 @@ static void judge_from(const struct network *network, int from)
         const struct way *way = way_of(network, from, to);
         if (to == from || !network->hosts[to].has_facts)
             continue;
-        if (!way->best && way->count > 0) /* a host that offers no address has reported why */
+        if (!way->best && way->count > 0) /* else it has reported why */
             judge_broken_way(network, from, to);
         for (size_t i = 0; way->best && i < way->count; i++)
             if (way->first[i].end != KOLO_FACT_PATH_FINE)

@@ -66,11 +66,15 @@ size_t kolo_visit_ask_paths(struct kolo_visit *visit)
         const struct kolo_facts *there = &doctor->checkups[to].facts;
         if (!is_tried(doctor, (size_t)visit->remote.index, to))
             continue;
-        for (size_t i = 0; i < there->place_count; i++, count++) {
+        for (size_t i = 0; i < there->place_count; i++) {
             char host[16], place[16];
+            if (kolo_fact_place_is_loopback(&there->places[i]) &&
+                !kolo_facts_are_twins(&visit->checkup->facts, there))
+                continue; /* it would lead to the host itself */
             snprintf(host, sizeof host, "%zu", to);
             snprintf(place, sizeof place, "%zu", i);
             tell(visit, "target", host, place, there->places[i].address, NULL);
+            count++;
         }
     }
     tell(visit, "dial", NULL);

@@ -278,7 +278,7 @@ static void say_ports(const struct kolo_settings *settings)
 
 void kolo_examine_machine(const struct kolo_settings *settings)
 {
-    char unnamed[256];
+    char unnamed[256], unusable[KOLO_FACT_TEXT_MAX];
     say_names();
     say_processors();
     say_memory();
@@ -290,4 +290,7 @@ void kolo_examine_machine(const struct kolo_settings *settings)
     kolo_places_unnamed(settings->net, unnamed, sizeof unnamed);
     if (unnamed[0] != '\0')
         kolo_say_text(KOLO_FACT_net_unnamed, unnamed);
+    kolo_places_unusable(settings->net, unusable, sizeof unusable);
+    if (unusable[0] != '\0')
+        kolo_say_text(KOLO_FACT_net_unusable, unusable);
 }

@@ -50,6 +50,15 @@ static void print_machine(FILE *out)
             (long long)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / (1 << 20));
 }
 
+/* Those that it would offer if it could. */
+static void print_unusable(const struct kolo_settings *settings, FILE *out)
+{
+    char unusable[512];
+    kolo_places_unusable(settings->net, unusable, sizeof unusable);
+    if (unusable[0] != '\0')
+        fprintf(out, "network    left out: %s\n", unusable);
+}
+
 /** Prints the addresses that this host offers to others under KOLO_NET, the preferred one first. */
 static void print_network(const struct kolo_settings *settings, FILE *out)
 {
@@ -70,6 +79,7 @@ static void print_network(const struct kolo_settings *settings, FILE *out)
         fprintf(out, "network    %-8s %s%s%s\n", places[i].facts.interface, address,
                 places[i].facts.is_hardware ? ", hardware" : "", speed);
     }
+    print_unusable(settings, out);
     kolo_places_unnamed(settings->net, unnamed, sizeof unnamed);
     if (unnamed[0] != '\0')
         fprintf(out, "network    KOLO_NET: %s: nothing of this host has this name\n", unnamed);

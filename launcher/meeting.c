@@ -118,15 +118,21 @@ static bool has_family(const struct kolo_place *places, size_t count, sa_family_
 /* KOLO_NET may leave only addresses that other hosts cannot reach. */
 static kolo_status check_reach(const char *net, const struct kolo_place *places, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        if (!kolo_place_is_loopback(&places[i]))
-            return KOLO_OK;
-    if (net[0] == '\0')
-        return KOLO_OK; /* nothing else is up: the hosts may still be parts of this machine */
+    char unusable[512];
+    if (!kolo_places_are_loopback(places, count))
+        return KOLO_OK;
+    kolo_places_unusable(net, unusable, sizeof unusable);
+    if (net[0] == '\0') { /* nothing else is up: the hosts may still be parts of this machine */
+        if (unusable[0] != '\0')
+            KOLO_WARN("this machine has only loopback addresses, which other hosts cannot reach: "
+                      "%s",
+                      unusable);
+        return KOLO_OK;
+    }
     return kolo_fail(KOLO_ERR_CONFIG,
                      "KOLO_NET=%s leaves only loopback addresses of this machine, which other "
-                     "hosts cannot reach; name the network between the hosts",
-                     net);
+                     "hosts cannot reach; %s",
+                     net, unusable[0] ? unusable : "name the network between the hosts");
 }
 
 /* Listens at one port in both families, as far as this machine has addresses of them. Without the

@@ -80,6 +80,14 @@ void kolo_place_set_port(struct kolo_place *place, uint16_t port)
         ((struct sockaddr_in6 *)(void *)&place->addr)->sin6_port = htons(port);
 }
 
+bool kolo_places_are_loopback(const struct kolo_place *places, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!kolo_place_is_loopback(&places[i]))
+            return false;
+    return true;
+}
+
 bool kolo_place_is_loopback(const struct kolo_place *place)
 {
     size_t bytes;

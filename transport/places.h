@@ -71,6 +71,12 @@ int kolo_places_entry(const char *net, const char *interface, const struct kolo_
  *  commas and cut to @p capacity; "": there are none, or `net` cannot be parsed. They may be meant
  *  for another host, or be misspelt. */
 void kolo_places_unnamed(const char *net, char *text, size_t capacity);
+/** The addresses of this machine that `net` allows and the system lists, although nobody can listen
+ *  there, each with the reason: "eth0 fd01::2 is in use by another host too", separated by commas
+ *  and cut to @p capacity; "": there are none. They are as good as absent in all the others. */
+void kolo_places_unusable(const char *net, char *text, size_t capacity);
+/** Whether others than this machine can reach none of the places. */
+bool kolo_places_are_loopback(const struct kolo_place *places, size_t count);
 /** Whether this machine can reach itself, at 127.0.0.1 or ::1: its ranks need that, also to reach
  *  each other at its other addresses. */
 bool kolo_places_loopback_works(void);

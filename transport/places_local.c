@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <linux/if_addr.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -43,7 +44,8 @@ struct locals {
     struct local *items;
     size_t count, capacity;
     char unnamed[256];  /* entries of KOLO_NET that match none of them, separated by commas */
-    char unusable[256]; /* addresses, with their interfaces, at which nobody can listen */
+    char unusable[512]; /* what the system lists, but nobody can listen there, and why */
+    const char *net;    /* of these, only those that this KOLO_NET would allow; NULL: all */
 };
 
 static long interface_speed(const char *interface)
@@ -155,14 +157,50 @@ static void append_words(char *text, size_t capacity, const char *words, const c
     snprintf(text + used, capacity - used, "%s%s %s", used == 0 ? "" : ", ", words, more);
 }
 
+/** The kernel's flags of an IPv6 address, of which getifaddrs says nothing; 0: not known. */
+static unsigned int flags_of(const struct in6_addr *address, const char *interface)
+{
+    char wanted[2 * sizeof *address + 1] = "", listed[2 * sizeof *address + 1], name[IF_NAMESIZE];
+    unsigned int flags = 0;
+    FILE *file = fopen("/proc/self/net/if_inet6", "re");
+
+    for (size_t i = 0; i < sizeof *address; i++)
+        snprintf(wanted + 2 * i, 3, "%02x", (unsigned int)address->s6_addr[i]);
+    while (file && fscanf(file, "%32s %*x %*x %*x %x %15s", listed, &flags, name) == 3 &&
+           (strcmp(listed, wanted) != 0 || strcmp(name, interface) != 0))
+        flags = 0;
+    if (file)
+        fclose(file);
+    return flags;
+}
+
+static const char *why_unusable(const struct ifaddrs *at)
+{
+    const struct sockaddr_in6 *const v6 = (const struct sockaddr_in6 *)(const void *)at->ifa_addr;
+    const unsigned int flags =
+        at->ifa_addr->sa_family == AF_INET6 ? flags_of(&v6->sin6_addr, at->ifa_name) : 0;
+
+    if (flags & IFA_F_DADFAILED)
+        return "is in use by another host too";
+    if (flags & IFA_F_TENTATIVE)
+        return "is tentative: the kernel still looks whether another host has it";
+    return "cannot be listened at";
+}
+
 static void note_unusable(struct locals *locals, const struct ifaddrs *at)
 {
-    char address[INET6_ADDRSTRLEN] = "";
+    struct kolo_place place = {.bytes = address_bytes(at)};
+    char address[INET6_ADDRSTRLEN] = "", words[2 * INET6_ADDRSTRLEN];
+    const char *const why = why_unusable(at);
 
+    memcpy(&place.addr, at->ifa_addr, place.bytes);
+    if (locals->net != NULL && kolo_places_entry(locals->net, at->ifa_name, &place) < 0)
+        return;
     (void)getnameinfo(at->ifa_addr, address_bytes(at), address, sizeof address, NULL, 0,
                       NI_NUMERICHOST);
-    append_words(locals->unusable, sizeof locals->unusable, at->ifa_name, address);
-    KOLO_DEBUG("%s %s is left out: nobody can listen there", at->ifa_name, address);
+    snprintf(words, sizeof words, "%.16s %s", at->ifa_name, address);
+    append_words(locals->unusable, sizeof locals->unusable, words, why);
+    KOLO_DEBUG("%s is left out: it %s", words, why);
 }
 
 /** getifaddrs gives an IPv4 address the name that is its label. That is the name of the interface,
@@ -284,11 +322,9 @@ static kolo_status fail_no_match(const char *net, const struct locals *locals)
         *strrchr(place, ':') = '\0';
         append_words(have, sizeof have, locals->items[i].interface, place);
     }
-    const char *const why =
-        locals->unusable[0] != '\0' ? "; tentative, or in use by another host too: " : "";
-    return kolo_fail(KOLO_ERR_CONFIG,
-                     "KOLO_NET: nothing of this machine matches \"%s\"; up are %s%s%s", net,
-                     have[0] ? have : "no addresses at all", why, locals->unusable);
+    return kolo_fail(
+        KOLO_ERR_CONFIG, "KOLO_NET: nothing of this machine matches \"%s\"; up are %s%s%s", net,
+        have[0] ? have : "no addresses at all", locals->unusable[0] ? "; " : "", locals->unusable);
 }
 
 /** No entry includes anything: allows all, but loopback only if there is nothing else. */
@@ -478,6 +514,16 @@ void kolo_places_unnamed(const char *net, char *text, size_t capacity)
     if (list_locals(&locals) != KOLO_OK || apply_net(net, &locals) != KOLO_OK)
         locals.unnamed[0] = '\0';
     snprintf(text, capacity, "%s", locals.unnamed);
+    kolo_free_memory(locals.items);
+}
+
+void kolo_places_unusable(const char *net, char *text, size_t capacity)
+{
+    struct locals locals = {.net = net};
+
+    if (list_locals(&locals) != KOLO_OK)
+        locals.unusable[0] = '\0';
+    snprintf(text, capacity, "%s", locals.unusable);
     kolo_free_memory(locals.items);
 }
 

@@ -309,6 +309,23 @@ static void warn_missed(const struct tcp_port *port)
             config->identity.host, all, port->place_count);
 }
 
+/** The kernel may refuse an address for a while, or for good: other hosts are told of none then,
+ *  and only this rank knows why. */
+static void warn_unusable(const struct tcp_port *port)
+{
+    const struct kolo_endpoint_config *config = kolo_endpoint_config_of(port->base.endpoint);
+    const struct kolo_settings *settings = config->settings;
+    char unusable[512];
+
+    if (settings->local_size == config->size ||
+        !kolo_places_are_loopback(port->places, port->place_count))
+        return;
+    kolo_places_unusable(settings->net, unusable, sizeof unusable);
+    if (unusable[0] != '\0')
+        KOLO_WARN("host %s offers the other hosts only loopback addresses: %s",
+                  config->identity.host, unusable);
+}
+
 kolo_status kolo_tcp_init_port(struct tcp_port *port, struct kolo_endpoint *endpoint,
                                const struct kolo_transport *transport, uint8_t purpose,
                                struct kolo_address *address_out)
@@ -359,6 +376,7 @@ kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **por
         return status;
     }
     warn_missed(port);
+    warn_unusable(port);
     *port_out = &port->base;
     return KOLO_OK;
 }

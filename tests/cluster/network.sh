@@ -64,8 +64,32 @@ if on host1 sh -c 'echo 200 >/proc/sys/net/ipv6/conf/wire/dad_transmits && ip ad
     KOLO_NET=wire job tentative 0 -H "$hosts" "$RANK_PROGRAM" loop 0
     path '10\.211\.53\.[12]:.* to 10\.211\.53\.[12]:'
     KOLO_NET=fd00:96::/64 job useless 2 -H "$hosts" "$RANK_PROGRAM" loop 0
-    says err 'matches "fd00:96::/64"; up are .*; tentative, or in use by another host too: wire fd00:96::1$'
+    tentative='is tentative: the kernel still looks whether another host has it'
+    says err "matches \"fd00:96::/64\"; up are .*; wire fd00:96::1 $tentative\$"
+    # If only loopback is left beside it, that is not the fault of KOLO_NET, nor of a firewall.
+    KOLO_NET=fd00:96::/64,lo job left 2 -H "$hosts" "$RANK_PROGRAM" loop 0
+    says err "leaves only loopback addresses of this machine, .*; wire fd00:96::1 $tentative\$"
+    KOLO_NET=wire run 0 "$cluster" exec host1 "$KOLORUN" info
+    says out "^network +left out: wire fd00:96::1 $tentative\$"
+    KOLO_NET=lo run 0 "$cluster" exec host1 "$KOLORUN" info
+    ! grep -q 'left out: wire' "$work/out" || fail "what KOLO_NET excludes is said to be left out"
     on host1 ip addr del fd00:96::1/64 dev wire
+    # It is the same for an address of another host than kolorun's.
+    on host1 ip addr add fd00:96::1/64 dev wire nodad
+    on host2 sh -c 'echo 200 >/proc/sys/net/ipv6/conf/wire/dad_transmits && ip addr add fd00:96::2/64 dev wire'
+    KOLO_NET=fd00:96::/64,lo job waits 4 -H "$hosts" "$RANK_PROGRAM" loop 0
+    says err "host host2 offers the other hosts only loopback addresses: wire fd00:96::2 $tentative\$"
+    says out '^\[0\] .*rank 1 on host2 offers only loopback addresses'
+    KOLO_NET=fd00:96::/64,lo run 1 "$cluster" exec host1 "$KOLORUN" doctor -H "$hosts"
+    says out "^error: host2: offers the other hosts only loopback addresses: wire fd00:96::2 $tentative\$"
+    ! grep -qE 'firewall|127\.0\.0\.1' "$work/out" || { fail "doctor of a tentative address"; cat "$work/out"; }
+    # Another host has it too.
+    on host2 sh -c 'ip addr del fd00:96::2/64 dev wire && echo 1 >/proc/sys/net/ipv6/conf/wire/dad_transmits &&
+        ip addr add fd00:96::1/64 dev wire' || fail "no second fd00:96::1"
+    await sh -c "'$cluster' exec host2 ip addr show dev wire | grep -q dadfailed"
+    KOLO_NET=wire run 0 "$cluster" exec host2 "$KOLORUN" info
+    says out '^network +left out: wire fd00:96::1 is in use by another host too$'
+    for host in host1 host2; do on "$host" ip addr del fd00:96::1/64 dev wire; done
 else
     echo "no IPv6 here: $(cat "$work/why")"
 fi

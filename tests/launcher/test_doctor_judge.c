@@ -381,6 +381,39 @@ Test(doctor_judge, network_of_a_host)
     expect(KOLO_SEVERITY_NOTE, "net-unnamed", 1, "ib7");
 }
 
+static void add_place(int host, const char *address)
+{
+    struct kolo_facts *facts = &hosts[host].facts;
+    snprintf(facts->places[facts->place_count++].address, sizeof facts->places[0].address, "%s",
+             address);
+}
+
+Test(doctor_judge, a_host_that_offers_only_loopback)
+{
+    add_place(0, "10.0.0.1:7000");
+    add_place(1, "127.0.0.1:7000");
+    add_place(1, "[::1]:7000");
+    expect(KOLO_SEVERITY_ERROR, "unreachable", 1, "only loopback addresses: it has no other");
+    job.net = "^eth0";
+    expect(KOLO_SEVERITY_ERROR, "unreachable", 1, "KOLO_NET=^eth0; name the network");
+    set_text(1, KOLO_FACT_net_unusable, "eth1 fd01::2 is in use by another host too");
+    expect(KOLO_SEVERITY_ERROR, "unreachable", 1, "addresses: eth1 fd01::2 is in use by");
+    add_place(1, "10.0.0.2:7000");
+    judge();
+    cr_assert(findings.count == 0, "it has another one: %s", findings.at[0].text);
+}
+
+Test(doctor_judge, one_machine_by_several_names_needs_loopback_only)
+{
+    for (int i = 0; i < HOSTS; i++) {
+        add_place(i, "127.0.0.1:7000");
+        set_text(i, KOLO_FACT_identity, "a");
+    }
+    judge();
+    for (size_t i = 0; i < findings.count; i++)
+        cr_assert_str_eq(findings.at[i].kind, "twin", "%s", findings.at[i].text);
+}
+
 Test(doctor_judge, a_hundred_hosts_with_one_fault_are_one_line)
 {
     for (int i = 0; i < HOSTS; i++)

@@ -140,6 +140,11 @@ Test(places, addresses_of_both_families_are_made_and_read)
                       cases[j].text);
         }
     }
+    struct kolo_place loopback[2] = {kolo_place_make(AF_INET, cases[1].ip, 1),
+                                     kolo_place_make(AF_INET6, cases[3].ip, 1)};
+    cr_assert(kolo_places_are_loopback(loopback, 2));
+    loopback[1] = kolo_place_make(AF_INET, cases[0].ip, 1);
+    cr_assert(!kolo_places_are_loopback(loopback, 2));
     const struct kolo_place any = kolo_place_make(AF_INET6, NULL, 9);
     cr_assert_str_eq(place_text(&any), "[::]:9");
 }

@@ -169,6 +169,15 @@ Test(places_local, entries_that_name_nothing_are_known)
     cr_assert_str_eq(text, "", "what cannot be read is an error elsewhere");
 }
 
+/** What is unusable needs a second host: tests/cluster/network.sh has it. */
+Test(places_local, addresses_here_are_usable)
+{
+    char text[64] = "x";
+
+    kolo_places_unusable("lo", text, sizeof text);
+    cr_assert_str_eq(text, "");
+}
+
 Test(places_local, net_leaves_out_what_is_marked)
 {
     struct kolo_place all[32], places[32];

@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "base/numa.h"
 #include "base/short_file.h"
+#include "transport/labels.h"
 
 /* ---- interfaces ---- */
 
@@ -34,7 +35,7 @@ enum { NOT_NAMED = -1, EXCLUDED = -2 };
 struct local {
     struct kolo_place place;
     char interface[IF_NAMESIZE];
-    char label[IF_NAMESIZE]; /* of an IPv4 address: "eth0:1"; mostly the interface's name */
+    char label[IF_NAMESIZE]; /* of an IPv4 address, such as "eth0:1"; mostly the interface's name */
     int entry;               /* the entry of KOLO_NET that allows it, or NOT_NAMED, EXCLUDED */
     bool is_loopback, is_hardware;
     long speed; /* Mbit/s, 0: unknown */
@@ -203,15 +204,24 @@ static void note_unusable(struct locals *locals, const struct ifaddrs *at)
     KOLO_DEBUG("%s is left out: it %s", words, why);
 }
 
-/** getifaddrs gives an IPv4 address the name that is its label. That is the name of the interface,
- *  or begins with it and a colon, which no interface has in its name. */
-static void name_local(struct local *local, const char *label)
+/** getifaddrs gives an IPv4 address the name that is its label. If the kernel does not say which
+ *  interface that is: its name, or what begins with its name and a colon, which no interface has in
+ *  its name. */
+static void name_local(struct local *local, const struct ifaddrs *at,
+                       const struct kolo_labels *labels)
 {
+    const struct sockaddr_in *const v4 = (const struct sockaddr_in *)(const void *)at->ifa_addr;
+    const char *const label = at->ifa_name;
+
     snprintf(local->label, sizeof local->label, "%s", label);
-    snprintf(local->interface, sizeof local->interface, "%.*s", (int)strcspn(label, ":"), label);
+    if (at->ifa_addr->sa_family != AF_INET ||
+        !kolo_labels_interface(labels, v4->sin_addr, label, local->interface))
+        snprintf(local->interface, sizeof local->interface, "%.*s", (int)strcspn(label, ":"),
+                 label);
 }
 
-static kolo_status append_local(struct locals *locals, const struct ifaddrs *at)
+static kolo_status append_local(struct locals *locals, const struct ifaddrs *at,
+                                const struct kolo_labels *labels)
 {
     void *items = locals->items;
     kolo_status status =
@@ -223,7 +233,7 @@ static kolo_status append_local(struct locals *locals, const struct ifaddrs *at)
     locals->items = items;
     local = &locals->items[locals->count++];
     *local = (struct local){.is_loopback = at->ifa_flags & IFF_LOOPBACK};
-    name_local(local, at->ifa_name);
+    name_local(local, at, labels);
     local->is_hardware = interface_is_hardware(local->interface);
     local->speed = interface_speed(local->interface);
     local->place.bytes = address_bytes(at);
@@ -234,6 +244,7 @@ static kolo_status append_local(struct locals *locals, const struct ifaddrs *at)
 static kolo_status list_locals(struct locals *locals)
 {
     struct ifaddrs *all = NULL;
+    struct kolo_labels labels;
     kolo_status status = KOLO_OK;
 
     if (getifaddrs(&all) != 0)
@@ -241,11 +252,13 @@ static kolo_status list_locals(struct locals *locals)
             KOLO_ERR_SYSTEM, errno,
             "addresses of this machine, for which a sandbox must allow sockets of "
             "AF_NETLINK");
+    kolo_labels_read(&labels);
     for (const struct ifaddrs *at = all; at && status == KOLO_OK; at = at->ifa_next)
         if (is_offered(at) && !is_usable(at))
             note_unusable(locals, at);
         else if (is_offered(at))
-            status = append_local(locals, at);
+            status = append_local(locals, at, &labels);
+    kolo_labels_fini(&labels);
     freeifaddrs(all);
     return status;
 }
@@ -477,7 +490,7 @@ static void find_label(struct local *local)
             continue;
         memcpy(&place.addr, at->ifa_addr, place.bytes);
         if (kolo_place_is_same_ip(&place, &local->place))
-            name_local(local, at->ifa_name);
+            snprintf(local->label, sizeof local->label, "%s", at->ifa_name);
     }
     freeifaddrs(all);
 }
@@ -487,8 +500,9 @@ int kolo_places_entry(const char *net, const char *interface, const struct kolo_
     struct local local = {.place = *place};
     struct locals one = {.items = &local, .count = 1};
 
-    name_local(&local, interface);
-    if (strchr(net, ':') != NULL) /* it may have a label */
+    snprintf(local.label, sizeof local.label, "%s", interface);
+    snprintf(local.interface, sizeof local.interface, "%s", interface);
+    if (net[0] != '\0' && place->addr.ss_family == AF_INET) /* it may have a label */
         find_label(&local);
     return apply_net(net, &one) == KOLO_OK ? local.entry : -1;
 }

@@ -48,6 +48,11 @@ for net in left,right left:1,right:1; do
     KOLO_NET=$net job labels 0 -H "$hosts" "$RANK_PROGRAM" loop 0
     path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:[0-9]+ by (left|right), [0-9]+ Mbit/s'
 done
+# A label needs no colon.
+on host1 sh -c 'ip addr del 10.97.0.1/24 dev left && ip addr add 10.97.0.1/24 dev left label left1' || fail "no label"
+on host2 sh -c 'ip addr del 10.97.0.2/24 dev right && ip addr add 10.97.0.2/24 dev right label right1' || fail "no label"
+KOLO_NET=left,right job colonless 0 -H "$hosts" "$RANK_PROGRAM" loop 0
+path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:[0-9]+ by (left|right), [0-9]+ Mbit/s'
 KOLO_NET=10.97.0.0/24 job network 0 -H "$hosts" "$RANK_PROGRAM" loop 0
 path '10\.97\.0\.[12]:.* to 10\.97\.0\.[12]:'
 KOLO_NET='^wire,!docker0,^10.96.0.0/16' job without 0 -H "$hosts" "$RANK_PROGRAM" loop 0

@@ -2,15 +2,14 @@
 // The addresses of this machine: which are offered, in which order, and the effect of KOLO_NET.
 #include <criterion/criterion.h>
 
-#include <arpa/inet.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "tests/support/add_label.h"
 #include "tests/support/place_text.h"
 #include "transport/places.h"
 
@@ -101,24 +100,6 @@ Test(places_local, net_chooses_by_name_network_and_address)
     cr_assert_str_eq(place_text(&places[0]), "127.0.0.1:1");
 }
 
-/** Gives lo one more address, with that label, as `ifconfig lo:7 10.1.2.3` does. */
-static bool add_labelled(const char *label, const char *address)
-{
-    struct ifreq request = {.ifr_flags = 0};
-    struct sockaddr_in *ip = (struct sockaddr_in *)(void *)&request.ifr_addr;
-    const int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    snprintf(request.ifr_name, sizeof request.ifr_name, "lo");
-    request.ifr_flags = IFF_UP;
-    bool is_up = ioctl(fd, SIOCSIFFLAGS, &request) == 0;
-    memset(&request, 0, sizeof request);
-    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", label);
-    ip->sin_family = AF_INET;
-    bool is = is_up && inet_pton(AF_INET, address, &ip->sin_addr) == 1 &&
-              ioctl(fd, SIOCSIFADDR, &request) == 0;
-    close(fd);
-    return is;
-}
-
 /** Of the addresses that `net` allows, the one that is not loopback's; "": none. */
 static const char *other_than_loopback(const char *net)
 {
@@ -137,7 +118,7 @@ Test(places_local, an_address_with_a_label_is_of_its_interface)
 {
     if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
         cr_skip_test("no network of its own is allowed here");
-    cr_assert(add_labelled("lo:7", "10.1.2.3"));
+    cr_assert(add_label("lo:7", "10.1.2.3"));
     cr_expect_str_eq(other_than_loopback(""), "10.1.2.3:1");
     cr_expect_str_eq(other_than_loopback("lo"), "10.1.2.3:1");
     cr_expect_str_eq(other_than_loopback("lo:7"), "10.1.2.3:1");
@@ -151,6 +132,24 @@ Test(places_local, an_address_with_a_label_is_of_its_interface)
     cr_expect(kolo_places_entry("lo:8", "lo", &place) == -1);
     cr_expect(kolo_places_local("lo:8", 1, &place, 1, &count) == KOLO_ERR_CONFIG);
     cr_expect(strstr(kolo_error_detail(), "lo 10.1.2.3"), "%s", kolo_error_detail());
+}
+
+/** iproute2 accepts what begins with the interface's name, the kernel anything. */
+Test(places_local, a_label_without_a_colon_is_not_an_interface)
+{
+    if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
+        cr_skip_test("no network of its own is allowed here");
+    cr_assert(add_label("lo7", "10.1.2.3"));
+    cr_expect_str_eq(other_than_loopback(""), "10.1.2.3:1");
+    cr_expect_str_eq(other_than_loopback("lo"), "10.1.2.3:1");
+    cr_expect_str_eq(other_than_loopback("lo7"), "10.1.2.3:1");
+    cr_expect_str_eq(other_than_loopback("lo,^lo7"), "");
+    struct kolo_place place;
+    size_t count = 0;
+    cr_expect(kolo_places_local("^lo", 1, &place, 1, &count) == KOLO_ERR_CONFIG);
+    cr_assert(kolo_places_resolve("10.1.2.3:1", 0, &place, 1, &count) == KOLO_OK);
+    cr_expect(kolo_places_entry("lo8,lo7", "lo", &place) == 1);
+    cr_expect(kolo_places_entry("lo8,lo", "lo", &place) == 1);
 }
 
 Test(places_local, entries_that_name_nothing_are_known)

@@ -96,7 +96,7 @@ static kolo_status find_all(struct kolo_cuda_kernels *kernels)
             name_of(name, (kolo_dtype)dtype, (kolo_redop)op);
             status = find(kernels, name, &kernels->fold[dtype][op]);
         }
-        if (status == KOLO_OK && kolo_has_scale((kolo_dtype)dtype)) {
+        if (status == KOLO_OK && kolo_dtype_is_float((kolo_dtype)dtype)) {
             (void)snprintf(name, sizeof name, "kolo_scale_%s", kolo_dtype_text((kolo_dtype)dtype));
             status = find(kernels, name, &kernels->scale[dtype]);
         }

@@ -48,7 +48,7 @@ void kolo_scale(void *out, const void *in, size_t count, kolo_dtype dtype, doubl
     kolo_float_mode_end(mode);
 }
 
-bool kolo_has_scale(kolo_dtype dtype)
+bool kolo_dtype_is_float(kolo_dtype dtype)
 {
     return (unsigned)dtype < KOLO_DTYPES && kolo_reduce_best()->scale[dtype] != NULL;
 }

@@ -29,7 +29,7 @@ void kolo_divide(void *data, size_t count, kolo_dtype dtype, size_t divisor);
 typedef void (*kolo_scale_fn)(void *out, const void *in, size_t count, double factor);
 void kolo_scale(void *out, const void *in, size_t count, kolo_dtype dtype, double factor);
 /** Whether @p dtype is one of the floats. */
-bool kolo_has_scale(kolo_dtype dtype);
+bool kolo_dtype_is_float(kolo_dtype dtype);
 
 /** For tests and `kolorun info`: the variants that this processor can run, "avx512", "avx2",
  * "neon", "c", best first; NULL beyond the last. */

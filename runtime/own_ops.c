@@ -165,7 +165,7 @@ void kolo_own_op_give_back(struct kolo_request *request)
     request->own_op = NULL;
 }
 
-bool kolo_own_op_is_free(const struct kolo_request *request)
+bool kolo_own_op_takes_any_order(const struct kolo_request *request)
 {
     return request->own_op->is_commutative &&
            KOLO_FRAME_STEP_BYTES % kolo_dtype_bytes(request->call.dtype) == 0;

@@ -27,7 +27,7 @@ kolo_status kolo_own_op_take(struct kolo_comm *comm, struct kolo_request *reques
 /** Releases that reference. */
 void kolo_own_op_give_back(struct kolo_request *request);
 /** Whether the operator of @p request allows plans that combine the operands in any order. */
-bool kolo_own_op_is_free(const struct kolo_request *request);
+bool kolo_own_op_takes_any_order(const struct kolo_request *request);
 /** Frees all that are left, at the end. */
 void kolo_own_ops_free(struct kolo_engine *engine);
 

@@ -88,8 +88,8 @@ static enum kolo_order order_of(const struct kolo_comm *comm, const struct kolo_
 {
     const bool is_deterministic = kolo_task_is_deterministic(comm, task);
     if (request->own_op != NULL)
-        return is_deterministic || !kolo_own_op_is_free(request) ? KOLO_ORDER_STRICT
-                                                                 : KOLO_ORDER_FREE;
+        return is_deterministic || !kolo_own_op_takes_any_order(request) ? KOLO_ORDER_STRICT
+                                                                         : KOLO_ORDER_FREE;
     return kolo_order_of(task->dtype, task->op, is_deterministic);
 }
 

@@ -225,7 +225,7 @@ void kolo_requests_advance(struct kolo_comm *comm)
 
 /* ---- beginning ---- */
 
-void kolo_request_keep(struct kolo_comm *comm, struct kolo_request *request)
+void kolo_request_enlist(struct kolo_comm *comm, struct kolo_request *request)
 {
     struct kolo_engine *engine = comm->engine;
     request->is_async = true;

@@ -185,7 +185,7 @@ static inline bool kolo_request_is_message(const struct kolo_request *request)
 
 /** Makes the request asynchronous and lists it, so that finalize can free it if the program does
  * not. */
-void kolo_request_keep(struct kolo_comm *comm, struct kolo_request *request);
+void kolo_request_enlist(struct kolo_comm *comm, struct kolo_request *request);
 /** Undoes that: the caller frees it. */
 void kolo_request_unlist(struct kolo_request *request);
 /** Packs the description, appends the request to its list and begins it if possible. */
@@ -205,7 +205,7 @@ void kolo_requests_calm(const struct kolo_comm *comm);
 /** Removes the request from its list and gives it @p status; its transfers are cancelled. */
 void kolo_request_end(struct kolo_request *request, kolo_status status);
 /** Frees what the request owns, and the request itself if it is asynchronous. Held: lock, if
- * kolo_request_keep was called. */
+ * kolo_request_list was called. */
 void kolo_request_drop(struct kolo_request *request);
 void kolo_request_words(const struct kolo_request *request, char *text, size_t capacity);
 

@@ -56,7 +56,7 @@ kolo_status kolo_scale_check(const struct kolo_task *task)
     if (!kolo_call_reduces(task->kind))
         return kolo_fail(KOLO_ERR_INVALID, "%s: only reductions have prescale and postscale",
                          task->function);
-    if (!kolo_has_scale(task->dtype))
+    if (!kolo_dtype_is_float(task->dtype))
         return kolo_fail(KOLO_ERR_INVALID, "%s: prescale and postscale are for floats, not for %s",
                          task->function, kolo_dtype_text(task->dtype));
     if (!isfinite(opts->prescale) || !isfinite(opts->postscale))

@@ -368,7 +368,7 @@ static kolo_status bring_message(struct kolo_request *request, kolo_deadline dea
     kolo_comm_enter(request->comm);
     kolo_status status = KOLO_OK;
     const bool is_running = request->status == KOLO_AGAIN; /* then its start will be refused */
-    const bool is_direct = !is_running && kolo_direct_can(request);
+    const bool is_direct = !is_running && kolo_direct_is_possible(request);
     if (is_direct) {
         kolo_direct_begin(request);
         request->stage = KOLO_STAGING_DIRECT;
@@ -416,7 +416,7 @@ kolo_status kolo_staging_await(struct kolo_request *request)
 static kolo_status begin_copies(struct kolo_request *request)
 {
     request->is_scaled = false;
-    if (kolo_direct_can(request)) {
+    if (kolo_direct_is_possible(request)) {
         kolo_direct_begin(request);
         request->stage = KOLO_STAGING_DIRECT;
         return KOLO_OK;

@@ -116,7 +116,7 @@ static bool can_alone(const struct kolo_request *request)
            can_steps(request, false);
 }
 
-bool kolo_direct_could(const struct kolo_request *request)
+bool kolo_direct_buffers_allow(const struct kolo_request *request)
 {
     if (!kolo_request_is_message(request) && can_alone(request))
         return true;
@@ -127,11 +127,11 @@ bool kolo_direct_could(const struct kolo_request *request)
     return are_known(request);
 }
 
-bool kolo_direct_can(const struct kolo_request *request)
+bool kolo_direct_is_possible(const struct kolo_request *request)
 {
     if (!kolo_request_is_message(request) && can_alone(request))
         return true;
-    return kolo_direct_could(request) &&
+    return kolo_direct_buffers_allow(request) &&
            (kolo_request_is_message(request) ? reaches(request, request->call.peer)
                                              : can_steps(request, true));
 }

@@ -109,10 +109,10 @@ bool kolo_lent_take_in(struct kolo_request *request);
 kolo_status kolo_lent_bring(struct kolo_request *request) KOLO_NODISCARD;
 /** Whether the links of @p request reach its device buffers themselves. staging_direct.c, as the
  * next five. */
-bool kolo_direct_can(const struct kolo_request *request);
+bool kolo_direct_is_possible(const struct kolo_request *request);
 /** The same, without the links: whether the buffers allow it. Makes the buffers known, which may
  * take the driver a while. */
-bool kolo_direct_could(const struct kolo_request *request);
+bool kolo_direct_buffers_allow(const struct kolo_request *request);
 void kolo_direct_begin(struct kolo_request *request);
 /** The device address for @p host; NULL: @p host is plain host memory. */
 uint8_t *kolo_direct_address(const struct kolo_request *request, uint8_t *host);

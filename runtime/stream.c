@@ -91,7 +91,7 @@ kolo_status kolo_follow_place(struct kolo_request *request, bool holds)
 {
     struct kolo_follow *follow = request->follow;
     struct kolo_gate *gate = NULL;
-    (void)kolo_direct_could(request); /* ask the driver now, not while the stream waits */
+    (void)kolo_direct_buffers_allow(request); /* ask the driver now, not while the stream waits */
     kolo_comm_leave(request->comm);
     const kolo_status status =
         kolo_lane_place(follow->lane, follow->stream, holds, request->timeout_ms, &gate);

@@ -219,7 +219,7 @@ kolo_status kolo_task_prepare(struct kolo_comm *comm, const struct kolo_task *ta
     if (status == KOLO_OK)
         status = kolo_request_prepare(comm, request, task);
     if (status == KOLO_OK)
-        kolo_request_keep(comm, request);
+        kolo_request_enlist(comm, request);
     else
         kolo_request_drop(request);
     kolo_comm_leave(comm);

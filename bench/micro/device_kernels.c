@@ -204,7 +204,7 @@ static void check_type(struct rig *rig, kolo_dtype dtype, int calls)
                                           .divisor = 1 + draw(rig) % 9 * (size_t)(i % 3)};
             fold(rig, &how);
         }
-    if (kolo_has_scale(dtype))
+    if (kolo_dtype_is_float(dtype))
         scale(rig, dtype);
 }
 

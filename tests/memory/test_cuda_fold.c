@@ -131,7 +131,7 @@ Test(cuda_fold, scales)
     struct bench *bench = begin();
     for (int dtype = 0; dtype < KOLO_DTYPES; dtype++) {
         const size_t count = BYTES / kolo_dtype_bytes((kolo_dtype)dtype) - 3;
-        if (!kolo_has_scale((kolo_dtype)dtype))
+        if (!kolo_dtype_is_float((kolo_dtype)dtype))
             continue;
         fill(bench, (kolo_dtype)dtype);
         for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {

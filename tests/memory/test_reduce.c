@@ -278,5 +278,5 @@ Test(reduce, scales)
         for (int dtype = 0; dtype < 4; dtype++)
             for (int f = 0; f < 4; f++)
                 check_scale(variant, floats[dtype], factors[f]);
-    cr_assert(!kolo_has_scale(KOLO_INT32) && !kolo_has_scale(KOLO_DTYPES));
+    cr_assert(!kolo_dtype_is_float(KOLO_INT32) && !kolo_dtype_is_float(KOLO_DTYPES));
 }

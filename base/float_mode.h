@@ -11,6 +11,10 @@
 
 #include <stdint.h>
 
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0)
+#error "kolo needs IEEE 754's arithmetic: do not compile it with -ffast-math or -ffinite-math-only"
+#endif
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 enum {

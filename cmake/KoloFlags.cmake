@@ -2,8 +2,27 @@
 # Compiler flags. kolo_flags: of all code of the project. kolo_strict: more warnings, for everything
 # but the tests.
 add_library(kolo_flags INTERFACE)
+# Results have the same bits on every processor only by IEEE 754's arithmetic, with NaN, infinities and
+# subnormals, whatever the flags of the builder or of a project that includes this one say. clang sets
+# -ffp-contract by -fno-fast-math; gcc keeps what was given by a name of its own. The linker gets these
+# flags too: else gcc adds crtfastmath.o, which makes subnormals zeros, as it does for each -Ofast that no
+# other -O follows.
+set(KOLO_IEEE_754 -fno-fast-math -ffp-contract=off)
+foreach(option -fno-finite-math-only -fno-unsafe-math-optimizations -fsigned-zeros -fno-reciprocal-math
+    -fno-associative-math)
+    list(APPEND KOLO_IEEE_754 $<$<C_COMPILER_ID:GNU>:${option}>)
+endforeach()
+target_link_options(kolo_flags INTERFACE ${KOLO_IEEE_754})
+set(given "${CMAKE_C_FLAGS}")
+foreach(config ${CMAKE_BUILD_TYPE} ${CMAKE_CONFIGURATION_TYPES})
+    string(TOUPPER ${config} config)
+    string(APPEND given " ${CMAKE_C_FLAGS_${config}}")
+endforeach()
+if(given MATCHES "-Ofast")
+    target_link_options(kolo_flags INTERFACE -O3)
+endif()
 target_compile_options(kolo_flags INTERFACE
-    -ffp-contract=off -fno-strict-aliasing
+    ${KOLO_IEEE_754} -fno-strict-aliasing
     -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wcast-qual
     -Wcast-align -Wwrite-strings -Wundef -Wformat=2 -Wvla -Wnull-dereference -Wswitch-enum
     -Wimplicit-fallthrough

@@ -4,6 +4,7 @@
 #ifndef KOLO_METRICS_NONFINITE_H
 #define KOLO_METRICS_NONFINITE_H
 
+#include "base/float_mode.h" // refuses to be compiled where no value counts as NaN
 #include "metrics/metric.h"
 
 /** Returns ERR_INVALID, naming @p kind, if @p policy is not a policy, or if it imputes a value

@@ -3,7 +3,6 @@
 #define KOLO_VARIANT kolo_checksum_avx2
 #define KOLO_VARIANT_NAME "avx2"
 #define KOLO_VARIANT_USABLE kolo_checksum_usable_avx2
+#define XXH_VECTOR XXH_AVX2
 
 #include "base/checksum_xxh3.h"
-
-_Static_assert(XXH_VECTOR == XXH_AVX2, "xxHash uses what this file is compiled for");

@@ -3,7 +3,6 @@
 #define KOLO_VARIANT kolo_checksum_avx512
 #define KOLO_VARIANT_NAME "avx512"
 #define KOLO_VARIANT_USABLE kolo_checksum_usable_avx512
+#define XXH_VECTOR XXH_AVX512
 
 #include "base/checksum_xxh3.h"
-
-_Static_assert(XXH_VECTOR == XXH_AVX512, "xxHash uses what this file is compiled for");

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // XXH3 from the header of xxHash, as code that is compiled in: the library needs nothing of it at
-// run time. xxHash uses the instruction set for which the file that includes this is compiled. A
-// file base/checksum_<set>.c defines
+// run time. xxHash uses XXH_VECTOR, or else the best instruction set for which the file that
+// includes this is compiled. A file base/checksum_<set>.c defines
 //
 //   KOLO_VARIANT         the identifier of its struct kolo_checksum_variant
 //   KOLO_VARIANT_NAME    its name as text
 //   KOLO_VARIANT_USABLE  its run-time check
+//   XXH_VECTOR           the set, which the builder's flags may exceed (-march=native)
 //
 // and includes this. Everything here is static, so that no function compiled for one instruction
 // set can replace that of another.

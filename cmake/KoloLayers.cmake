@@ -48,6 +48,7 @@ macro(kolo_library)
             COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${whole})
         add_library(kolo_static STATIC ${whole})
         add_library(kolo::kolo_static ALIAS kolo_static)
+        add_dependencies(kolo_static ${KOLO_LAYERS}) # DEPENDS above names files, which make knows no rule for
         set_source_files_properties(${whole} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
         set_target_properties(kolo_static PROPERTIES OUTPUT_NAME kolo LINKER_LANGUAGE C)
         # By their names alone, so that who finds kolo need not find them first.

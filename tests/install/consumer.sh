@@ -142,10 +142,11 @@ if [[ -e $work/build/alone ]]; then
 fi
 
 # A project that includes kolo's, as FetchContent does too: kolo's sources and generated files are then not
-# in the top folders. Without optimisation and backends, since only the build itself is tried; so one
+# in the top folders. With make, if there is one, as cmake chooses by itself: the static library is built first,
+# of which make must know the objects. Without optimisation and backends, since only the build itself is tried; so one
 # preset is enough (TEST_SHORT). Its fast arithmetic is not for kolo, which refuses to be compiled with it.
 including() {
-    local flags="-O0 -ffast-math -ffinite-math-only -funsafe-math-optimizations"
+    local generator=Ninja flags="-O0 -ffast-math -ffinite-math-only -funsafe-math-optimizations"
     mkdir "$work/including"
     cat >"$work/including/CMakeLists.txt" <<CMAKE
 cmake_minimum_required(VERSION 3.25)
@@ -157,9 +158,11 @@ endif()
 add_executable(three ../one.c)
 target_link_libraries(three kolo::kolo)
 CMAKE
-    cmake -S "$work/including" -B "$work/including/build" -G Ninja -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_FLAGS="$flags" \
+    command -v make >/dev/null && generator="Unix Makefiles"
+    cmake -S "$work/including" -B "$work/including/build" -G "$generator" -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_FLAGS="$flags" \
         -DKOLO_VECTORS=OFF -DKOLO_CUDA=OFF -DKOLO_RDMA=OFF -DKOLO_COCO=OFF >"$work/log" 2>&1 &&
-        cmake --build "$work/including/build" --target three >>"$work/log" 2>&1 ||
+        cmake --build "$work/including/build" -j2 --target kolo_static >>"$work/log" 2>&1 &&
+        cmake --build "$work/including/build" -j2 --target three >>"$work/log" 2>&1 ||
         { tail -40 "$work/log"; echo "FAIL: a project that includes kolo's"; exit 1; }
     [[ $("$work/including/build/three") == 3 ]] || { echo "FAIL: the program of a project that includes kolo's"; exit 1; }
     ! nm "$(find "$work/including/build" -name 'libkolo.so.*.*')" | grep set_fast_math ||

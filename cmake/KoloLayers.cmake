@@ -42,9 +42,18 @@ macro(kolo_library)
     if(KOLO_STATIC)
         # One object, in which all names are local except those of the API: a program that links it may
         # use any other name itself.
+        # If the builder asks for optimisation at link time, it takes place here: what remains for a
+        # program's link would still have the names. gcc must be told so; clang needs the linker and the
+        # flags that it was given.
         set(whole ${PROJECT_BINARY_DIR}/generated/kolo.o)
+        string(TOUPPER "${CMAKE_BUILD_TYPE}" config)
+        separate_arguments(given UNIX_COMMAND "${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_${config}} ${CMAKE_SHARED_LINKER_FLAGS}")
+        list(FILTER given INCLUDE REGEX "^(-O|-m|-B|-f(no-)?(lto|use-ld|use-linker)|--(target|sysroot|ld-path)=)")
+        if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+            list(APPEND given -flinker-output=nolto-rel)
+        endif()
         add_custom_command(OUTPUT ${whole} DEPENDS ${objects} COMMAND_EXPAND_LISTS VERBATIM
-            COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${whole} ${objects}
+            COMMAND ${CMAKE_C_COMPILER} ${given} -r -nostdlib -o ${whole} ${objects}
             COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${whole})
         add_library(kolo_static STATIC ${whole})
         add_library(kolo::kolo_static ALIAS kolo_static)

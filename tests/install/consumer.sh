@@ -44,10 +44,11 @@ read -ra found <<<"$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs k
 "$cc" "${flags[@]}" -Wall -Wextra -Werror -pedantic "$work/one.c" -o "$work/one" "${found[@]}" -Wl,-rpath,"$lib"
 [[ $("$work/one") == 3 ]] || { echo "FAIL: the program found by pkg-config"; exit 1; }
 
+# The names that nm prints, except those of versions.
+names() { awk 'NF == 3 && $3 !~ /^KOLO_/ {sub(/@.*/, "", $3); print $3}' | LC_ALL=C sort; }
 # The same with libkolo.a, found by pkg-config: the program does not need libkolo.so, and may use any name that
 # is not of the API.
 if grep -q 'KOLO_STATIC:BOOL=ON' "$build/CMakeCache.txt"; then
-    names() { awk 'NF == 3 && $3 !~ /^KOLO_/ {sub(/@.*/, "", $3); print $3}' | LC_ALL=C sort; }
     diff <(nm -g --defined-only "$lib/libkolo.a" | names) <(nm -D --defined-only "$lib/libkolo.so" | names) ||
         { echo "FAIL: libkolo.a defines (<) what libkolo.so does not export, or does not define (>) what it exports"; exit 1; }
     read -ra needed <<<"$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --static --cflags --libs kolo | sed 's/-lkolo /-l:libkolo.a /')"
@@ -158,6 +159,8 @@ endif()
 add_executable(three ../one.c)
 target_link_libraries(three kolo::kolo)
 CMAKE
+    # clang would need lld for this.
+    [[ $("$cc" --version) == *clang* ]] || flags+=" -flto=auto -ffat-lto-objects"
     command -v make >/dev/null && generator="Unix Makefiles"
     cmake -S "$work/including" -B "$work/including/build" -G "$generator" -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_FLAGS="$flags" \
         -DKOLO_VECTORS=OFF -DKOLO_CUDA=OFF -DKOLO_RDMA=OFF -DKOLO_COCO=OFF >"$work/log" 2>&1 &&
@@ -165,6 +168,9 @@ CMAKE
         cmake --build "$work/including/build" -j2 --target three >>"$work/log" 2>&1 ||
         { tail -40 "$work/log"; echo "FAIL: a project that includes kolo's"; exit 1; }
     [[ $("$work/including/build/three") == 3 ]] || { echo "FAIL: the program of a project that includes kolo's"; exit 1; }
+    diff <(nm -g --defined-only "$(find "$work/including/build" -name libkolo.a)" | names) \
+        <(nm -D --defined-only "$(find "$work/including/build" -name 'libkolo.so.*.*')" | names) ||
+        { echo "FAIL: libkolo.a with optimisation at link time defines other names (<) than libkolo.so (>)"; exit 1; }
     ! nm "$(find "$work/including/build" -name 'libkolo.so.*.*')" | grep set_fast_math ||
         { echo "FAIL: libkolo.so makes subnormals zeros when it is loaded"; exit 1; }
 }

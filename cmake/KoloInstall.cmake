@@ -45,7 +45,10 @@ endforeach()
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES docs/completion/kolorun.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME kolorun)
 
-install(EXPORT kolo NAMESPACE kolo:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kolo FILE kolo-config.cmake)
+# The exported file has a name of its own, since it includes all files NAME-*.cmake beside it, of which the
+# one with the version is not for the project that finds kolo.
+install(EXPORT kolo NAMESPACE kolo:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kolo FILE kolo-targets.cmake)
+install(FILES cmake/kolo-config.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/kolo-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/generated/kolo-config-version.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)

@@ -2,7 +2,6 @@
 # What `cmake --install` installs: the library, its headers, the programs, the man pages, bash
 # completion, and the files by which other builds find the library (kolo.pc for pkg-config,
 # kolo-config.cmake for find_package(kolo)).
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS kolo EXPORT kolo LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
@@ -52,8 +51,12 @@ install(FILES cmake/kolo-config.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/kolo-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/generated/kolo-config-version.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
-file(RELATIVE_PATH KOLO_PC_INCLUDEDIR /${CMAKE_INSTALL_LIBDIR}/pkgconfig /${CMAKE_INSTALL_INCLUDEDIR})
-set(KOLO_PC_INCLUDEDIR "\${pcfiledir}/${KOLO_PC_INCLUDEDIR}")
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+    set(KOLO_PC_INCLUDEDIR ${CMAKE_INSTALL_FULL_INCLUDEDIR}) # not moved together with kolo.pc
+else()
+    file(RELATIVE_PATH KOLO_PC_INCLUDEDIR /${CMAKE_INSTALL_LIBDIR}/pkgconfig /${CMAKE_INSTALL_INCLUDEDIR})
+    set(KOLO_PC_INCLUDEDIR "\${pcfiledir}/${KOLO_PC_INCLUDEDIR}")
+endif()
 list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE KOLO_PC_DL)
 configure_file(cmake/kolo.pc.in ${PROJECT_BINARY_DIR}/generated/kolo.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/generated/kolo.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

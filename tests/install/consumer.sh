@@ -171,11 +171,18 @@ CMAKE
     [[ $("$cc" --version) == *clang* ]] || flags+=" -flto=auto -ffat-lto-objects"
     command -v make >/dev/null && generator="Unix Makefiles"
     cmake -S "$work/including" -B "$work/including/build" -G "$generator" -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_FLAGS="$flags" \
+        -DCMAKE_INSTALL_LIBDIR=/opt/lib -DCMAKE_INSTALL_INCLUDEDIR=include/kolo-0.1 -DCMAKE_INSTALL_PREFIX=/opt/base \
         -DKOLO_VECTORS=OFF -DKOLO_CUDA=OFF -DKOLO_RDMA=OFF -DKOLO_COCO=OFF >"$work/log" 2>&1 &&
         cmake --build "$work/including/build" -j2 --target kolo_static >>"$work/log" 2>&1 &&
         cmake --build "$work/including/build" -j2 --target three >>"$work/log" 2>&1 ||
         { tail -40 "$work/log"; echo "FAIL: a project that includes kolo's"; exit 1; }
     [[ $("$work/including/build/three") == 3 ]] || { echo "FAIL: the program of a project that includes kolo's"; exit 1; }
+    # What would be installed where the folders are not the usual ones.
+    found=$(PKG_CONFIG_PATH=$work/including/build/kolo/generated pkg-config --cflags kolo)
+    [[ $found == "-I/opt/base/include/kolo-0.1 " || $found == "-I/opt/base/include/kolo-0.1" ]] ||
+        { echo "FAIL: the headers by kolo.pc, with an absolute folder of libraries: $found"; exit 1; }
+    grep -rqF '/include/kolo-0.1"' "$work"/including/build/kolo/CMakeFiles/Export/ ||
+        { echo "FAIL: the headers by find_package, in a folder of their own"; exit 1; }
     diff <(nm -g --defined-only "$(find "$work/including/build" -name libkolo.a)" | names) \
         <(nm -D --defined-only "$(find "$work/including/build" -name 'libkolo.so.*.*')" | names) ||
         { echo "FAIL: libkolo.a with optimisation at link time defines other names (<) than libkolo.so (>)"; exit 1; }

@@ -4,7 +4,9 @@
 #include <stdint.h>
 
 #define KOLO_DEVICE static __device__ __forceinline__
-#define KOLO_DEVICE_APART static __device__ __noinline__
+/* Not static: nvcc would put a hash of the path of this file into their names, and so of the source
+ * folder into the library. */
+#define KOLO_DEVICE_APART __device__ __noinline__
 #define KOLO_KERNEL(name)                                                                          \
     extern "C" __global__ void __launch_bounds__(KOLO_CUDA_BLOCK, KOLO_CUDA_BLOCKS)                \
         name(const __grid_constant__ struct kolo_cuda_job job)

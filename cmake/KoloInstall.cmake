@@ -4,6 +4,32 @@
 # kolo-config.cmake for find_package(kolo)).
 include(CMakePackageConfigHelpers)
 
+# Makes the folders that are missing, open to all, whatever the umask of who installs or makes a package:
+# cmake itself would make them by the umask (CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS adds nothing to it).
+set(folders "")
+foreach(folder ${CMAKE_INSTALL_LIBDIR}/cmake/kolo ${CMAKE_INSTALL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_BINDIR}
+    ${CMAKE_INSTALL_INCLUDEDIR}/kolo ${CMAKE_INSTALL_MANDIR}/man1 ${CMAKE_INSTALL_MANDIR}/man3
+    ${CMAKE_INSTALL_MANDIR}/man7 ${CMAKE_INSTALL_DOCDIR} ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    list(APPEND folders "${folder}")
+endforeach()
+install(CODE "set(folders \"${folders}\")")
+install(CODE [[
+foreach(folder ${folders})
+    cmake_path(ABSOLUTE_PATH folder BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}" NORMALIZE)
+    set(folder "$ENV{DESTDIR}${folder}")
+    set(missing "")
+    while(NOT folder STREQUAL "" AND NOT EXISTS "${folder}")
+        list(PREPEND missing "${folder}")
+        cmake_path(GET folder PARENT_PATH folder)
+    endwhile()
+    foreach(folder ${missing})
+        file(MAKE_DIRECTORY "${folder}")
+        file(CHMOD "${folder}" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
+            WORLD_READ WORLD_EXECUTE)
+    endforeach()
+endforeach()
+]])
+
 install(TARGETS kolo EXPORT kolo LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(KOLO_STATIC)
     install(TARGETS kolo_static EXPORT kolo ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -7,7 +7,9 @@ set -eu
 build=$1 cc=$2 source=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-DESTDIR=$work/stage cmake --install "$build" --prefix /usr >/dev/null
+(umask 077 && DESTDIR=$work/stage cmake --install "$build" --prefix /usr >/dev/null)
+closed=$(find "$work/stage/usr" -type d ! -perm 755 | head -3)
+[[ -z $closed ]] || { echo "FAIL: installed under umask 077, closed to others: $closed"; exit 1; }
 mv "$work/stage/usr" "$work/kolo"
 cat >"$work/one.c" <<'C'
 #include <kolo/kolo.h>

@@ -12,12 +12,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAIL: $*"; exit 1; }
 
-(cd "$build" && cpack -G DEB -B "$work/made") >"$work/log" 2>&1 || fail "cpack: $(cat "$work/log")"
+(cd "$build" && umask 077 && cpack -G DEB -B "$work/made") >"$work/log" 2>&1 || fail "cpack: $(cat "$work/log")"
 made=("$work"/made/*.deb)
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")
 [[ ${#made[@]} == 1 && ${made[0]} == */kolo_${version}_$(dpkg --print-architecture).deb ]] ||
     fail "the name of the package: ${made[*]}"
 dpkg-deb -x "${made[0]}" "$work/root"
+! dpkg-deb -c "${made[0]}" | grep '^d' | grep -v '^drwxr-xr-x root/root' || fail "these folders are closed to others"
 
 DESTDIR=$work/stage cmake --install "$build" --prefix /usr >/dev/null
 files() { (cd "$1" && find . ! -type d | LC_ALL=C sort); }

@@ -157,7 +157,7 @@ fi
 # of which make must know the objects. Without optimisation and backends, since only the build itself is tried; so one
 # preset is enough (TEST_SHORT). Its fast arithmetic is not for kolo, which refuses to be compiled with it.
 including() {
-    local generator=Ninja flags="-O0 -ffast-math -ffinite-math-only -funsafe-math-optimizations"
+    local headers generator=Ninja flags="-O0 -ffast-math -ffinite-math-only -funsafe-math-optimizations"
     mkdir "$work/including"
     cat >"$work/including/CMakeLists.txt" <<CMAKE
 cmake_minimum_required(VERSION 3.25)
@@ -180,9 +180,9 @@ CMAKE
         { tail -40 "$work/log"; echo "FAIL: a project that includes kolo's"; exit 1; }
     [[ $("$work/including/build/three") == 3 ]] || { echo "FAIL: the program of a project that includes kolo's"; exit 1; }
     # What would be installed where the folders are not the usual ones.
-    found=$(PKG_CONFIG_PATH=$work/including/build/kolo/generated pkg-config --cflags kolo)
-    [[ $found == "-I/opt/base/include/kolo-0.1 " || $found == "-I/opt/base/include/kolo-0.1" ]] ||
-        { echo "FAIL: the headers by kolo.pc, with an absolute folder of libraries: $found"; exit 1; }
+    headers=$(PKG_CONFIG_PATH=$work/including/build/kolo/generated pkg-config --cflags kolo)
+    [[ $headers == "-I/opt/base/include/kolo-0.1 " || $headers == "-I/opt/base/include/kolo-0.1" ]] ||
+        { echo "FAIL: the headers by kolo.pc, with an absolute folder of libraries: $headers"; exit 1; }
     grep -rqF '/include/kolo-0.1"' "$work"/including/build/kolo/CMakeFiles/Export/ ||
         { echo "FAIL: the headers by find_package, in a folder of their own"; exit 1; }
     diff <(nm -g --defined-only "$(find "$work/including/build" -name libkolo.a)" | names) \

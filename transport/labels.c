@@ -37,18 +37,27 @@ static void append(struct kolo_labels *labels, const struct kolo_label *label)
     labels->items[labels->count++] = *label;
 }
 
+/** What follows @p bytes bytes later. The system's macros for this cast less than clang wants. */
+static void *after(void *at, size_t bytes)
+{
+    return (char *)at + bytes;
+}
+
 static void take_address(struct kolo_labels *labels, struct nlmsghdr *message)
 {
     struct ifaddrmsg *const body = NLMSG_DATA(message);
     struct kolo_label label = {.index = body->ifa_index};
+    struct rtattr *at = after(body, NLMSG_ALIGN(sizeof *body));
     long left = (long)IFA_PAYLOAD(message);
 
-    for (struct rtattr *at = IFA_RTA(body); RTA_OK(at, left); at = RTA_NEXT(at, left)) {
-        const size_t bytes = RTA_PAYLOAD(at);
+    while (RTA_OK(at, left)) {
+        const size_t bytes = RTA_PAYLOAD(at), whole = RTA_ALIGN(at->rta_len);
         if (at->rta_type == IFA_LOCAL && bytes == sizeof label.address)
             memcpy(&label.address, RTA_DATA(at), bytes);
         else if (at->rta_type == IFA_LABEL && bytes <= sizeof label.text)
             memcpy(label.text, RTA_DATA(at), bytes);
+        at = after(at, whole);
+        left -= (long)whole;
     }
     label.text[sizeof label.text - 1] = '\0';
     append(labels, &label);
@@ -57,11 +66,15 @@ static void take_address(struct kolo_labels *labels, struct nlmsghdr *message)
 /** False: that was the last part. */
 static bool take_part(struct kolo_labels *labels, struct nlmsghdr *message, long left)
 {
-    for (; NLMSG_OK(message, left); message = NLMSG_NEXT(message, left))
+    while (NLMSG_OK(message, left)) {
+        const size_t bytes = NLMSG_ALIGN(message->nlmsg_len);
         if (message->nlmsg_type == RTM_NEWADDR)
             take_address(labels, message);
         else if (message->nlmsg_type == NLMSG_DONE || message->nlmsg_type == NLMSG_ERROR)
             return false;
+        message = after(message, bytes);
+        left -= (long)bytes;
+    }
     return true;
 }
 

@@ -4,7 +4,6 @@
 // (kolo_plan_choose), and helpers for the files of plans.
 #include "runtime/plan.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 static const char *const collective_texts[KOLO_COLLECTIVES] = {
@@ -120,19 +119,20 @@ const struct kolo_plan *kolo_plan_closing(const struct kolo_plan *plan,
 
 const struct kolo_plan *kolo_plan_on_board(enum kolo_collective collective, bool is_oneshot)
 {
-    /* every thread writes the same value */
-    static _Atomic(const struct kolo_plan *) found[KOLO_COLLECTIVES][2];
-    const struct kolo_plan *plan =
-        atomic_load_explicit(&found[collective][is_oneshot], memory_order_relaxed);
-    if (plan != NULL)
-        return plan;
-    for (plan = kolo_plan_next(NULL); plan != NULL; plan = kolo_plan_next(plan))
-        if (plan->collective == collective && plan->on_board && plan->is_oneshot == is_oneshot)
-            break;
-    if (plan == NULL)
-        return NULL;
-    atomic_store_explicit(&found[collective][is_oneshot], plan, memory_order_relaxed);
-    return plan;
+#define BOTH(NAME, name)                                                                           \
+    [KOLO_COLLECTIVE_##NAME] = { &kolo_plan_twoshot_##name, &kolo_plan_oneshot_##name }
+    static const struct kolo_plan *const plans[KOLO_COLLECTIVES][2] = {
+        BOTH(ALLREDUCE, allreduce),
+        BOTH(REDUCE, reduce),
+        BOTH(BROADCAST, broadcast),
+        BOTH(ALLGATHER, allgather),
+        BOTH(REDUCE_SCATTER, reduce_scatter),
+        BOTH(GATHER, gather),
+        BOTH(SCATTER, scatter),
+        BOTH(ALLTOALL, alltoall),
+        [KOLO_COLLECTIVE_BARRIER] = {NULL, &kolo_plan_oneshot_barrier}};
+#undef BOTH
+    return plans[collective][is_oneshot];
 }
 
 static const struct kolo_plan *first_plan(enum kolo_collective collective)

@@ -114,14 +114,20 @@ static const char *other_than_loopback(const char *net)
     return "";
 }
 
-Test(places_local, an_address_with_a_label_is_of_its_interface)
+/** In a network of its own, the address is found by no name, by its interface and by its label. */
+static void find_by_label(const char *label)
 {
+    const char *const names[] = {"", "lo", label};
     if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
         cr_skip_test("no network of its own is allowed here");
-    cr_assert(add_label("lo:7", "10.1.2.3"));
-    cr_expect_str_eq(other_than_loopback(""), "10.1.2.3:1");
-    cr_expect_str_eq(other_than_loopback("lo"), "10.1.2.3:1");
-    cr_expect_str_eq(other_than_loopback("lo:7"), "10.1.2.3:1");
+    cr_assert(add_label(label, "10.1.2.3"));
+    for (int i = 0; i < 3; i++)
+        cr_expect_str_eq(other_than_loopback(names[i]), "10.1.2.3:1", "%s", names[i]);
+}
+
+Test(places_local, an_address_with_a_label_is_of_its_interface)
+{
+    find_by_label("lo:7");
     cr_expect_str_eq(other_than_loopback("^lo:7"), "");
     cr_expect_str_eq(other_than_loopback("lo,!lo:7"), "");
     struct kolo_place place;
@@ -137,12 +143,7 @@ Test(places_local, an_address_with_a_label_is_of_its_interface)
 /** iproute2 accepts what begins with the interface's name, the kernel anything. */
 Test(places_local, a_label_without_a_colon_is_not_an_interface)
 {
-    if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
-        cr_skip_test("no network of its own is allowed here");
-    cr_assert(add_label("lo7", "10.1.2.3"));
-    cr_expect_str_eq(other_than_loopback(""), "10.1.2.3:1");
-    cr_expect_str_eq(other_than_loopback("lo"), "10.1.2.3:1");
-    cr_expect_str_eq(other_than_loopback("lo7"), "10.1.2.3:1");
+    find_by_label("lo7");
     cr_expect_str_eq(other_than_loopback("lo,^lo7"), "");
     struct kolo_place place;
     size_t count = 0;

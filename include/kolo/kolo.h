@@ -28,10 +28,10 @@
  *  fork() every function that takes one returns KOLO_ERR_INVALID, also kolo_finalize() in an exit()
  *  handler (kolo_abort() warns and does nothing). The parent is not affected.
  *
- *  Threads: any thread may call any function, also while others are in calls on the same
- *  communicator, unless the function's comment says otherwise. What ranks must call in the same
- *  order, they must call in that order whichever threads do it. Only one thread at a time may pass
- *  the same request.
+ *  Threads: any thread may call any function of this header, also while others are in calls on the
+ *  same communicator, unless the function's comment says otherwise. What ranks must call in the
+ *  same order, they must call in that order whichever threads do it. Only one thread at a time may
+ *  pass the same request.
  *
  *  Signals: the library installs no handlers, and its own threads take no signals, so the handlers
  *  of a program run on the program's threads. A handler must not call any function of the library,

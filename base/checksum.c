@@ -12,9 +12,9 @@ const struct kolo_checksum_variant *kolo_checksum_best(void)
 {
     static _Atomic(const struct kolo_checksum_variant *) best;
     const struct kolo_checksum_variant *found = atomic_load_explicit(&best, memory_order_relaxed);
-    if (found != NULL)
+    if (found)
         return found;
-    for (size_t i = 0; found == NULL; i++)
+    for (size_t i = 0; !found; i++)
         if (kolo_checksum_variants[i]->usable())
             found = kolo_checksum_variants[i];
     atomic_store_explicit(&best, found, memory_order_relaxed);

@@ -29,7 +29,7 @@ int kolo_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, kolo_d
 int kolo_condition_wait_unless(pthread_cond_t *condition, pthread_mutex_t *lock,
                                kolo_deadline deadline, const struct kolo_unless *unless)
 {
-    if (unless == NULL)
+    if (!unless)
         return kolo_condition_wait(condition, lock, deadline);
     const kolo_deadline look = kolo_deadline_min(deadline, kolo_now_ns() + KOLO_LOOK_NS);
     const int error = kolo_condition_wait(condition, lock, look);

@@ -23,7 +23,7 @@ char *kolo_process_read_stat(int pid, char *text, size_t capacity)
 {
     (void)kolo_process_read_fact(pid, "stat", text, capacity);
     char *name_end = strrchr(text, ')');
-    return name_end != NULL && name_end[1] == ' ' ? name_end : NULL;
+    return name_end && name_end[1] == ' ' ? name_end : NULL;
 }
 
 /** What the program of a process was when it was started; a deleted one has a word after it. */
@@ -42,7 +42,7 @@ bool kolo_process_lives(int pid, int64_t since_ns, char *program, size_t capacit
     uint64_t started; /* in ticks since the machine was started */
     const char *name_end = pid > 0 ? kolo_process_read_stat(pid, text, sizeof text) : NULL;
     const int64_t ticks = sysconf(_SC_CLK_TCK);
-    if (name_end == NULL || ticks <= 0 ||
+    if (!name_end || ticks <= 0 ||
         sscanf(
             name_end + 1,
             " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,

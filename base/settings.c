@@ -174,12 +174,12 @@ const char *kolo_environment(const char *name)
 char *const *kolo_environment_entries(void)
 {
     static char *const none[] = {NULL};
-    return has_more_rights() || environ == NULL ? none : environ;
+    return has_more_rights() || !environ ? none : environ;
 }
 
 bool kolo_environment_withholds(const char *name)
 {
-    return has_more_rights() && getenv(name) != NULL;
+    return has_more_rights() && getenv(name);
 }
 
 bool kolo_environment_is_withheld(void)

@@ -65,29 +65,29 @@ static inline uint8_t *kolo_writer_claim(struct kolo_writer *writer, size_t byte
 
 static inline void kolo_write_u8(struct kolo_writer *writer, uint8_t value)
 {
-    uint8_t *at = kolo_writer_claim(writer, sizeof(value));
+    uint8_t *at = kolo_writer_claim(writer, sizeof value);
     if (at)
         *at = value;
 }
 
 static inline void kolo_write_u16(struct kolo_writer *writer, uint16_t value)
 {
-    uint8_t *at = kolo_writer_claim(writer, sizeof(value));
-    for (size_t i = 0; at && i < sizeof(value); i++)
+    uint8_t *at = kolo_writer_claim(writer, sizeof value);
+    for (size_t i = 0; at && i < sizeof value; i++)
         at[i] = (uint8_t)(value >> (8 * i));
 }
 
 static inline void kolo_write_u32(struct kolo_writer *writer, uint32_t value)
 {
-    uint8_t *at = kolo_writer_claim(writer, sizeof(value));
-    for (size_t i = 0; at && i < sizeof(value); i++)
+    uint8_t *at = kolo_writer_claim(writer, sizeof value);
+    for (size_t i = 0; at && i < sizeof value; i++)
         at[i] = (uint8_t)(value >> (8 * i));
 }
 
 static inline void kolo_write_u64(struct kolo_writer *writer, uint64_t value)
 {
-    uint8_t *at = kolo_writer_claim(writer, sizeof(value));
-    for (size_t i = 0; at && i < sizeof(value); i++)
+    uint8_t *at = kolo_writer_claim(writer, sizeof value);
+    for (size_t i = 0; at && i < sizeof value; i++)
         at[i] = (uint8_t)(value >> (8 * i));
 }
 

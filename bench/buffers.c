@@ -63,7 +63,7 @@ static kolo_status copy(void *device, void *image, size_t bytes, enum kolo_way w
 static kolo_status copy_by(struct bench_stream *stream, void *device, void *image, size_t bytes,
                            enum kolo_way way)
 {
-    if (stream == NULL)
+    if (!stream)
         return copy(device, image, bytes, way);
     return way == KOLO_WAY_OUT ? bench_stream_copy(stream, device, image, bytes)
                                : bench_stream_copy(stream, image, device, bytes);

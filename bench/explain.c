@@ -300,7 +300,7 @@ static void print_rounding(const struct kolo_question *question, const struct ko
     rounded.args.count = up;
     rounded.args.segment = segment_bytes;
     const struct kolo_plan *plan = kolo_choose(&rounded, figures);
-    if (plan && plan != first->plan && kolo_plan_bars(plan, question) == NULL)
+    if (plan && plan != first->plan && !kolo_plan_bars(plan, question))
         printf("# a job rounds sizes up to a power of two before it chooses, and runs %s here\n",
                plan->name);
 }

@@ -199,7 +199,7 @@ static void *read_memory(void *context)
 {
     struct reader *reader = context;
     move_to(reader->owner);
-    memset(reader->memory, 1, reader->words * sizeof(*reader->memory));
+    memset(reader->memory, 1, reader->words * sizeof *reader->memory);
     move_to(reader->cpu);
     if (!pass(reader->gate))
         return NULL;
@@ -257,9 +257,9 @@ static kolo_status time_byte(const struct node *here, const struct node *there, 
 {
     static struct reader readers[CORES_MAX];
     size_t words = words_of(here->count);
-    uint64_t *memory = kolo_aligned(1 << 21, (size_t)here->count * words * sizeof(*memory));
+    uint64_t *memory = kolo_aligned(1 << 21, (size_t)here->count * words * sizeof *memory);
     kolo_status status = KOLO_ERR_NO_MEMORY;
-    if (memory == NULL)
+    if (!memory)
         return status;
     for (int i = 0; i < here->count; i++)
         readers[i] = (struct reader){.memory = memory + (size_t)i * words,

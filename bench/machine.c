@@ -88,7 +88,7 @@ static kolo_status host_text(struct kolo_comm *comm, struct bench_machine *machi
 {
     struct host *hosts = kolo_calloc((size_t)kolo_size(comm), sizeof *hosts);
     size_t used = 0;
-    if (hosts == NULL)
+    if (!hosts)
         return KOLO_ERR_NO_MEMORY;
     kolo_status status = count_hosts(comm, hosts, &machine->nhosts);
     for (int host = 0; status == KOLO_OK && host < machine->nhosts; host++) {

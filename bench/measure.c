@@ -29,7 +29,7 @@ enum {
 /* *request_out: what end_call must wait for; NULL: the call is over. */
 static kolo_status begin_call(struct bench_call *call, struct kolo_request **request_out)
 {
-    const bool waits = call->options->pace == BENCH_ASYNC || call->stream != NULL;
+    const bool waits = call->options->pace == BENCH_ASYNC || call->stream;
     *request_out = NULL;
     kolo_status status = call->operation->call(call, waits ? request_out : NULL);
     if (call->options->root == BENCH_ROOT_ROTATES)
@@ -39,8 +39,8 @@ static kolo_status begin_call(struct bench_call *call, struct kolo_request **req
 
 static kolo_status end_call(const struct bench_call *call, struct kolo_request **request)
 {
-    kolo_status status = call->stream != NULL ? bench_stream_finish(call->stream) : KOLO_OK;
-    kolo_status waited = *request != NULL ? kolo_wait(request, -1) : KOLO_OK;
+    kolo_status status = call->stream ? bench_stream_finish(call->stream) : KOLO_OK;
+    kolo_status waited = *request ? kolo_wait(request, -1) : KOLO_OK;
     return waited != KOLO_OK ? waited : status;
 }
 
@@ -197,11 +197,11 @@ static kolo_status call_and_check(struct bench_call *call, struct bench_buffers 
     struct kolo_request *request;
     kolo_status status = begin_call(call, &request), ended = KOLO_OK;
     call->root = root;
-    if (status == KOLO_OK && call->stream == NULL)
+    if (status == KOLO_OK && !call->stream)
         ended = end_call(call, &request);
     if (status == KOLO_OK && ended == KOLO_OK)
         status = bench_buffers_check(buffers, call, mismatch_out);
-    if (request != NULL)
+    if (request)
         ended = end_call(call, &request);
     return ended != KOLO_OK ? ended : status;
 }
@@ -239,7 +239,7 @@ static kolo_status find_plan(struct bench_call *call, const char **name_out)
     struct kolo_request *request = NULL;
     kolo_status status = call->operation->call(call, &request);
     *name_out = "pairs"; /* of sends and receives */
-    if (status != KOLO_OK || request == NULL)
+    if (status != KOLO_OK || !request)
         return status;
     if (request->plan)
         *name_out = request->plan->name;

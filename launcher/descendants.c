@@ -66,7 +66,7 @@ size_t kolo_descendants_mark(struct kolo_process *processes, size_t count, pid_t
         processes[i].is_ours = false;
     qsort(processes, count, sizeof *processes, by_parent);
     mark_children(&search, root);
-    while (search.waiting != NULL) {
+    while (search.waiting) {
         const struct kolo_process *process = search.waiting;
         search.waiting = process->next;
         mark_children(&search, process->pid);

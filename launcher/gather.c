@@ -35,14 +35,14 @@ kolo_status kolo_gather_create(const struct kolo_scribe_place *place, int size, 
                                struct kolo_gather **gather_out)
 {
     char why[KOLO_DETAIL_MAX];
-    struct kolo_gather *gather = kolo_calloc(1, sizeof(*gather));
-    if (gather == NULL)
+    struct kolo_gather *gather = kolo_calloc(1, sizeof *gather);
+    if (!gather)
         return KOLO_ERR_NO_MEMORY;
     *gather = (struct kolo_gather){
         .path = place->path, .size = size, .bytes_max = kolo_timeline_bytes(calls)};
-    gather->parts = kolo_calloc((size_t)size, sizeof(*gather->parts));
+    gather->parts = kolo_calloc((size_t)size, sizeof *gather->parts);
     kolo_status status =
-        gather->parts != NULL ? kolo_scribe_open(place, &gather->scribe) : KOLO_ERR_NO_MEMORY;
+        gather->parts ? kolo_scribe_open(place, &gather->scribe) : KOLO_ERR_NO_MEMORY;
     if (status == KOLO_OK)
         status = begin_file(gather);
     if (status == KOLO_OK) {
@@ -59,7 +59,7 @@ kolo_status kolo_gather_create(const struct kolo_scribe_place *place, int size, 
 
 kolo_status kolo_gather_take(struct kolo_gather *gather, int rank, const void *data, size_t bytes)
 {
-    if (gather == NULL || rank < 0 || rank >= gather->size)
+    if (!gather || rank < 0 || rank >= gather->size)
         return kolo_fail(KOLO_ERR_PROTOCOL, "a timeline of rank %d, which was not asked for", rank);
     struct part *part = &gather->parts[rank];
     if (bytes > gather->bytes_max - part->bytes)
@@ -138,10 +138,10 @@ kolo_status kolo_gather_finish(struct kolo_gather *gather, const char *verdict, 
 
 void kolo_gather_destroy(struct kolo_gather *gather)
 {
-    if (gather == NULL)
+    if (!gather)
         return;
     (void)kolo_scribe_close(gather->scribe, false);
-    for (int rank = 0; gather->parts != NULL && rank < gather->size; rank++)
+    for (int rank = 0; gather->parts && rank < gather->size; rank++)
         kolo_free_memory(gather->parts[rank].data);
     kolo_free_memory(gather->parts);
     kolo_free_memory(gather);

@@ -154,7 +154,7 @@ kolo_status kolo_gpus_find(const char *root, const char *visible, const char *or
     struct kolo_gpus known = {.all = NULL};
     *gpus_out = known;
     kolo_status status = read_all(root, &known);
-    if (visible == NULL) {
+    if (!visible) {
         *gpus_out = known;
         return status;
     }
@@ -180,7 +180,7 @@ static struct kolo_gpu *least_used(struct kolo_gpus *gpus, int node, int most, i
     for (size_t i = 0; i < gpus->count; i++) {
         struct kolo_gpu *gpu = &gpus->all[i];
         if (gpu->last != rank && gpu->ranks < most && (node < 0 || gpu->node == node) &&
-            (best == NULL || gpu->ranks < best->ranks))
+            (!best || gpu->ranks < best->ranks))
             best = gpu;
     }
     return best;
@@ -193,13 +193,13 @@ static kolo_status deal_one(struct kolo_gpus *gpus, int each, int node, int most
     const size_t capacity = (size_t)each * (KOLO_GPU_NAME_MAX + 1);
     char *text = kolo_calloc(capacity, 1);
     size_t used = 0;
-    if (text == NULL)
+    if (!text)
         return KOLO_ERR_NO_MEMORY;
     for (int i = 0; i < each; i++) {
         struct kolo_gpu *gpu = node < 0 ? NULL : least_used(gpus, node, most, rank);
-        if (gpu == NULL)
+        if (!gpu)
             gpu = least_used(gpus, -1, INT_MAX, rank);
-        if (gpu == NULL) /* cannot happen: each <= count */
+        if (!gpu) /* cannot happen: each <= count */
             break;
         address = i == 0 ? gpu->address : address;
         gpu->ranks++;

@@ -335,8 +335,7 @@ void kolo_output_lines(struct kolo_output *output, int owner, int rank, const vo
     struct chunk *chunk = make_chunk(output, output->fd, owner, bytes, room);
     if (!chunk)
         return;
-    const bool is_bar =
-        ((const uint8_t *)data)[bytes - 1] == '\r' && memchr(data, '\n', bytes) == NULL;
+    const bool is_bar = ((const uint8_t *)data)[bytes - 1] == '\r' && !memchr(data, '\n', bytes);
     const bool is_begun = goes_on(output, rank, is_bar);
     chunk->bytes = prefix_lines(chunk->data, prefix, data, bytes, is_begun);
     end_chunk(output, rank, chunk);

@@ -19,12 +19,12 @@ enum { FD_LEAST = 100 /* numbers below this may be used by shells */ };
 
 static kolo_status fill(int fd, int rank, int size, uint32_t calls)
 {
-    struct kolo_timeline_head *head = kolo_calloc(1, sizeof(*head));
-    if (head == NULL)
+    struct kolo_timeline_head *head = kolo_calloc(1, sizeof *head);
+    if (!head)
         return KOLO_ERR_NO_MEMORY;
     kolo_timeline_format(head, rank, size, calls);
     const bool is_there = ftruncate(fd, (off_t)kolo_timeline_bytes(calls)) == 0 &&
-                          pwrite(fd, head, sizeof(*head), 0) == (ssize_t)sizeof(*head) &&
+                          pwrite(fd, head, sizeof *head, 0) == (ssize_t)sizeof *head &&
                           fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
     kolo_free_memory(head);
     return is_there ? KOLO_OK
@@ -52,9 +52,8 @@ kolo_status kolo_records_open(struct kolo_records *records, int rank, int size, 
 static bool has_clock(int fd)
 {
     uint64_t clock = 0;
-    const ssize_t got =
-        pread(fd, &clock, sizeof(clock), offsetof(struct kolo_timeline_head, clock));
-    return got == (ssize_t)sizeof(clock) && (clock == 0 || clock == kolo_timeline_clock());
+    const ssize_t got = pread(fd, &clock, sizeof clock, offsetof(struct kolo_timeline_head, clock));
+    return got == (ssize_t)sizeof clock && (clock == 0 || clock == kolo_timeline_clock());
 }
 
 void kolo_records_ended(struct kolo_records *records, int wait_status)
@@ -64,10 +63,10 @@ void kolo_records_ended(struct kolo_records *records, int wait_status)
     if (records->fd <= 0)
         return;
     /* if this fails, only the rank's end is missing in the trace */
-    (void)!pwrite(records->fd, &status, sizeof(status),
+    (void)!pwrite(records->fd, &status, sizeof status,
                   offsetof(struct kolo_timeline_head, wait_status));
     if (has_clock(records->fd))
-        (void)!pwrite(records->fd, &now_ns, sizeof(now_ns),
+        (void)!pwrite(records->fd, &now_ns, sizeof now_ns,
                       offsetof(struct kolo_timeline_head, ended_ns));
 }
 
@@ -77,10 +76,10 @@ static uint64_t length_of(int fd)
 {
     uint32_t capacity = 0;
     uint64_t written = 0;
-    if (pread(fd, &capacity, sizeof(capacity), offsetof(struct kolo_timeline_head, capacity)) !=
-            (ssize_t)sizeof(capacity) ||
-        pread(fd, &written, sizeof(written), offsetof(struct kolo_timeline_head, written)) !=
-            (ssize_t)sizeof(written))
+    if (pread(fd, &capacity, sizeof capacity, offsetof(struct kolo_timeline_head, capacity)) !=
+            (ssize_t)sizeof capacity ||
+        pread(fd, &written, sizeof written, offsetof(struct kolo_timeline_head, written)) !=
+            (ssize_t)sizeof written)
         return 0;
     return kolo_timeline_bytes(written < capacity ? (uint32_t)written : capacity);
 }

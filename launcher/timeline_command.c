@@ -28,7 +28,7 @@ static kolo_status take_words(int count, char *const *words, struct words *taken
 {
     for (int i = 0; i < count; i++) {
         const bool is_out = strcmp(words[i], "-o") == 0;
-        if (is_out && (i + 1 == count || taken->out != NULL))
+        if (is_out && (i + 1 == count || taken->out))
             return kolo_fail(KOLO_ERR_INVALID, "timeline: -o takes the name of one file; give -o "
                                                "OUT.json");
         if (is_out)
@@ -41,7 +41,7 @@ static kolo_status take_words(int count, char *const *words, struct words *taken
         else
             taken->files[taken->count++] = words[i];
     }
-    if (taken->count == 0 || taken->out == NULL)
+    if (taken->count == 0 || !taken->out)
         return kolo_fail(KOLO_ERR_INVALID,
                          "timeline: %s; usage: kolorun timeline FILE... -o "
                          "OUT.json",
@@ -54,7 +54,7 @@ static FILE *open_file(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
-    if (fd >= 0 && file == NULL)
+    if (fd >= 0 && !file)
         (void)close(fd);
     return file;
 }
@@ -67,7 +67,7 @@ static kolo_status read_file(const char *path, void **data_out, size_t *bytes_ou
     void *data = NULL;
     kolo_status status = KOLO_OK;
     FILE *file = open_file(path);
-    if (file == NULL)
+    if (!file)
         return kolo_fail_errno(KOLO_ERR_INVALID, errno, "timeline: %s", path);
     if (fstat(fileno(file), &facts) != 0 || !S_ISREG(facts.st_mode) ||
         (size_t)facts.st_size > most) {
@@ -78,7 +78,7 @@ static kolo_status read_file(const char *path, void **data_out, size_t *bytes_ou
         goto out;
     }
     data = kolo_calloc((size_t)facts.st_size + 1, 1);
-    if (data == NULL) {
+    if (!data) {
         status = KOLO_ERR_NO_MEMORY;
         goto out;
     }
@@ -193,8 +193,7 @@ int kolo_timeline_command(int count, char *const *words)
                    : 0;
     struct kolo_trace trace = {.size = 0};
     struct words taken = {.files = kolo_calloc((size_t)count + 1, sizeof(char *))};
-    kolo_status status =
-        taken.files != NULL ? take_words(count, words, &taken) : KOLO_ERR_NO_MEMORY;
+    kolo_status status = taken.files ? take_words(count, words, &taken) : KOLO_ERR_NO_MEMORY;
     if (status == KOLO_OK)
         status = merge(&taken, &trace);
     if (status != KOLO_OK)

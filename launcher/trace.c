@@ -30,7 +30,7 @@ static kolo_status keep(struct kolo_trace *trace, void *data, size_t bytes,
 {
     void *tracks = trace->tracks;
     kolo_status status =
-        kolo_grow(&tracks, &trace->track_capacity, trace->track_count + 1, sizeof(*trace->tracks));
+        kolo_grow(&tracks, &trace->track_capacity, trace->track_count + 1, sizeof *trace->tracks);
     if (status != KOLO_OK)
         return status;
     trace->tracks = tracks;
@@ -82,7 +82,7 @@ static kolo_status read_calls(struct kolo_trace *trace, uint32_t index)
     void *calls = trace->calls;
     kolo_status status =
         kolo_grow(&calls, &trace->call_capacity,
-                  trace->call_count + (size_t)(view->end - view->first), sizeof(*trace->calls));
+                  trace->call_count + (size_t)(view->end - view->first), sizeof *trace->calls);
     if (status != KOLO_OK)
         return status;
     trace->calls = calls;
@@ -109,7 +109,7 @@ static kolo_status find_clock(struct kolo_trace *trace, struct kolo_trace_track 
             return KOLO_OK;
     void *clocks = trace->clocks;
     kolo_status status =
-        kolo_grow(&clocks, &trace->clock_capacity, trace->clock_count + 1, sizeof(*trace->clocks));
+        kolo_grow(&clocks, &trace->clock_capacity, trace->clock_count + 1, sizeof *trace->clocks);
     if (status != KOLO_OK)
         return status;
     trace->clocks = clocks;
@@ -122,7 +122,7 @@ kolo_status kolo_trace_merge(struct kolo_trace *trace)
 {
     kolo_status status = KOLO_OK;
     if (trace->track_count > 0)
-        qsort(trace->tracks, trace->track_count, sizeof(*trace->tracks), by_rank);
+        qsort(trace->tracks, trace->track_count, sizeof *trace->tracks, by_rank);
     for (uint32_t i = 0; i < trace->track_count; i++) {
         KOLO_TRY(read_calls(trace, i));
         KOLO_TRY(find_clock(trace, &trace->tracks[i]));

@@ -40,7 +40,7 @@ struct aligning {
 static kolo_status add_bound(struct bounds *bounds, const struct bound *bound)
 {
     void *at = bounds->at;
-    kolo_status status = kolo_grow(&at, &bounds->capacity, bounds->count + 1, sizeof(*bounds->at));
+    kolo_status status = kolo_grow(&at, &bounds->capacity, bounds->count + 1, sizeof *bounds->at);
     if (status != KOLO_OK)
         return status;
     bounds->at = at;
@@ -132,7 +132,7 @@ static const struct bound *narrowest(const struct bounds *bounds, int64_t from_n
     for (size_t i = 0; i < bounds->count; i++) {
         const struct bound *bound = &bounds->at[i];
         if (has_both(bound) && bound->at_ns >= from_ns && bound->at_ns <= to_ns &&
-            (best == NULL || width(bound) < width(best)))
+            (!best || width(bound) < width(best)))
             best = bound;
     }
     return best;
@@ -145,13 +145,13 @@ static void draw_line(struct kolo_trace_clock *clock, const struct bounds *bound
     const struct bound *best = narrowest(bounds, INT64_MIN, INT64_MAX);
     const struct bound *early = narrowest(bounds, begin_ns, begin_ns + quarter);
     const struct bound *late = narrowest(bounds, end_ns - quarter, end_ns);
-    if (best == NULL)
+    if (!best)
         return;
     clock->how = KOLO_CLOCK_CALLS;
     clock->at_ns = best->at_ns;
     clock->offset_ns = middle(best);
     clock->error_ns = width(best) / 2;
-    if (early == NULL || late == NULL || late->at_ns <= early->at_ns)
+    if (!early || !late || late->at_ns <= early->at_ns)
         return;
     const double rate =
         (double)(middle(late) - middle(early)) / (double)(late->at_ns - early->at_ns);
@@ -217,7 +217,7 @@ kolo_status kolo_trace_align(struct kolo_trace *trace)
         return KOLO_OK;
     struct aligning aligning = {.bounds = kolo_calloc(count, sizeof(struct bounds)),
                                 .spans = kolo_calloc(count, sizeof(struct span))};
-    if (aligning.bounds == NULL || aligning.spans == NULL) {
+    if (!aligning.bounds || !aligning.spans) {
         status = KOLO_ERR_NO_MEMORY;
         goto out;
     }
@@ -227,7 +227,7 @@ kolo_status kolo_trace_align(struct kolo_trace *trace)
         guess(trace, clock);
     }
 out:
-    for (size_t clock = 0; aligning.bounds != NULL && clock < count; clock++)
+    for (size_t clock = 0; aligning.bounds && clock < count; clock++)
         kolo_free_memory(aligning.bounds[clock].at);
     kolo_free_memory(aligning.bounds);
     kolo_free_memory(aligning.spans);

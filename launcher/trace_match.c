@@ -73,14 +73,14 @@ kolo_status kolo_trace_groups(struct kolo_trace *trace, kolo_trace_group_fn *fn,
 {
     kolo_status status = KOLO_ERR_NO_MEMORY;
     size_t count = 0;
-    struct key *keys = kolo_calloc(trace->call_count, sizeof(*keys));
-    uint32_t *calls = kolo_calloc(trace->call_count, sizeof(*calls));
-    if (keys == NULL || calls == NULL)
+    struct key *keys = kolo_calloc(trace->call_count, sizeof *keys);
+    uint32_t *calls = kolo_calloc(trace->call_count, sizeof *calls);
+    if (!keys || !calls)
         goto out;
     for (uint32_t i = 0; i < trace->call_count; i++)
         count += key_of(trace, i, &keys[count]);
     if (count > 0)
-        qsort(keys, count, sizeof(*keys), by_key);
+        qsort(keys, count, sizeof *keys, by_key);
     status = for_each(trace, keys, count, calls, fn, context);
 out:
     kolo_free_memory(keys);
@@ -199,7 +199,7 @@ static bool find_last(const struct kolo_trace_group *group, struct matching *mat
         add_absent(group->trace, matching, size);
     if (matching->count != size)
         return false;
-    qsort(matching->members, matching->count, sizeof(*matching->members), by_coming);
+    qsort(matching->members, matching->count, sizeof *matching->members, by_coming);
     size_t last = matching->count - 1;
     while (last > 0 && matching->members[last - 1].ns == never_ns)
         last--;
@@ -276,7 +276,7 @@ static void share(const struct kolo_trace_group *group, struct matching *matchin
     struct kolo_trace *trace = group->trace;
     const size_t count = matching->count;
     double sum = 0;
-    memset(matching->gaps, 0, count * sizeof(*matching->gaps));
+    memset(matching->gaps, 0, count * sizeof *matching->gaps);
     for (size_t i = 0; i < group->count; i++) {
         const struct kolo_trace_call *call = &trace->calls[group->calls[i]];
         const int64_t waited_ns = waited_in(trace, call);
@@ -399,13 +399,13 @@ kolo_status kolo_trace_match(struct kolo_trace *trace)
     kolo_status status = KOLO_ERR_NO_MEMORY;
     if (trace->track_count == 0)
         return KOLO_OK;
-    struct matching matching = {.seen = kolo_calloc(size, sizeof(*matching.seen)),
-                                .track_of = kolo_calloc(size, sizeof(*matching.track_of)),
-                                .members = kolo_calloc(size, sizeof(*matching.members)),
-                                .gaps = kolo_calloc(size, sizeof(*matching.gaps))};
-    trace->costs = kolo_calloc(size, sizeof(*trace->costs));
-    if (matching.seen == NULL || matching.track_of == NULL || matching.members == NULL ||
-        matching.gaps == NULL || trace->costs == NULL)
+    struct matching matching = {.seen = kolo_calloc(size, sizeof *matching.seen),
+                                .track_of = kolo_calloc(size, sizeof *matching.track_of),
+                                .members = kolo_calloc(size, sizeof *matching.members),
+                                .gaps = kolo_calloc(size, sizeof *matching.gaps)};
+    trace->costs = kolo_calloc(size, sizeof *trace->costs);
+    if (!matching.seen || !matching.track_of || !matching.members || !matching.gaps ||
+        !trace->costs)
         goto out;
     for (uint32_t i = 0; i < trace->track_count; i++)
         matching.track_of[trace->tracks[i].rank] = i + 1;

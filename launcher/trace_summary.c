@@ -51,7 +51,7 @@ static void duration_text(double ns, char *text, size_t capacity)
     static const char *const units[] = {"ns", "us", "ms", "s"};
     size_t unit = 0;
     double value = ns;
-    for (; value >= 999.5 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
+    for (; value >= 999.5 && unit + 1 < sizeof units / sizeof units[0]; unit++)
         value /= 1000;
     snprintf(text, capacity, value >= 999.5 ? "%.0f %s" : "%.3g %s", value, units[unit]);
 }
@@ -95,7 +95,7 @@ static void add_text(char line[LINE_MAX], const char *format, ...)
 static void add_part(const struct waits *waits, double ns, char line[LINE_MAX])
 {
     char text[32];
-    duration_text(ns, text, sizeof(text));
+    duration_text(ns, text, sizeof text);
     add_text(line, "%d %% of all waiting, %s", per_cent(ns, waits->all_ns), text);
 }
 
@@ -104,10 +104,10 @@ static void add_rank(const struct waits *waits, int rank, char line[LINE_MAX])
     const struct kolo_trace_cost *cost = &waits->trace->costs[rank];
     const struct kolo_trace_track *track = track_of(waits->trace, rank);
     char host[KOLO_TIMELINE_HOST_MAX] = "";
-    if (track != NULL)
+    if (track)
         kolo_trace_host(track, host);
     add_text(line, "rank %d (%s%s) in %" PRIu64 " of %" PRIu64 " calls, ", rank,
-             track != NULL ? "host " : "of which there is no timeline", host, cost->calls,
+             track ? "host " : "of which there is no timeline", host, cost->calls,
              waits->trace->matched);
     add_part(waits, cost->ns, line);
 }
@@ -210,14 +210,14 @@ static void say_clocks(const struct kolo_trace *trace, void (*say)(void *context
     }
     if (trace->clock_count < 2)
         return;
-    duration_text((double)worst_ns, error, sizeof(error));
+    duration_text((double)worst_ns, error, sizeof error);
     if (is_known)
-        snprintf(line, sizeof(line),
+        snprintf(line, sizeof line,
                  "timeline: the clocks of %zu hosts were aligned by their calls, to %s",
                  trace->clock_count, error);
     else
         snprintf(
-            line, sizeof(line),
+            line, sizeof line,
             "timeline: the clocks of %zu hosts could not all be aligned: too few calls in common",
             trace->clock_count);
     say(context, line);
@@ -235,21 +235,21 @@ void kolo_trace_summary(const struct kolo_trace *trace, const char *path,
         add_track(trace, &trace->tracks[i], &times);
     }
     if (dropped > 0)
-        snprintf(left_out, sizeof(left_out),
+        snprintf(left_out, sizeof left_out,
                  "; %" PRIu64 " earlier ones were overwritten (KOLO_TIMELINE_CALLS keeps more)",
                  dropped);
-    snprintf(line, sizeof(line), "timeline: %zu call%s of %zu rank%s in %s%s", trace->call_count,
+    snprintf(line, sizeof line, "timeline: %zu call%s of %zu rank%s in %s%s", trace->call_count,
              trace->call_count == 1 ? "" : "s", trace->track_count,
              trace->track_count == 1 ? "" : "s", path, left_out);
     kolo_text_clean(line); /* the path is the user's */
     say(context, line);
     if (torn > 0) {
-        snprintf(line, sizeof(line), "timeline: %" PRIu64 " records could not be read", torn);
+        snprintf(line, sizeof line, "timeline: %" PRIu64 " records could not be read", torn);
         say(context, line);
     }
     if (times.all_ns > 0) {
         snprintf(
-            line, sizeof(line),
+            line, sizeof line,
             "timeline: the ranks were in calls for %d %% of their time; for %d %% of their time "
             "they waited for others to come",
             per_cent(times.in_calls_ns, times.all_ns), per_cent(times.waiting_ns, times.all_ns));

@@ -53,11 +53,10 @@ struct writing {
 static const char *quote(const char *text, char quoted[QUOTED_MAX])
 {
     char repaired[KOLO_TIMELINE_NAME_MAX + 1];
-    snprintf(repaired, sizeof(repaired), "%s", text);
+    snprintf(repaired, sizeof repaired, "%s", text);
     letters_repair(repaired, strlen(repaired));
     json_t *string = json_string(repaired);
-    size_t length =
-        string != NULL ? json_dumpb(string, quoted, QUOTED_MAX - 1, JSON_ENCODE_ANY) : 0;
+    size_t length = string ? json_dumpb(string, quoted, QUOTED_MAX - 1, JSON_ENCODE_ANY) : 0;
     if (length == 0 || length > QUOTED_MAX - 1)
         length = (size_t)snprintf(quoted, QUOTED_MAX, "\"?\"");
     quoted[length] = '\0';
@@ -108,7 +107,7 @@ static size_t add_lane(struct writing *writing)
 {
     void *lanes = writing->lanes;
     const size_t count = writing->lane_count;
-    if (kolo_grow(&lanes, &writing->lane_capacity, count + 1, sizeof(*writing->lanes)) != KOLO_OK) {
+    if (kolo_grow(&lanes, &writing->lane_capacity, count + 1, sizeof *writing->lanes) != KOLO_OK) {
         writing->status = KOLO_ERR_NO_MEMORY;
         return 0;
     }
@@ -168,7 +167,7 @@ static double bus_factor(const char *kind, uint32_t size)
         "gatherv",   "scatter",    "scatterv",       "alltoall",        "alltoallv"};
     if (strcmp(kind, "allreduce") == 0)
         return 2.0 * (size - 1) / size;
-    for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++)
+    for (size_t i = 0; i < sizeof once / sizeof once[0]; i++)
         if (strcmp(kind, once[i]) == 0)
             return (double)(size - 1) / size;
     return 1;
@@ -258,7 +257,7 @@ static void write_wait(struct writing *writing, const struct kolo_trace_call *ca
                        int64_t ts_ns, int64_t wait_ns)
 {
     char name[48];
-    snprintf(name, sizeof(name), "\"waits for rank %d\"", call->last);
+    snprintf(name, sizeof name, "\"waits for rank %d\"", call->last);
     begin_event(writing, 'X', name);
     fprintf(writing->out, ",\"cat\":\"wait\",\"tid\":%zu", lane);
     write_us(writing->out, "ts", ts_ns);
@@ -312,9 +311,9 @@ static void write_end(struct writing *writing)
     if (!ended_badly(head))
         return;
     if (WIFSIGNALED(status))
-        snprintf(name, sizeof(name), "\"killed by signal %d\"", WTERMSIG(status));
+        snprintf(name, sizeof name, "\"killed by signal %d\"", WTERMSIG(status));
     else
-        snprintf(name, sizeof(name), "\"exited with status %d\"", WEXITSTATUS(status));
+        snprintf(name, sizeof name, "\"exited with status %d\"", WEXITSTATUS(status));
     begin_event(writing, 'i', name);
     fprintf(writing->out, ",\"cat\":\"end\",\"s\":\"p\",\"tid\":0");
     write_us(writing->out, "ts", from_zero(writing, ended_at(writing->track)));
@@ -325,7 +324,7 @@ static void write_process(struct writing *writing)
 {
     char host[KOLO_TIMELINE_HOST_MAX], text[KOLO_TIMELINE_HOST_MAX + 64], quoted[QUOTED_MAX];
     kolo_trace_host(writing->track, host);
-    snprintf(text, sizeof(text), "rank %d on %.40s", writing->track->rank, host);
+    snprintf(text, sizeof text, "rank %d on %.40s", writing->track->rank, host);
     begin_event(writing, 'M', "\"process_name\"");
     fprintf(writing->out, ",\"args\":{\"name\":%s}}", quote(text, quoted));
     begin_event(writing, 'M', "\"process_sort_index\"");
@@ -341,7 +340,7 @@ static void write_track(struct writing *writing, const struct kolo_trace_track *
 {
     writing->track = track;
     writing->lane_count = 0;
-    memset(writing->chains, 0, sizeof(writing->chains));
+    memset(writing->chains, 0, sizeof writing->chains);
     write_process(writing);
     for (size_t i = 0; i < track->count; i++)
         write_call(writing, &writing->trace->calls[track->first + i]);
@@ -378,7 +377,7 @@ static void write_verdict(struct writing *writing, const char *verdict)
     int64_t at_ns = INT64_MAX;
     const struct kolo_trace *trace = writing->trace;
     json_t *text = json_string(verdict);
-    char *quoted = text != NULL ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
+    char *quoted = text ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
     for (size_t i = 0; i < trace->track_count; i++) {
         const struct kolo_timeline_head *head = trace->tracks[i].view.head;
         const int64_t ended_ns = ended_badly(head) ? kolo_trace_time(trace, &trace->tracks[i],
@@ -389,7 +388,7 @@ static void write_verdict(struct writing *writing, const char *verdict)
             writing->track = &trace->tracks[i];
         }
     }
-    if (quoted != NULL && trace->track_count > 0) {
+    if (quoted && trace->track_count > 0) {
         if (at_ns == INT64_MAX) {
             at_ns = writing->end_ns;
             writing->track = &trace->tracks[0];

@@ -103,7 +103,7 @@ void kolo_tree_describe(pid_t root, char *text, size_t capacity)
     for (size_t i = 0; i < list.count; i++)
         if (list.at[i].is_ours && !list.at[i].is_dead && living++ == 0)
             first = &list.at[i];
-    if (first == NULL)
+    if (!first)
         snprintf(text, capacity, "a process that /proc does not show outlives SIGKILL");
     else if (living == 1)
         snprintf(text, capacity, "process %d (%s) outlives SIGKILL%s", (int)first->pid, first->name,

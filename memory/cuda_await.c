@@ -122,7 +122,7 @@ static void *synchronize(void *argument)
 
 static kolo_status make_errand(const struct kolo_cuda_visit *visit, struct errand **errand_out)
 {
-    struct errand *errand = kolo_calloc(1, sizeof(*errand));
+    struct errand *errand = kolo_calloc(1, sizeof *errand);
     if (!errand)
         return KOLO_ERR_NO_MEMORY;
     errand->visit = *visit;

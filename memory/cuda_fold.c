@@ -139,7 +139,7 @@ static void end(struct kolo_cuda_kernels *kernels)
 static kolo_status make(const struct kolo_cuda_driver *driver, int ordinal, void *context,
                         struct kolo_cuda_kernels **kernels_out)
 {
-    struct kolo_cuda_kernels *kernels = kolo_calloc(1, sizeof(*kernels));
+    struct kolo_cuda_kernels *kernels = kolo_calloc(1, sizeof *kernels);
     if (!kernels)
         return KOLO_ERR_NO_MEMORY;
     kernels->driver = driver;

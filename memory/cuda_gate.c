@@ -158,7 +158,7 @@ static kolo_status make_page(struct kolo_cuda_gates **gates, struct kolo_lane *l
 {
     const size_t bytes = (size_t)sysconf(_SC_PAGESIZE), count = bytes / LINE;
     kolo_cuda_address at = 0;
-    struct kolo_cuda_gates *page = kolo_calloc(1, sizeof(*page) + count * sizeof(page->gates[0]));
+    struct kolo_cuda_gates *page = kolo_calloc(1, sizeof *page + count * sizeof page->gates[0]);
     if (page)
         page->words = kolo_aligned(bytes, bytes);
     kolo_status status = page && page->words ? KOLO_OK : KOLO_ERR_NO_MEMORY;

@@ -100,28 +100,28 @@ KOLO_DEVICE void packet_store(uint64_t address, struct packet x, unsigned bytes)
 KOLO_DEVICE uint32_t bits_of_float(float x)
 {
     uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
+    memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
 KOLO_DEVICE float float_of_bits(uint32_t bits)
 {
     float x;
-    memcpy(&x, &bits, sizeof(x));
+    memcpy(&x, &bits, sizeof x);
     return x;
 }
 
 KOLO_DEVICE uint64_t bits_of_double(double x)
 {
     uint64_t bits;
-    memcpy(&bits, &x, sizeof(bits));
+    memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
 KOLO_DEVICE double double_of_bits(uint64_t bits)
 {
     double x;
-    memcpy(&x, &bits, sizeof(x));
+    memcpy(&x, &bits, sizeof x);
     return x;
 }
 

@@ -423,7 +423,7 @@ static kolo_status open_ways(struct cuda_lane *lane)
 kolo_status kolo_cuda_lane_open(const struct kolo_pointer *pointer, void (*wake)(void *context),
                                 void *context, struct kolo_lane **lane_out)
 {
-    struct cuda_lane *lane = kolo_calloc(1, sizeof(*lane));
+    struct cuda_lane *lane = kolo_calloc(1, sizeof *lane);
     if (!lane)
         return KOLO_ERR_NO_MEMORY;
     kolo_status status = kolo_lane_init(&lane->base, &cuda_lane_ops, wake, context);

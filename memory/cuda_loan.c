@@ -75,7 +75,7 @@ static kolo_status check_kind(const struct kolo_cuda_driver *driver,
     unsigned is_capable = 0;
     int attributes[] = {KOLO_CUDA_POINTER_IS_IPC_CAPABLE};
     void *values[] = {&is_capable};
-    if (driver->ipc_get_handle == NULL)
+    if (!driver->ipc_get_handle)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "device %d: the driver has no cuIpcGetMemHandle, so that no other process "
                          "can map its memory; one of CUDA 11 or later for Linux has",
@@ -150,7 +150,7 @@ static kolo_status refuse(const struct kolo_mapping *mapping, const char *why)
 /** Lets this context access memory of @p context. */
 static kolo_status open_context(const struct kolo_cuda_visit *visit, void *context)
 {
-    if (context == NULL || context == visit->context)
+    if (!context || context == visit->context)
         return KOLO_OK;
     kolo_status status = kolo_cuda_enter(visit);
     if (status != KOLO_OK)
@@ -215,7 +215,7 @@ static kolo_status map(const struct kolo_cuda_visit *visit, struct kolo_mapping 
         return status;
     if (mapping->loan.process == number)
         return reach(visit, mapping);
-    if (visit->driver->ipc_open_handle == NULL || visit->driver->ipc_close_handle == NULL)
+    if (!visit->driver->ipc_open_handle || !visit->driver->ipc_close_handle)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "device %d: the driver has no cuIpcOpenMemHandle: one of CUDA 11 or later "
                          "for Linux has",
@@ -268,7 +268,7 @@ static bool drop(struct kolo_cuda_borrower *borrower, int lender,
                  const struct kolo_loan *loan)
 {
     bool is_gone = true;
-    for (struct kolo_mapping *mapping = borrower->first; mapping != NULL; mapping = mapping->next)
+    for (struct kolo_mapping *mapping = borrower->first; mapping; mapping = mapping->next)
         if (mapping->lender == lender && goes(mapping, loan)) {
             mapping->is_stale = true;
             is_gone = false;
@@ -302,7 +302,7 @@ kolo_status kolo_cuda_borrower_open(const struct kolo_pointer *near,
                                     struct kolo_cuda_borrower **borrower_out)
 {
     struct kolo_cuda_borrower *borrower = kolo_calloc(1, sizeof *borrower);
-    if (borrower == NULL)
+    if (!borrower)
         return KOLO_ERR_NO_MEMORY;
     const kolo_status status = kolo_cuda_visit_primary(near, &borrower->visit);
     if (status == KOLO_OK)
@@ -314,10 +314,10 @@ kolo_status kolo_cuda_borrower_open(const struct kolo_pointer *near,
 
 void kolo_cuda_borrower_close(struct kolo_cuda_borrower *borrower)
 {
-    if (borrower == NULL)
+    if (!borrower)
         return;
     kolo_cuda_borrower_unmap(borrower, borrower->first);
-    for (struct kolo_mapping *next; borrower->stuck != NULL; borrower->stuck = next) {
+    for (struct kolo_mapping *next; borrower->stuck; borrower->stuck = next) {
         next = borrower->stuck->next;
         kolo_free_memory(borrower->stuck);
     }
@@ -332,12 +332,12 @@ kolo_status kolo_cuda_borrower_map(struct kolo_cuda_borrower *borrower, int lend
     if (loan->length == 0 || loan->start > UINT64_MAX - loan->length)
         return refuse(&(const struct kolo_mapping){.lender = lender, .loan = *loan},
                       "which is no range");
-    while (mapping != NULL && !(mapping->lender == lender && is_same(mapping, loan)))
+    while (mapping && !(mapping->lender == lender && is_same(mapping, loan)))
         mapping = mapping->next;
-    if (mapping == NULL) {
+    if (!mapping) {
         (void)drop(borrower, lender, is_overlapped, loan);
         mapping = kolo_calloc(1, sizeof *mapping);
-        if (mapping == NULL)
+        if (!mapping)
             return KOLO_ERR_NO_MEMORY;
         mapping->lender = lender;
         mapping->loan = *loan;
@@ -379,10 +379,10 @@ bool kolo_cuda_borrower_stuck(struct kolo_cuda_borrower *borrower, int *lender_o
 {
     (void)pthread_mutex_lock(&stuck_lock);
     struct kolo_mapping *mapping = borrower->stuck;
-    if (mapping != NULL)
+    if (mapping)
         borrower->stuck = mapping->next;
     (void)pthread_mutex_unlock(&stuck_lock);
-    if (mapping == NULL)
+    if (!mapping)
         return false;
     *lender_out = mapping->lender;
     *id_out = mapping->loan.id;
@@ -393,7 +393,7 @@ bool kolo_cuda_borrower_stuck(struct kolo_cuda_borrower *borrower, int *lender_o
 struct kolo_mapping *kolo_cuda_borrower_detach(struct kolo_cuda_borrower *borrower)
 {
     struct kolo_mapping *detached = NULL, **at = &borrower->first;
-    while (*at != NULL) {
+    while (*at) {
         struct kolo_mapping *mapping = *at;
         if (!mapping->is_stale || mapping->holds > 0) {
             at = &mapping->next;
@@ -408,7 +408,7 @@ struct kolo_mapping *kolo_cuda_borrower_detach(struct kolo_cuda_borrower *borrow
 
 void kolo_cuda_borrower_unmap(struct kolo_cuda_borrower *borrower, struct kolo_mapping *mappings)
 {
-    for (struct kolo_mapping *next; mappings != NULL; mappings = next) {
+    for (struct kolo_mapping *next; mappings; mappings = next) {
         next = mappings->next;
         if (unmap(&borrower->visit, mappings))
             kolo_free_memory(mappings);

@@ -73,7 +73,7 @@ kolo_status kolo_cuda_share(const struct kolo_pointer *pointer, const struct kol
     int fd = -1;
     kolo_status status;
     KOLO_TRY(kolo_cuda_visit_primary(pointer, &visit));
-    if (visit.driver->get_handle == NULL)
+    if (!visit.driver->get_handle)
         status = kolo_fail(KOLO_ERR_UNSUPPORTED,
                            "the driver has no cuMemGetHandleForAddressRange: one of CUDA 11.7 or "
                            "later has");

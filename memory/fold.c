@@ -110,7 +110,7 @@ void kolo_fold(const struct kolo_fold *fold, void *const out[], size_t nout, con
                size_t nin, size_t count, enum kolo_store_how how)
 {
     const uint64_t mode = kolo_float_mode_begin();
-    if (fold->own != NULL)
+    if (fold->own)
         kolo_operator_fold(fold->own, fold->dtype, out, nout, in, nin, count, how);
     else
         fold_of(kolo_reduce_best(), fold, out, nout, in, nin, count, how);

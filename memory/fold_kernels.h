@@ -157,7 +157,7 @@ static KOLO_ALWAYS_INLINE void vector_store(uint8_t *at, bits_vector x, bool str
     if (stream)
         vector_stream(at, x);
     else
-        memcpy(at, &x, sizeof(x));
+        memcpy(at, &x, sizeof x);
 }
 
 /** Stores to every output. An output that is not aligned where the first one is gets plain

@@ -10,7 +10,7 @@
 
 static KOLO_ALWAYS_INLINE void vector_stream(uint8_t *to, bits_vector x)
 {
-    memcpy(to, &x, sizeof(x));
+    memcpy(to, &x, sizeof x);
 }
 
 static KOLO_ALWAYS_INLINE void stream_fence(void)

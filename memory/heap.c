@@ -86,7 +86,7 @@ kolo_status kolo_heap_create(struct kolo_heap **heap_out)
     const struct kolo_memory_ops *kind = host_kind();
     if (!kind)
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "this build has no host memory kind");
-    struct kolo_heap *heap = kolo_calloc(1, sizeof(*heap));
+    struct kolo_heap *heap = kolo_calloc(1, sizeof *heap);
     if (!heap)
         return KOLO_ERR_NO_MEMORY;
     const int error = init_locks(heap);
@@ -226,12 +226,12 @@ static kolo_status insert(struct kolo_heap *heap, struct kolo_span *span)
 {
     const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
     void *spans = heap->spans;
-    const kolo_status status = kolo_grow(&spans, &heap->capacity, count + 1, sizeof(*heap->spans));
+    const kolo_status status = kolo_grow(&spans, &heap->capacity, count + 1, sizeof *heap->spans);
     heap->spans = spans;
     if (status != KOLO_OK)
         return status;
     const size_t at = spans_upto(heap, (uintptr_t)span->base);
-    memmove(&heap->spans[at + 1], &heap->spans[at], (count - at) * sizeof(*heap->spans));
+    memmove(&heap->spans[at + 1], &heap->spans[at], (count - at) * sizeof *heap->spans);
     span->id = heap->next_id++;
     span->allocation = span->base;
     heap->spans[at] = *span;
@@ -354,7 +354,7 @@ static bool take(struct kolo_heap *heap, const void *memory, struct kolo_span *s
     if (is_base) {
         *span_out = heap->spans[last];
         memmove(&heap->spans[last], &heap->spans[last + 1],
-                (count - last - 1) * sizeof(*heap->spans));
+                (count - last - 1) * sizeof *heap->spans);
         atomic_store_explicit(&heap->count, count - 1, memory_order_release);
     }
     (void)pthread_rwlock_unlock(&heap->lock);
@@ -503,7 +503,7 @@ static kolo_status prepare(struct kolo_heap *heap, struct cut *cut)
         if (cut->tail_fd < 0)
             return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "a second descriptor of memory");
     }
-    const kolo_status status = kolo_grow(&spans, &heap->capacity, count + 2, sizeof(*heap->spans));
+    const kolo_status status = kolo_grow(&spans, &heap->capacity, count + 2, sizeof *heap->spans);
     heap->spans = spans;
     return status;
 }
@@ -539,8 +539,8 @@ static size_t replace(struct kolo_heap *heap, const struct cut *cut, struct kolo
     for (size_t i = 0; i < pieces; i++)
         now[i].id = heap->next_id++;
     memmove(&heap->spans[cut->first + pieces], &heap->spans[cut->last + 1],
-            (count - cut->last - 1) * sizeof(*heap->spans));
-    memcpy(&heap->spans[cut->first], now, pieces * sizeof(*now));
+            (count - cut->last - 1) * sizeof *heap->spans);
+    memcpy(&heap->spans[cut->first], now, pieces * sizeof *now);
     atomic_store_explicit(&heap->count, count - (cut->last - cut->first + 1) + pieces,
                           memory_order_release);
     return pieces;

@@ -46,7 +46,7 @@ _Static_assert(CONTEXTS == 1 << (64 - 58), "six bits of a hash");
 /** Held: lock. */
 static bool is_any_held(const void *context)
 {
-    return context != NULL ? counts_of(context)->streams > 0 : every.streams > 0;
+    return context ? counts_of(context)->streams > 0 : every.streams > 0;
 }
 
 /** Held: lock. */
@@ -86,7 +86,7 @@ void kolo_held_end(const void *context)
 /** Counts a call that begins or ends. Held: lock. */
 static void count_call(const void *context, int change)
 {
-    if (context != NULL)
+    if (context)
         counts_of(context)->calls += change;
     else
         every.calls += change;

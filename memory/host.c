@@ -69,10 +69,10 @@ static kolo_status host_probe(struct kolo_why *why_out)
     const int fd = open_file(&is_memfd);
     if (fd < 0) {
         const int error = errno;
-        (void)snprintf(why_out->text, sizeof(why_out->text), "%s", memfd_advice(error));
+        (void)snprintf(why_out->text, sizeof why_out->text, "%s", memfd_advice(error));
         return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, error, "host memory: %s", memfd_words(error));
     }
-    (void)snprintf(why_out->text, sizeof(why_out->text), "%s",
+    (void)snprintf(why_out->text, sizeof why_out->text, "%s",
                    is_memfd ? ""
                             : "in files that neighbours do not map: a sandbox or an old kernel "
                               "forbids memfd_create");

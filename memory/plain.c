@@ -33,9 +33,9 @@ static void take_line(const char *line)
         return;
     if (found.heap != 0 && found.next == 0)
         found.next = begin;
-    if (strstr(line, " [heap]\n") != NULL && found.heap == 0)
+    if (strstr(line, " [heap]\n") && found.heap == 0)
         found.heap = begin;
-    if (strstr(line, " [stack]\n") != NULL) {
+    if (strstr(line, " [stack]\n")) {
         found.stack = begin;
         found.stack_end = end;
     }
@@ -45,9 +45,9 @@ static void find(void)
 {
     char line[512]; /* the two lines that matter are shorter; a part of a longer line is neither */
     FILE *maps = fopen("/proc/self/maps", "re");
-    if (maps == NULL)
+    if (!maps)
         return;
-    while (fgets(line, sizeof line, maps) != NULL)
+    while (fgets(line, sizeof line, maps))
         take_line(line);
     fclose(maps);
 }

@@ -50,7 +50,7 @@ void kolo_scale(void *out, const void *in, size_t count, kolo_dtype dtype, doubl
 
 bool kolo_dtype_is_float(kolo_dtype dtype)
 {
-    return (unsigned)dtype < KOLO_DTYPES && kolo_reduce_best()->scale[dtype] != NULL;
+    return (unsigned)dtype < KOLO_DTYPES && kolo_reduce_best()->scale[dtype];
 }
 
 const char *kolo_reduce_variant(int index)

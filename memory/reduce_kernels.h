@@ -29,7 +29,7 @@ typedef bits_vector (*combine_vector)(bits_vector x, bits_vector y);
 static KOLO_ALWAYS_INLINE bits_vector vector_load(const uint8_t *at)
 {
     bits_vector x;
-    memcpy(&x, at, sizeof(x));
+    memcpy(&x, at, sizeof x);
     return x;
 }
 
@@ -101,11 +101,11 @@ static KOLO_ALWAYS_INLINE void combine_bytes(void *out, const void *a, const voi
     for (; bytes - i >= BLOCK; i += BLOCK)
         for (size_t j = i; j < i + BLOCK; j += KOLO_VECTOR_BYTES) {
             bits_vector r = combine(vector_load(from_a + j), vector_load(from_b + j));
-            memcpy(to + j, &r, sizeof(r));
+            memcpy(to + j, &r, sizeof r);
         }
     for (; bytes - i >= KOLO_VECTOR_BYTES; i += KOLO_VECTOR_BYTES) {
         bits_vector r = combine(vector_load(from_a + i), vector_load(from_b + i));
-        memcpy(to + i, &r, sizeof(r));
+        memcpy(to + i, &r, sizeof r);
     }
     if (i < bytes) {
         bits_vector x = part_load(from_a + i, bytes - i), y = part_load(from_b + i, bytes - i);
@@ -378,11 +378,11 @@ static void divide_int64(void *data, size_t count, size_t divisor)
     uint8_t *at = data;
     for (size_t i = 0; i < count; i++) {
         uint64_t x;
-        memcpy(&x, at + i * sizeof(x), sizeof(x));
+        memcpy(&x, at + i * sizeof x, sizeof x);
         uint64_t negative = x >> 63, magnitude = (x ^ (0 - negative)) + negative;
         magnitude /= divisor;
         x = (magnitude ^ (0 - negative)) + negative;
-        memcpy(at + i * sizeof(x), &x, sizeof(x));
+        memcpy(at + i * sizeof x, &x, sizeof x);
     }
 }
 
@@ -391,9 +391,9 @@ static void divide_uint64(void *data, size_t count, size_t divisor)
     uint8_t *at = data;
     for (size_t i = 0; i < count; i++) {
         uint64_t x;
-        memcpy(&x, at + i * sizeof(x), sizeof(x));
+        memcpy(&x, at + i * sizeof x, sizeof x);
         x /= divisor;
-        memcpy(at + i * sizeof(x), &x, sizeof(x));
+        memcpy(at + i * sizeof x, &x, sizeof x);
     }
 }
 
@@ -405,7 +405,7 @@ static KOLO_ALWAYS_INLINE void divide_bytes(void *data, size_t bytes, bits_vecto
     size_t i = 0;
     for (; bytes - i >= KOLO_VECTOR_BYTES; i += KOLO_VECTOR_BYTES) {
         bits_vector r = divide(vector_load(at + i), by);
-        memcpy(at + i, &r, sizeof(r));
+        memcpy(at + i, &r, sizeof r);
     }
     if (i < bytes) {
         bits_vector x = {0};
@@ -468,7 +468,7 @@ static KOLO_ALWAYS_INLINE void scale_bytes(void *out, const void *in, size_t byt
     size_t i = 0;
     for (; bytes - i >= KOLO_VECTOR_BYTES; i += KOLO_VECTOR_BYTES) {
         bits_vector r = scale(vector_load(from + i), by);
-        memcpy(to + i, &r, sizeof(r));
+        memcpy(to + i, &r, sizeof r);
     }
     if (i < bytes)
         part_store(to + i, scale(part_load(from + i, bytes - i), by), bytes - i);

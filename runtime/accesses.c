@@ -20,7 +20,7 @@ static kolo_status add(struct kolo_accesses *accesses, const struct kolo_task *t
     if (bytes == 0)
         return KOLO_OK;
     kolo_status status = kolo_grow((void **)&accesses->items, &accesses->capacity,
-                                   accesses->count + 1, sizeof(*accesses->items));
+                                   accesses->count + 1, sizeof *accesses->items);
     if (status != KOLO_OK)
         return status;
     if (accesses->count > 0 && begin < accesses->items[accesses->count - 1].begin)
@@ -47,14 +47,14 @@ static kolo_status add_blocks(struct kolo_accesses *accesses, const struct kolo_
 /** Whether counts and displs describe the blocks that the call reads, and those that it writes. */
 static bool reads_blocks(const struct kolo_task *task)
 {
-    return task->kind == KOLO_CALL_SCATTERV && task->displs != NULL && task->send_bytes > 0;
+    return task->kind == KOLO_CALL_SCATTERV && task->displs && task->send_bytes > 0;
 }
 
 static bool writes_blocks(const struct kolo_task *task)
 {
     const bool gathers = task->kind == KOLO_CALL_ALLGATHERV || task->kind == KOLO_CALL_GATHERV ||
                          task->kind == KOLO_CALL_ALLTOALLV;
-    return gathers && task->displs != NULL && task->recv_bytes > 0;
+    return gathers && task->displs && task->recv_bytes > 0;
 }
 
 /** Whether the call may overwrite its whole input: its prescale does, for example. */
@@ -66,7 +66,7 @@ static bool loses_input(const struct kolo_task *task)
 
 static kolo_status add_read(struct kolo_accesses *accesses, const struct kolo_task *task, int size)
 {
-    if (task->send_counts != NULL && task->send_displs != NULL)
+    if (task->send_counts && task->send_displs)
         return add_blocks(accesses, task, task->send, task->send_counts, task->send_displs, size,
                           false);
     if (reads_blocks(task))
@@ -96,12 +96,12 @@ struct reach {
 
 static void extend(struct reach *reach, const struct kolo_access *access)
 {
-    if (reach->farthest == NULL || access->end > reach->farthest->end) {
-        if (reach->farthest != NULL && reach->farthest->call != access->call)
+    if (!reach->farthest || access->end > reach->farthest->end) {
+        if (reach->farthest && reach->farthest->call != access->call)
             reach->other = reach->farthest;
         reach->farthest = access;
     } else if (access->call != reach->farthest->call &&
-               (reach->other == NULL || access->end > reach->other->end)) {
+               (!reach->other || access->end > reach->other->end)) {
         reach->other = access;
     }
 }
@@ -110,9 +110,9 @@ static void extend(struct reach *reach, const struct kolo_access *access)
 static const struct kolo_access *into(const struct reach *reach, const struct kolo_access *access)
 {
     const struct kolo_access *before = reach->farthest;
-    if (before != NULL && before->call == access->call)
+    if (before && before->call == access->call)
         before = reach->other;
-    return before != NULL && before->end > access->begin ? before : NULL;
+    return before && before->end > access->begin ? before : NULL;
 }
 
 static int by_begin(const void *a, const void *b)
@@ -127,12 +127,12 @@ bool kolo_accesses_clash(struct kolo_accesses *accesses, struct kolo_access *fir
 {
     struct reach all = {NULL, NULL}, written = {NULL, NULL};
     if (accesses->is_mixed)
-        qsort(accesses->items, accesses->count, sizeof(*accesses->items), by_begin);
+        qsort(accesses->items, accesses->count, sizeof *accesses->items, by_begin);
     accesses->is_mixed = false;
     for (size_t i = 0; i < accesses->count; i++) {
         const struct kolo_access *access = &accesses->items[i];
         const struct kolo_access *before = into(access->is_written ? &all : &written, access);
-        if (before != NULL) {
+        if (before) {
             *first_out = before->call < access->call ? *before : *access;
             *second_out = before->call < access->call ? *access : *before;
             return true;

@@ -247,7 +247,7 @@ kolo_status kolo_adopt(struct kolo_settings *settings)
     if (settings->launcher[0] != '\0' || settings->rank >= 0 || settings->size >= 0)
         return KOLO_OK;
     sign = withheld_sign();
-    if (sign != NULL)
+    if (sign)
         return kolo_fail(KOLO_ERR_CONFIG,
                          "%s is not read, since this program has more rights than the user who "
                          "started it (set-user-id, set-group-id or capabilities), and without it "

@@ -13,8 +13,8 @@ enum { LOOKS = 64, LOOKS_CROWDED = 100 };
 
 int *kolo_hub_ranks(const struct kolo_comm *comm)
 {
-    int *ranks = kolo_calloc((size_t)comm->size, sizeof(*ranks));
-    for (int member = 0; ranks != NULL && member < comm->size; member++)
+    int *ranks = kolo_calloc((size_t)comm->size, sizeof *ranks);
+    for (int member = 0; ranks && member < comm->size; member++)
         ranks[member] = kolo_comm_world_rank(comm, member);
     return ranks;
 }
@@ -35,9 +35,9 @@ static kolo_status open_board(struct kolo_hub *hub, kolo_deadline deadline)
     struct kolo_comm *comm = hub->comm;
     kolo_status status;
     int *ranks = kolo_hub_ranks(comm);
-    hub->tracks = kolo_calloc(2 * (size_t)comm->size, sizeof(*hub->tracks));
+    hub->tracks = kolo_calloc(2 * (size_t)comm->size, sizeof *hub->tracks);
     hub->ways = kolo_ways_create();
-    if (ranks == NULL || hub->tracks == NULL || hub->ways == NULL) {
+    if (!ranks || !hub->tracks || !hub->ways) {
         kolo_free_memory(ranks);
         return KOLO_ERR_NO_MEMORY;
     }
@@ -57,8 +57,8 @@ out:
 kolo_status kolo_hub_open(struct kolo_comm *comm, kolo_deadline deadline, struct kolo_hub **hub_out)
 {
     struct kolo_hub *hub =
-        kolo_calloc(1, sizeof(*hub) + (size_t)comm->size * sizeof(struct kolo_hub_member));
-    if (hub == NULL)
+        kolo_calloc(1, sizeof *hub + (size_t)comm->size * sizeof(struct kolo_hub_member));
+    if (!hub)
         return KOLO_ERR_NO_MEMORY;
     hub->comm = comm;
     hub->missing = -1;
@@ -74,9 +74,9 @@ kolo_status kolo_hub_open(struct kolo_comm *comm, kolo_deadline deadline, struct
 
 void kolo_hub_close(struct kolo_hub *hub)
 {
-    if (hub == NULL)
+    if (!hub)
         return;
-    if (hub->board != NULL)
+    if (hub->board)
         kolo_board_close(hub->board);
     kolo_free_memory(hub->tracks);
     kolo_free_memory(hub->ways);

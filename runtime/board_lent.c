@@ -51,13 +51,13 @@ static bool has_buffers(const struct kolo_hub *hub, int member)
 static bool show(struct kolo_hub *hub, const void *host, size_t bytes, struct kolo_board_lent *lent)
 {
     const struct kolo_request *request = hub->running;
-    memset(lent, 0, sizeof(*lent));
+    memset(lent, 0, sizeof *lent);
     if (bytes == 0)
         return true;
     const uint8_t *device = kolo_staging_address(request, (uint8_t *)(uintptr_t)host);
     const struct kolo_loan *loan =
-        device != NULL ? kolo_device_memory_lend(hub->comm, device, bytes) : NULL;
-    if (loan == NULL)
+        device ? kolo_device_memory_lend(hub->comm, device, bytes) : NULL;
+    if (!loan)
         return false;
     lent->loan = *loan;
     lent->address = (uint64_t)(uintptr_t)device;
@@ -120,13 +120,13 @@ static bool is_shared(const struct kolo_hub *hub)
         const struct kolo_loan *loan = any_loan(hub, member);
         if (!has_buffers(hub, member))
             continue;
-        if (first == NULL)
+        if (!first)
             first = loan;
         are_many |= loan->process != first->process;
-        if (memcmp(loan->device, first->device, sizeof(unknown)) != 0)
+        if (memcmp(loan->device, first->device, sizeof unknown) != 0)
             return false;
     }
-    return are_many && memcmp(first->device, unknown, sizeof(unknown)) != 0;
+    return are_many && memcmp(first->device, unknown, sizeof unknown) != 0;
 }
 
 static void divide(struct kolo_hub *hub)
@@ -166,10 +166,10 @@ static kolo_status map(struct kolo_hub *hub, int member, const struct kolo_board
 static kolo_status map_all(struct kolo_hub *hub)
 {
     struct kolo_hub_lent *lent = &hub->lent;
-    if (lent->mappings == NULL)
+    if (!lent->mappings)
         lent->mappings = kolo_calloc(KOLO_BOARD_LENT_BUFFERS * (size_t)hub->count,
                                      sizeof(struct kolo_mapping *));
-    if (lent->mappings == NULL)
+    if (!lent->mappings)
         return KOLO_ERR_NO_MEMORY;
     kolo_status status = KOLO_OK;
     for (int i = 0; i < hub->count && status == KOLO_OK; i++) {
@@ -215,7 +215,7 @@ static void let_go(struct kolo_hub *hub)
     for (int i = 0; i < lent->mapping_count; i++)
         kolo_lane_done(lent->lane, lent->mappings[i]);
     lent->mapping_count = 0;
-    if (hub->comm->engine->recalls != NULL)
+    if (hub->comm->engine->recalls)
         kolo_loans_look(hub->comm->engine);
 }
 
@@ -268,7 +268,7 @@ void kolo_board_lent_give_up(struct kolo_hub *hub)
 {
     struct kolo_request *request = hub->running;
     char words[KOLO_WORDS_MAX];
-    kolo_request_words(request, words, sizeof(words));
+    kolo_request_words(request, words, sizeof words);
     if (hub->comm->lends)
         KOLO_INFO("communicator %u: not all ranks lend device memory in %s: from now on its calls "
                   "copy it to the host",

@@ -11,7 +11,7 @@ static bool is_whole(enum kolo_collective collective)
 
 const char *kolo_moves_fit(enum kolo_collective collective, const struct kolo_plan_args *args)
 {
-    if (collective == KOLO_COLLECTIVE_ALLTOALL && args->counts != NULL)
+    if (collective == KOLO_COLLECTIVE_ALLTOALL && args->counts)
         return "each rank knows only its own blocks' offsets";
     return NULL;
 }
@@ -137,7 +137,7 @@ void kolo_moves_extent(enum kolo_collective collective, const struct kolo_plan_a
                        int member, size_t *send_out, size_t *recv_out)
 {
     size_t count = kolo_moves_count(collective, args);
-    if (args->counts == NULL) {
+    if (!args->counts) {
         even_extent(collective, args, member == args->root, send_out, recv_out);
         return;
     }
@@ -161,7 +161,7 @@ struct position {
 static size_t total_of(enum kolo_collective collective, const struct kolo_plan_args *args)
 {
     size_t total = 0, count = kolo_moves_count(collective, args);
-    if (args->counts == NULL)
+    if (!args->counts)
         return count * args->count; /* all moves have the same length */
     for (size_t i = 0; i < count; i++) {
         struct kolo_move move;
@@ -177,9 +177,9 @@ static struct position find(enum kolo_collective collective, const struct kolo_p
                             size_t target, size_t align)
 {
     size_t count = kolo_moves_count(collective, args), each = args->count;
-    if (args->counts == NULL && (each == 0 || target / each >= count))
+    if (!args->counts && (each == 0 || target / each >= count))
         return (struct position){count, 0};
-    if (args->counts == NULL)
+    if (!args->counts)
         return (struct position){target / each, target % each - target % each % align};
     for (size_t i = 0; i < count; i++) {
         struct kolo_move move;

@@ -46,7 +46,7 @@ static void take_lines_back(const struct kolo_hub *hub, size_t bytes)
 static size_t longest(enum kolo_collective collective, const struct kolo_plan_args *args)
 {
     size_t elements = 0, count = kolo_moves_count(collective, args), unused;
-    if (args->counts == NULL) {
+    if (!args->counts) {
         kolo_moves_extent(collective, args, args->root, &elements, &unused);
         return elements;
     }
@@ -91,7 +91,7 @@ static struct kolo_trials *trials_of(struct kolo_hub *hub, size_t bytes)
     const int kind = kind_of(hub->collective);
     const size_t twice_long = (size_t)2 * KOLO_BOARD_LONG_BYTES;
     int length = 0;
-    if (kind < 0 || hub->running->args.counts != NULL)
+    if (kind < 0 || hub->running->args.counts)
         return NULL;
     while (length < KOLO_SHOWS_LENGTHS - 1 && bytes >= twice_long << length)
         length++;
@@ -129,7 +129,7 @@ void kolo_oneshot_choose(struct kolo_hub *hub)
     if (bytes < KOLO_BOARD_LONG_BYTES)
         return;
     struct kolo_trials *trials = trials_of(hub, bytes);
-    if (trials == NULL) {
+    if (!trials) {
         shows->how = shows->found;
         return;
     }
@@ -144,7 +144,7 @@ void kolo_oneshot_choose(struct kolo_hub *hub)
 void kolo_oneshot_unchoose(struct kolo_hub *hub)
 {
     struct kolo_shows *shows = &hub->shows;
-    if (shows->measured != NULL)
+    if (shows->measured)
         kolo_trials_untake(shows->measured, (int)shows->how);
     shows->measured = NULL;
 }
@@ -158,7 +158,7 @@ void kolo_oneshot_put(struct kolo_hub *hub)
         return;
     if (!hub->is_inline && !hub->is_short) /* the others have a place for each entry */
         hub->shown[hub->number % KOLO_BOARD_SHOWN] = hub->number;
-    if (hub->shows.measured != NULL)
+    if (hub->shows.measured)
         hub->shows.began_ns = kolo_now_ns();
     kolo_copy(put_up(hub, hub->self), hub->running->send, oneshot->put_bytes, hub->shows.how);
 }
@@ -194,7 +194,7 @@ void kolo_oneshot_take(struct kolo_hub *hub)
     const struct kolo_oneshot *oneshot = find_out(hub);
     struct kolo_shows *shows = &hub->shows;
     take_all(hub, oneshot);
-    if (shows->measured != NULL)
+    if (shows->measured)
         kolo_trials_note(shows->measured, (int)shows->how,
                          (double)(kolo_now_ns() - shows->began_ns));
     shows->measured = NULL;

@@ -185,7 +185,7 @@ static bool next_move(struct kolo_hub *hub, struct kolo_move *move_out)
 static kolo_status move_piece(struct kolo_hub *hub, const struct kolo_move *move)
 {
     const struct kolo_hub_member *from = &hub->members[move->from];
-    if (from->send != NULL) {
+    if (from->send) {
         kolo_hub_move(hub, move);
         return KOLO_OK;
     }

@@ -89,7 +89,7 @@ static void settle(struct kolo_hub *hub)
     struct kolo_trials *trials = ways->measured;
     int64_t began = INT64_MAX, ended = 0;
     ways->measured = NULL;
-    for (int i = 0; i < hub->count && trials != NULL; i++) {
+    for (int i = 0; i < hub->count && trials; i++) {
         const struct kolo_board_took *took = &hub->members[i].notes->took;
         if (atomic_load_explicit(&took->number, memory_order_acquire) != ways->number)
             return; /* a member has no figures; this was never seen */
@@ -98,7 +98,7 @@ static void settle(struct kolo_hub *hub)
         began = first < began ? first : began;
         ended = last > ended ? last : ended;
     }
-    if (trials != NULL)
+    if (trials)
         kolo_trials_note(trials, ways->way, ((double)ended - (double)began) / ways->bytes);
 }
 
@@ -162,7 +162,7 @@ void kolo_ways_choose(struct kolo_hub *hub, bool all_see)
 void kolo_ways_over(struct kolo_hub *hub)
 {
     const struct kolo_hub_ways *ways = hub->ways;
-    if (ways->measured == NULL || ways->number != hub->number)
+    if (!ways->measured || ways->number != hub->number)
         return;
     struct kolo_board_took *took = &hub->members[hub->self].notes->took;
     atomic_store_explicit(&took->began, ways->began, memory_order_relaxed);

@@ -52,7 +52,7 @@ const char *kolo_call_text(enum kolo_call_kind kind)
 /** Whether the letters of KOLO_CALL_MAP for @p kind include @p what. */
 static bool has(enum kolo_call_kind kind, char what)
 {
-    return kind < KOLO_CALLS && strchr(rows[kind].has, what) != NULL;
+    return kind < KOLO_CALLS && strchr(rows[kind].has, what);
 }
 
 bool kolo_call_is_rooted(enum kolo_call_kind kind)
@@ -75,8 +75,8 @@ uint32_t kolo_call_hash(uint32_t hash, const void *data, size_t bytes)
 uint32_t kolo_call_history(uint32_t history, const struct kolo_desc *desc)
 {
     uint64_t mix = history, word;
-    for (size_t at = 0; at < sizeof(desc->bytes); at += sizeof(word)) {
-        memcpy(&word, desc->bytes + at, sizeof(word));
+    for (size_t at = 0; at < sizeof desc->bytes; at += sizeof word) {
+        memcpy(&word, desc->bytes + at, sizeof word);
         mix = (mix ^ word) * UINT64_C(0xff51afd7ed558ccd);
         mix ^= mix >> 32;
     }
@@ -105,7 +105,7 @@ static uint64_t count_of(const struct kolo_call *call)
 void kolo_call_pack(const struct kolo_call *call, struct kolo_desc *desc_out)
 {
     enum kolo_call_kind kind = call->kind == KOLO_CALL_RECV ? KOLO_CALL_SEND : call->kind;
-    struct kolo_writer writer = kolo_writer_over(desc_out->bytes, sizeof(desc_out->bytes));
+    struct kolo_writer writer = kolo_writer_over(desc_out->bytes, sizeof desc_out->bytes);
     kolo_write_u32(&writer, call->sequence);
     kolo_write_u8(&writer, (uint8_t)kind);
     kolo_write_u8(&writer, is_opaque(call->dtype) ? OWN : (uint8_t)call->dtype);
@@ -118,9 +118,9 @@ void kolo_call_pack(const struct kolo_call *call, struct kolo_desc *desc_out)
 
 void kolo_call_renumber(const struct kolo_call *call, struct kolo_desc *desc)
 {
-    uint8_t *hash = desc->bytes + sizeof(desc->bytes) - sizeof(call->hash);
-    struct kolo_writer first = kolo_writer_over(desc->bytes, sizeof(call->sequence));
-    struct kolo_writer last = kolo_writer_over(hash, sizeof(call->hash));
+    uint8_t *hash = desc->bytes + sizeof desc->bytes - sizeof call->hash;
+    struct kolo_writer first = kolo_writer_over(desc->bytes, sizeof call->sequence);
+    struct kolo_writer last = kolo_writer_over(hash, sizeof call->hash);
     kolo_write_u32(&first, call->sequence);
     kolo_write_u32(&last, call->hash ^ call->history);
 }
@@ -147,12 +147,12 @@ bool kolo_call_is_same(const struct kolo_desc *a, const struct kolo_desc *b)
         kolo_call_unpack(b, &call);
         other = kolo_call_message(&call, b, count);
     }
-    return memcmp(a, &other, sizeof(other)) == 0;
+    return memcmp(a, &other, sizeof other) == 0;
 }
 
 void kolo_call_unpack(const struct kolo_desc *desc, struct kolo_call *call_out)
 {
-    struct kolo_reader reader = kolo_reader_over(desc->bytes, sizeof(desc->bytes));
+    struct kolo_reader reader = kolo_reader_over(desc->bytes, sizeof desc->bytes);
     *call_out = (struct kolo_call){.sequence = kolo_read_u32(&reader)};
     call_out->kind = (enum kolo_call_kind)kolo_read_u8(&reader);
     call_out->dtype = (kolo_dtype)kolo_read_u8(&reader);
@@ -194,7 +194,7 @@ static void add_operator(const struct kolo_call *call, char *text, size_t capaci
 {
     if (!is_own(call->op))
         add(text, capacity, ", %s", kolo_redop_text(call->op));
-    else if (call->op_name != NULL)
+    else if (call->op_name)
         add(text, capacity, ", operator '%.*s'", (int)KOLO_NAME_SHOWN_MAX, call->op_name);
     else
         add(text, capacity, ", an operator of its own");
@@ -215,7 +215,7 @@ void kolo_call_words(const struct kolo_call *call, char *text, size_t capacity)
     if (call->kind == KOLO_CALL_RECV)
         add(text, capacity, ", from rank %d", call->peer);
     add(text, capacity, ")");
-    if (call->name != NULL)
+    if (call->name)
         add(text, capacity, " '%.*s'", (int)KOLO_NAME_SHOWN_MAX, call->name);
 }
 

@@ -39,7 +39,7 @@ static const char *bars_board(const struct kolo_plan *plan, const struct kolo_qu
     if (!question->layout.has_board)
         return "these ranks do not share memory";
     const char *why = kolo_moves_fit(plan->collective, &fitted);
-    if (why == NULL && plan->is_oneshot &&
+    if (!why && plan->is_oneshot &&
         kolo_oneshot_bytes(plan->collective, args, question->element_bytes) >
             KOLO_BOARD_ONESHOT_BYTES)
         return "a rank's contribution does not fit its part of the board";
@@ -72,12 +72,11 @@ const struct kolo_plan *kolo_choose(const struct kolo_question *question,
     const struct kolo_plan *best = NULL;
     double least = 0;
     asked.layout.is_unseen = false; /* each rank knows only its own memory */
-    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
-         plan = kolo_plan_next(plan)) {
-        if (plan->collective != question->collective || kolo_plan_bars(plan, question) != NULL)
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan; plan = kolo_plan_next(plan)) {
+        if (plan->collective != question->collective || kolo_plan_bars(plan, question))
             continue;
         double ns = cost(plan, &asked, figures);
-        if (best == NULL || ns < least || (ns <= least && plan->is_by_hosts)) {
+        if (!best || ns < least || (ns <= least && plan->is_by_hosts)) {
             best = plan;
             least = ns;
         }
@@ -127,23 +126,22 @@ size_t kolo_explain(const struct kolo_question *question, const struct kolo_figu
                     struct kolo_answer *answers_out, size_t capacity)
 {
     const struct kolo_plan *chosen = kolo_choose(question, figures);
-    double least = chosen != NULL ? cost(chosen, question, figures) : 0;
+    double least = chosen ? cost(chosen, question, figures) : 0;
     size_t count = 0;
-    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
-         plan = kolo_plan_next(plan)) {
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan; plan = kolo_plan_next(plan)) {
         struct kolo_answer answer = {.plan = plan, .ns = -1, .is_chosen = plan == chosen};
         if (plan->collective != question->collective)
             continue;
         const char *bars = kolo_plan_bars(plan, question);
-        if (bars == NULL)
+        if (!bars)
             answer.ns = cost(plan, question, figures);
-        if (bars != NULL)
-            snprintf(answer.why, sizeof(answer.why), "cannot: %s", bars);
+        if (bars)
+            snprintf(answer.why, sizeof answer.why, "cannot: %s", bars);
         else if (answer.is_chosen)
-            snprintf(answer.why, sizeof(answer.why), "fastest%s%s", of_what(question),
+            snprintf(answer.why, sizeof answer.why, "fastest%s%s", of_what(question),
                      way_of(plan, question, figures));
         else
-            snprintf(answer.why, sizeof(answer.why), "%.2f times as long",
+            snprintf(answer.why, sizeof answer.why, "%.2f times as long",
                      least > 0 ? answer.ns / least : 1);
         if (count < capacity)
             insert(answers_out, count, &answer);

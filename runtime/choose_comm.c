@@ -27,7 +27,7 @@ kolo_status kolo_engine_share_figures(struct kolo_engine *engine, kolo_deadline 
     const char *setting = engine->settings.profile;
     struct kolo_profile_source source;
     char text[KOLO_PROFILE_MAX] = "";
-    size_t bytes = sizeof(text) - 1;
+    size_t bytes = sizeof text - 1;
     kolo_status status = KOLO_OK;
     if (engine->rank == 0) {
         KOLO_TRY(kolo_profile_load(setting, &engine->figures, text, &source));
@@ -78,8 +78,7 @@ static bool is_by_rdma(const struct kolo_comm *comm)
 static bool forces_board(const struct kolo_comm *comm)
 {
     const char *forced = comm->engine->settings.plan;
-    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
-         plan = kolo_plan_next(plan))
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan; plan = kolo_plan_next(plan))
         if (plan->on_board && strcmp(plan->name, forced) == 0)
             return true;
     return false;
@@ -108,9 +107,9 @@ static bool has_several_nodes(const struct kolo_comm *comm)
 static bool map_hosts(struct kolo_comm *comm)
 {
     struct kolo_choices *choices = &comm->choices;
-    int *nodes = kolo_calloc((size_t)comm->size, sizeof(*nodes));
+    int *nodes = kolo_calloc((size_t)comm->size, sizeof *nodes);
     choices->map_memory = kolo_calloc(KOLO_HOSTS_INTS(comm->size), sizeof(int));
-    if (nodes != NULL && choices->map_memory != NULL) {
+    if (nodes && choices->map_memory) {
         for (int rank = 0; rank < comm->size; rank++)
             nodes[rank] = kolo_comm_peer(comm, rank)->identity.numa;
         kolo_topology_fill(&choices->map, comm->size, choices->hosts, nodes, choices->map_memory);
@@ -170,8 +169,8 @@ static kolo_status find_hosts(struct kolo_comm *comm)
 {
     struct kolo_choices *choices = &comm->choices;
     int nhosts = 0;
-    choices->hosts = kolo_calloc((size_t)comm->size, sizeof(*choices->hosts));
-    if (choices->hosts == NULL)
+    choices->hosts = kolo_calloc((size_t)comm->size, sizeof *choices->hosts);
+    if (!choices->hosts)
         return KOLO_ERR_NO_MEMORY;
     for (int rank = 0; rank < comm->size; rank++) {
         uint64_t host = kolo_comm_peer(comm, rank)->identity.host_id;
@@ -223,8 +222,8 @@ static kolo_status cannot(const struct kolo_question *question, const char *plan
 {
     const struct kolo_plan_args *args = &question->args;
     char elements[40] = "with counts by rank"; /* there is no single count then */
-    if (args->counts == NULL && args->send_counts == NULL)
-        snprintf(elements, sizeof(elements), "of %zu elements", args->count);
+    if (!args->counts && !args->send_counts)
+        snprintf(elements, sizeof elements, "of %zu elements", args->count);
     return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_PLAN=%s: %s %s on %d rank%s: %s", plan,
                      kolo_collective_text(question->collective), elements, args->size,
                      args->size == 1 ? "" : "s", why);
@@ -241,16 +240,16 @@ static kolo_status choose_forced(const struct kolo_comm *comm, struct kolo_quest
     bool wants_board = !comm->plan_is_auto && forces_board(comm);
     *plan_out = NULL;
     if (wants_board && comm->size == 1)
-        return KOLO_OK;              /* there is nobody to share memory with */
-    if (plan == NULL && wants_board) /* a barrier has only one plan on a board */
+        return KOLO_OK;       /* there is nobody to share memory with */
+    if (!plan && wants_board) /* a barrier has only one plan on a board */
         plan = kolo_plan_on_board(question->collective, true);
-    if (plan != NULL) {
+    if (plan) {
         if (question->order == KOLO_ORDER_WIDE)
             question->order = KOLO_ORDER_FREE; /* a forced plan is used however it rounds */
         const char *why = kolo_plan_bars(plan, question);
-        if (why != NULL && !is_own)
+        if (why && !is_own)
             return cannot(question, settings->plan, why);
-        *plan_out = why == NULL ? plan : NULL;
+        *plan_out = !why ? plan : NULL;
     } else if (settings->source[KOLO_SET_SMALL_BYTES] != KOLO_FROM_DEFAULT &&
                question->order == KOLO_ORDER_FREE && !question->layout.has_board) {
         *plan_out = kolo_plan_choose(question->collective, &question->args,
@@ -284,7 +283,7 @@ static const struct kolo_plan *choose_class(struct kolo_comm *comm,
                                            .closing = question->args.closing,
                                            .segment = comm->engine->settings.segment_bytes};
     const struct kolo_plan *plan = kolo_choose(&rounded, &comm->engine->figures);
-    if (plan != NULL)
+    if (plan)
         *kept = (uint8_t)(plan->number + 1);
     return plan;
 }
@@ -297,7 +296,7 @@ static const struct kolo_plan *kept_plan(const struct kolo_comm *comm,
                                          enum kolo_order order)
 {
     const struct kolo_choices *choices = &comm->choices;
-    if (args->counts != NULL || !choices->layout.has_board || !comm->plan_is_auto)
+    if (args->counts || !choices->layout.has_board || !comm->plan_is_auto)
         return NULL;
     uint8_t kept = choices->plans[collective][false][order][class_of(args->count * element_bytes)];
     return kept != 0 && kolo_plans[kept - 1]->on_board ? kolo_plans[kept - 1] : NULL;
@@ -318,7 +317,7 @@ kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collec
 {
     kolo_status status = KOLO_OK;
     *plan_out = kept_plan(comm, collective, args, element_bytes, order);
-    if (*plan_out != NULL)
+    if (*plan_out)
         return KOLO_OK;
     KOLO_TRY(kolo_comm_know_hosts(comm));
     struct kolo_question question = {.collective = collective,
@@ -330,16 +329,16 @@ kolo_status kolo_comm_choose(struct kolo_comm *comm, enum kolo_collective collec
     question.args.in_place = false; /* differs from rank to rank */
     question.args.closing = comm->number == 0 ? KOLO_CLOSING_LATER : KOLO_CLOSING_NOTES;
     KOLO_TRY(choose_forced(comm, &question, is_own, plan_out));
-    if (*plan_out == NULL)
+    if (!*plan_out)
         *plan_out =
             choose_class(comm, &question, class_of(kolo_plan_mean_block(args) * element_bytes));
-    if (*plan_out == NULL || kolo_plan_bars(*plan_out, &question) != NULL)
+    if (!*plan_out || kolo_plan_bars(*plan_out, &question))
         *plan_out = kolo_choose(&question, &comm->engine->figures);
-    if (*plan_out == NULL && order == KOLO_ORDER_WIDE) {
+    if (!*plan_out && order == KOLO_ORDER_WIDE) {
         question.order = KOLO_ORDER_FREE; /* the world is too large for a fold at once */
         *plan_out = kolo_choose(&question, &comm->engine->figures);
     }
-    if (*plan_out == NULL)
+    if (!*plan_out)
         status = cannot(&question, comm->engine->settings.plan,
                         "no plan can combine it in the order of ranks");
 out:

@@ -19,7 +19,7 @@ enum { OPTS_BYTES_BEFORE_FLAGS = offsetof(struct kolo_opts, flags) };
 
 unsigned kolo_opts_flags(const struct kolo_opts *opts)
 {
-    return opts != NULL && opts->size > OPTS_BYTES_BEFORE_FLAGS ? opts->flags : 0;
+    return opts && opts->size > OPTS_BYTES_BEFORE_FLAGS ? opts->flags : 0;
 }
 
 static kolo_status check_operator(struct kolo_comm *comm, const struct kolo_task *task)
@@ -31,7 +31,7 @@ static kolo_status check_operator(struct kolo_comm *comm, const struct kolo_task
     if ((unsigned)task->op >= KOLO_REDOPS)
         return kolo_fail(KOLO_ERR_INVALID, "%s: op %d is not an operator", task->function,
                          (int)task->op);
-    if (kolo_reduce_function(task->dtype, task->op) != NULL)
+    if (kolo_reduce_function(task->dtype, task->op))
         return KOLO_OK;
     if ((unsigned)task->dtype > KOLO_DTYPE_OPAQUE)
         return kolo_fail(KOLO_ERR_INVALID,
@@ -52,23 +52,23 @@ static bool can_follow(const struct kolo_task *task)
 static kolo_status check_opts(const struct kolo_task *task)
 {
     const struct kolo_opts *opts = task->opts;
-    if (opts == NULL)
+    if (!opts)
         return KOLO_OK;
     if (!kolo_opts_size_is_known(opts->size))
         return kolo_fail(KOLO_ERR_INVALID,
                          "%s: opts->size is %zu, not %zu: set it to "
                          "sizeof(struct kolo_opts)",
-                         task->function, opts->size, sizeof(*opts));
+                         task->function, opts->size, sizeof *opts);
     if (opts->timeout_ms < 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->timeout_ms is %d, negative", task->function,
                          opts->timeout_ms);
     if ((kolo_opts_flags(opts) & ~(unsigned)(KOLO_DETERMINISTIC | KOLO_PERSISTENT)) != 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: opts->flags 0x%x has unknown flags", task->function,
                          kolo_opts_flags(opts));
-    if ((kolo_opts_flags(opts) & KOLO_PERSISTENT) != 0 && task->request_out == NULL)
+    if ((kolo_opts_flags(opts) & KOLO_PERSISTENT) != 0 && !task->request_out)
         return kolo_fail(KOLO_ERR_INVALID, "%s: KOLO_PERSISTENT is for calls with a request_out",
                          task->function);
-    if (opts->stream != NULL && !can_follow(task))
+    if (opts->stream && !can_follow(task))
         return kolo_fail(
             KOLO_ERR_UNSUPPORTED,
             "%s: opts->stream is for collectives: wait for the stream, and set it to NULL",
@@ -147,7 +147,7 @@ static kolo_status total_bytes(const struct kolo_task *task, size_t count, size_
 kolo_status kolo_pointer_check(const struct kolo_task *task, const char *what, const void *pointer,
                                size_t bytes)
 {
-    if (pointer == NULL && bytes > 0)
+    if (!pointer && bytes > 0)
         return kolo_fail(KOLO_ERR_INVALID, "%s: %s is NULL for %zu bytes", task->function, what,
                          bytes);
     if (bytes > 0 && (uintptr_t)pointer > UINTPTR_MAX - bytes)
@@ -221,7 +221,7 @@ static kolo_status refuse_end(const struct kolo_task *task, const struct blocks 
                               size_t first)
 {
     const char *side = blocks->side, *type = kolo_dtype_text(task->dtype);
-    if (blocks->displs != NULL)
+    if (blocks->displs)
         return kolo_fail(KOLO_ERR_INVALID,
                          "%s: %sdispls[%d] %zu and %scounts[%d] %zu of %s together are too large",
                          task->function, side, rank, first, side, rank, blocks->counts[rank], type);
@@ -236,10 +236,10 @@ static kolo_status check_blocks(const struct kolo_comm *comm, const struct kolo_
 {
     size_t at = 0, extent = 0, bytes;
     bool ascends = true;
-    if (blocks->counts == NULL)
+    if (!blocks->counts)
         return kolo_fail(KOLO_ERR_INVALID, "%s: %scounts is NULL", task->function, blocks->side);
     for (int rank = 0; rank < comm->size; rank++) {
-        size_t first = blocks->displs != NULL ? blocks->displs[rank] : at, end;
+        size_t first = blocks->displs ? blocks->displs[rank] : at, end;
         kolo_status status;
         if (blocks->counts[rank] == 0)
             continue; /* is nowhere, whatever its displacement */
@@ -261,7 +261,7 @@ static kolo_status check_blocks(const struct kolo_comm *comm, const struct kolo_
 static size_t own_offset(const struct kolo_comm *comm, const struct blocks *blocks)
 {
     size_t offset = 0;
-    if (blocks->displs != NULL)
+    if (blocks->displs)
         return blocks->displs[comm->rank];
     for (int rank = 0; rank < comm->rank; rank++)
         offset += blocks->counts[rank];

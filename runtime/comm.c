@@ -23,7 +23,7 @@ static const size_t scratch_kept_bytes = 64u << 20;
 void kolo_engine_tell_gone(void *context, uint64_t id)
 {
     struct kolo_engine *engine = context;
-    if (engine->endpoint != NULL)
+    if (engine->endpoint)
         kolo_endpoint_span_gone(engine->endpoint, id);
 }
 
@@ -43,16 +43,16 @@ static void free_scratch(struct kolo_comm *comm)
 kolo_status kolo_comm_create(struct kolo_engine *engine, int size, struct kolo_comm **comm_out)
 {
     size_t n = (size_t)size;
-    struct kolo_comm *comm = kolo_calloc(1, sizeof(*comm));
-    if (comm == NULL)
+    struct kolo_comm *comm = kolo_calloc(1, sizeof *comm);
+    if (!comm)
         return KOLO_ERR_NO_MEMORY;
     comm->engine = engine;
     comm->ranks = &comm->alone;
     if (size > 1) {
-        comm->sent = kolo_calloc(2 * n, sizeof(*comm->sent));
-        comm->ranks = kolo_calloc(n, sizeof(*comm->ranks));
+        comm->sent = kolo_calloc(2 * n, sizeof *comm->sent);
+        comm->ranks = kolo_calloc(n, sizeof *comm->ranks);
     }
-    if (comm->ranks == NULL || (size > 1 && comm->sent == NULL)) {
+    if (!comm->ranks || (size > 1 && !comm->sent)) {
         kolo_comm_free(comm);
         return KOLO_ERR_NO_MEMORY;
     }
@@ -88,9 +88,9 @@ void kolo_comm_open(struct kolo_comm *comm, uint32_t number, int rank, int size)
     comm->size = size;
     comm->direct_bytes = SIZE_MAX;
     fit(comm);
-    comm->received = comm->sent != NULL ? comm->sent + size : NULL;
+    comm->received = comm->sent ? comm->sent + size : NULL;
     comm->next = engine->comms;
-    if (engine->comms != NULL)
+    if (engine->comms)
         engine->comms->previous = comm;
     engine->comms = comm;
     comm->is_listed = true;
@@ -102,7 +102,7 @@ void kolo_comm_close(struct kolo_comm *comm)
     uint32_t end_sequence = kolo_comm_end_sequence(comm);
     kolo_group_drop(comm);
     kolo_requests_calm(comm);
-    for (struct kolo_request *request = engine->asyncs, *next; request != NULL; request = next) {
+    for (struct kolo_request *request = engine->asyncs, *next; request; request = next) {
         next = request->next_async;
         if (request->comm != comm)
             continue;
@@ -110,7 +110,7 @@ void kolo_comm_close(struct kolo_comm *comm)
             kolo_request_end(request, KOLO_ERR_ABORTED);
         kolo_request_drop(request);
     }
-    if (comm->hub != NULL)
+    if (comm->hub)
         kolo_board_lent_end(comm->hub); /* kernels of a failed call were late then */
     kolo_hub_close(comm->hub);
     comm->hub = NULL;
@@ -123,24 +123,24 @@ void kolo_comm_close(struct kolo_comm *comm)
  * that was never in it is freed without the lock. */
 static void unlist(struct kolo_comm *comm)
 {
-    if (comm->previous != NULL)
+    if (comm->previous)
         comm->previous->next = comm->next;
     else
         comm->engine->comms = comm->next;
-    if (comm->next != NULL)
+    if (comm->next)
         comm->next->previous = comm->previous;
     comm->is_listed = false;
 }
 
 void kolo_comm_free(struct kolo_comm *comm)
 {
-    if (comm == NULL)
+    if (!comm)
         return;
     if (comm->is_listed)
         unlist(comm);
     kolo_comm_set_idle(comm);
     free_scratch(comm);
-    for (int rank = 0; comm->whys != NULL && rank < comm->size; rank++)
+    for (int rank = 0; comm->whys && rank < comm->size; rank++)
         kolo_free_memory(comm->whys[rank]);
     kolo_free_memory(comm->whys);
     kolo_free_memory(comm->local_ranks);
@@ -163,7 +163,7 @@ void kolo_comm_set_busy(struct kolo_comm *comm)
     comm->is_busy = true;
     comm->previous_busy = NULL;
     comm->next_busy = engine->busy;
-    if (engine->busy != NULL)
+    if (engine->busy)
         engine->busy->previous_busy = comm;
     engine->busy = comm;
 }
@@ -173,11 +173,11 @@ void kolo_comm_set_idle(struct kolo_comm *comm)
     if (!comm->is_busy)
         return;
     comm->is_busy = false;
-    if (comm->previous_busy != NULL)
+    if (comm->previous_busy)
         comm->previous_busy->next_busy = comm->next_busy;
     else
         comm->engine->busy = comm->next_busy;
-    if (comm->next_busy != NULL)
+    if (comm->next_busy)
         comm->next_busy->previous_busy = comm->previous_busy;
 }
 
@@ -193,7 +193,7 @@ void kolo_comm_leave(struct kolo_comm *comm)
 
 int kolo_comm_member(const struct kolo_comm *comm, int world_rank)
 {
-    if (comm->ranks == NULL)
+    if (!comm->ranks)
         return world_rank >= 0 && world_rank < comm->size ? world_rank : -1;
     for (int rank = 0; rank < comm->size; rank++)
         if (comm->ranks[rank] == world_rank)
@@ -245,9 +245,9 @@ kolo_status kolo_comm_link(const struct kolo_comm *comm, int member, kolo_deadli
 {
     struct kolo_endpoint *endpoint = comm->engine->endpoint;
     const int world_rank = kolo_comm_world_rank(comm, member);
-    const bool is_of_shrink = comm->is_unmet && comm->parent == NULL && comm->number != 0;
+    const bool is_of_shrink = comm->is_unmet && !comm->parent && comm->number != 0;
     *link_out = kolo_endpoint_link_up(endpoint, world_rank);
-    if (*link_out != NULL) /* each step of a plan asks, so the clock is not read */
+    if (*link_out) /* each step of a plan asks, so the clock is not read */
         return KOLO_OK;
     const kolo_deadline usual = kolo_deadline_in_ms(comm->engine->settings.timeout_ms);
     return kolo_endpoint_link(endpoint, world_rank, is_of_shrink || call > usual ? call : usual,
@@ -275,7 +275,7 @@ static kolo_status new_scratch(struct kolo_comm *comm, size_t bytes)
     free_scratch(comm);
     if (!may_be_direct(comm, bytes)) {
         comm->scratch = kolo_aligned(64, bytes);
-        if (comm->scratch == NULL)
+        if (!comm->scratch)
             return KOLO_ERR_NO_MEMORY;
     } else {
         kolo_status status = kolo_heap_alloc_plain(comm->engine->heap, bytes, &comm->scratch);
@@ -306,21 +306,21 @@ kolo_status kolo_comm_scratch(struct kolo_comm *comm, struct kolo_request *reque
      * copy. */
     request->own_scratch = kolo_aligned(64, bytes);
     request->scratch = request->own_scratch;
-    return request->own_scratch != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    return request->own_scratch ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
 kolo_status kolo_comm_flights(struct kolo_comm *comm)
 {
     size_t strands = comm->size == 1 ? 1 : 2; /* the call of a single rank needs no closing plan */
-    if (comm->flights == NULL)
-        comm->flights = kolo_calloc(strands * KOLO_WINDOW_MAX, sizeof(*comm->flights));
-    return comm->flights != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    if (!comm->flights)
+        comm->flights = kolo_calloc(strands * KOLO_WINDOW_MAX, sizeof *comm->flights);
+    return comm->flights ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
 kolo_status kolo_comm_check(const struct kolo_comm *comm, const char *function)
 {
     char who[KOLO_RANK_TEXT_MAX];
-    if (comm == NULL)
+    if (!comm)
         return kolo_fail(KOLO_ERR_INVALID, "%s: comm is NULL", function);
     if (comm->engine->forks == kolo_forks())
         return KOLO_OK;
@@ -333,25 +333,25 @@ kolo_status kolo_comm_check(const struct kolo_comm *comm, const char *function)
 
 int kolo_rank(const struct kolo_comm *comm)
 {
-    return comm != NULL ? comm->rank : -1;
+    return comm ? comm->rank : -1;
 }
 
 int kolo_size(const struct kolo_comm *comm)
 {
-    return comm != NULL ? comm->size : -1;
+    return comm ? comm->size : -1;
 }
 
 void kolo_abort(struct kolo_comm *comm, const char *reason)
 {
     char text[KOLO_DETAIL_MAX], who[KOLO_RANK_TEXT_MAX];
-    if (comm == NULL)
+    if (!comm)
         return;
     if (kolo_comm_check(comm, "kolo_abort") != KOLO_OK) {
         KOLO_WARN("%s", kolo_error_detail()); /* this function returns no status */
         return;
     }
-    snprintf(text, sizeof(text), "%s aborted: %s", kolo_comm_rank_text(comm, comm->rank, who),
-             reason != NULL && reason[0] != '\0' ? reason : "no reason given");
+    snprintf(text, sizeof text, "%s aborted: %s", kolo_comm_rank_text(comm, comm->rank, who),
+             reason && reason[0] != '\0' ? reason : "no reason given");
     kolo_text_clean(text); /* the same text as the others get */
     kolo_comm_enter(comm);
     kolo_comm_fail(comm, KOLO_ERR_ABORTED, text, true);

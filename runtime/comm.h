@@ -85,7 +85,7 @@ struct kolo_comm {
 /** The rank in the world of member @p rank. */
 static inline int kolo_comm_world_rank(const struct kolo_comm *comm, int rank)
 {
-    return comm->ranks != NULL ? comm->ranks[rank] : rank;
+    return comm->ranks ? comm->ranks[rank] : rank;
 }
 
 /** When member @p rank left the job, as kolo_now_ns(); 0: it has not. */
@@ -130,7 +130,7 @@ void kolo_comm_leave(struct kolo_comm *comm);
 /** Whether its calls are those of a call on its parent, which is checked in their place. */
 static inline bool kolo_comm_is_part(const struct kolo_comm *comm)
 {
-    return comm->is_inner && comm->parent != NULL && comm->parent->collectives.first != NULL;
+    return comm->is_inner && comm->parent && comm->parent->collectives.first;
 }
 /** The member that is rank @p world_rank in the world; -1: not a member. */
 int kolo_comm_member(const struct kolo_comm *comm, int world_rank);

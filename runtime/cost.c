@@ -96,7 +96,7 @@ static double busiest_line(const struct kolo_layout *layout, const struct kolo_w
 
 static double ranks_a_domain(const struct kolo_plan_args *args)
 {
-    return args->hosts == NULL ? args->size : ceil((double)args->size / args->hosts->domains.count);
+    return !args->hosts ? args->size : ceil((double)args->size / args->hosts->domains.count);
 }
 
 /** kolo_plan_cost for a vector all of whose steps are counted. */
@@ -138,7 +138,7 @@ static double cost_of_closing(const struct kolo_cost_query *query)
     args.closing = closing_of(query);
     const struct kolo_plan *beside =
         query->plan->closes ? NULL : kolo_plan_closing(query->plan, &args);
-    if (beside == NULL || args.size <= 1)
+    if (!beside || args.size <= 1)
         return 0;
     const struct kolo_plan_args none = {.size = args.size, .hosts = args.hosts, .segment = 1};
     struct kolo_cost_query closing = *query;
@@ -155,7 +155,7 @@ double kolo_plan_cost(const struct kolo_plan *plan, const struct kolo_plan_args 
     double times = 1;
     if (plan->on_board)
         return kolo_board_cost(plan, args, element_bytes, layout, figures);
-    if (args->counts == NULL && args->count > BYTES_WALKED / element_bytes) {
+    if (!args->counts && args->count > BYTES_WALKED / element_bytes) {
         less.count = BYTES_WALKED / element_bytes;
         times = (double)args->count / (double)less.count;
     }

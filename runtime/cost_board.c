@@ -128,7 +128,7 @@ static struct touched shown_by_all(enum kolo_collective collective,
 {
     struct touched touched = {0};
     int ranks[] = {0, args->root, args->size - 1};
-    enum { RANKS = sizeof(ranks) / sizeof(ranks[0]) };
+    enum { RANKS = sizeof ranks / sizeof ranks[0] };
     for (int i = 0; i < RANKS; i++) {
         double remote;
         double bytes = shown(collective, args, ranks[i], &remote) * element_bytes;
@@ -261,7 +261,7 @@ size_t kolo_board_shown(enum kolo_collective collective, const struct kolo_layou
     const struct kolo_plan *shows = kolo_plan_on_board(collective, true);
     const struct kolo_plan *stages = kolo_plan_on_board(collective, false);
     size_t bytes = 0;
-    for (size_t count = 1; stages != NULL; count *= 2) {
+    for (size_t count = 1; stages; count *= 2) {
         struct kolo_plan_args args = {.size = layout->size, .count = count, .segment = 1};
         size_t longest = kolo_oneshot_bytes(collective, &args, 1);
         if (longest > KOLO_BOARD_ONESHOT_BYTES ||

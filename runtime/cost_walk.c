@@ -62,7 +62,7 @@ static bool is_far(const struct walker *walker, int peer)
 {
     const struct kolo_topology *hosts = walker->args->hosts;
     int rank = walker->args->rank;
-    return hosts != NULL && hosts->of[rank] == hosts->of[peer] &&
+    return hosts && hosts->of[rank] == hosts->of[peer] &&
            hosts->domains.of[rank] != hosts->domains.of[peer];
 }
 

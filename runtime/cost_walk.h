@@ -55,13 +55,13 @@ struct kolo_cost_way kolo_cost_way_to_last(const struct kolo_cost_query *query,
 
 static inline bool kolo_layout_has_several_hosts(const struct kolo_layout *layout)
 {
-    return layout->hosts != NULL && layout->nhosts > 1;
+    return layout->hosts && layout->nhosts > 1;
 }
 
 /** Whether two ranks are on different hosts. */
 static inline bool kolo_layout_are_apart(const struct kolo_layout *layout, int rank, int peer)
 {
-    return layout->hosts != NULL && layout->hosts[rank] != layout->hosts[peer];
+    return layout->hosts && layout->hosts[rank] != layout->hosts[peer];
 }
 
 static inline enum kolo_path kolo_layout_path(const struct kolo_layout *layout, bool is_apart)
@@ -73,7 +73,7 @@ static inline enum kolo_path kolo_layout_path(const struct kolo_layout *layout, 
 
 static inline double kolo_layout_ranks_a_host(const struct kolo_layout *layout)
 {
-    int nhosts = layout->hosts != NULL && layout->nhosts > 0 ? layout->nhosts : 1;
+    int nhosts = layout->hosts && layout->nhosts > 0 ? layout->nhosts : 1;
     return ceil((double)layout->size / nhosts);
 }
 

@@ -36,7 +36,7 @@ struct kolo_device_memory {
 
 static bool is_lent(const struct kolo_engine *engine, const struct kolo_device_memory *memory)
 {
-    const size_t bytes = memory->borrowers != NULL ? ((size_t)engine->size + 7) / 8 : 0;
+    const size_t bytes = memory->borrowers ? ((size_t)engine->size + 7) / 8 : 0;
     for (size_t i = 0; i < bytes; i++)
         if (memory->borrowers[i] != 0)
             return true;
@@ -62,10 +62,10 @@ static struct kolo_device_memory *take(struct kolo_engine *engine, const void *m
 {
     kolo_engine_enter(engine);
     struct kolo_device_memory **at = &engine->device_memory, *found;
-    while (*at != NULL && ((*at)->pointer.memory != memory || (*at)->is_freed))
+    while (*at && ((*at)->pointer.memory != memory || (*at)->is_freed))
         at = &(*at)->next;
     found = *at;
-    if (found != NULL) {
+    if (found) {
         *at = found->next;
         kolo_endpoint_device_gone(engine->endpoint, memory);
     }
@@ -78,15 +78,15 @@ static void retire(struct kolo_engine *engine, struct kolo_device_memory *memory
 {
     kolo_engine_enter(engine);
     const struct kolo_device_memory *other = engine->device_memory;
-    while (other != NULL && other->pointer.context != memory->pointer.context)
+    while (other && other->pointer.context != memory->pointer.context)
         other = other->next;
-    if (other == NULL) {
+    if (!other) {
         memory->pointer.memory = NULL;
         memory->next = engine->device_memory;
         engine->device_memory = memory;
     }
     kolo_engine_leave(engine);
-    if (other != NULL) {
+    if (other) {
         kolo_device_release(&memory->pointer);
         destroy(memory);
     }
@@ -108,7 +108,7 @@ kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, 
     kolo_status status = kolo_comm_check(comm, "kolo_alloc_device");
     if (status != KOLO_OK)
         return status;
-    if (memory_out == NULL)
+    if (!memory_out)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc_device: memory_out is NULL");
     if (device < -1)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc_device: device is %d; -1 lets kolo choose",
@@ -117,8 +117,8 @@ kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes, int device, 
     status = kolo_loans_start(engine); /* now, so that kolo_free need not start it */
     if (status != KOLO_OK)
         return status;
-    struct kolo_device_memory *memory = kolo_calloc(1, sizeof(*memory));
-    if (memory == NULL)
+    struct kolo_device_memory *memory = kolo_calloc(1, sizeof *memory);
+    if (!memory)
         return KOLO_ERR_NO_MEMORY;
     const struct kolo_device_share share = share_of(engine->world);
     const int timeout_ms = (int)engine->settings.timeout_ms;
@@ -143,9 +143,9 @@ static struct kolo_device_memory *find(const struct kolo_engine *engine, const v
                                        size_t bytes)
 {
     struct kolo_device_memory *memory = engine->device_memory;
-    for (; memory != NULL; memory = memory->next) {
+    for (; memory; memory = memory->next) {
         const uintptr_t offset = (uintptr_t)address - (uintptr_t)memory->pointer.memory;
-        if (memory->pointer.memory == NULL || memory->is_freed || offset > memory->bytes ||
+        if (!memory->pointer.memory || memory->is_freed || offset > memory->bytes ||
             bytes > memory->bytes - offset)
             continue;
         return memory;
@@ -157,7 +157,7 @@ bool kolo_device_memory_find(const struct kolo_engine *engine, const void *addre
                              struct kolo_pointer *pointer_out)
 {
     const struct kolo_device_memory *memory = find(engine, address, bytes);
-    if (memory != NULL)
+    if (memory)
         *pointer_out = memory->pointer;
     return memory != NULL;
 }
@@ -169,8 +169,8 @@ bool kolo_device_memory_may_lend(struct kolo_engine *engine, const void *address
     struct kolo_loan loan;
     kolo_engine_enter(engine);
     struct kolo_device_memory *memory = find(engine, address, bytes);
-    const bool is_new = memory != NULL && !memory->is_looked_at;
-    bool has_loan = memory != NULL && memory->has_loan;
+    const bool is_new = memory && !memory->is_looked_at;
+    bool has_loan = memory && memory->has_loan;
     const struct kolo_pointer pointer =
         is_new ? memory->pointer : (struct kolo_pointer){.device = -1};
     kolo_engine_leave(engine);
@@ -182,26 +182,26 @@ bool kolo_device_memory_may_lend(struct kolo_engine *engine, const void *address
                   kolo_error_detail());
     kolo_engine_enter(engine);
     memory = find(engine, address, bytes); /* another thread may have freed it */
-    if (memory != NULL) {
+    if (memory) {
         memory->is_looked_at = true;
         memory->has_loan = has_loan;
         memory->loan = has_loan ? loan : (struct kolo_loan){.id = 0};
     }
     kolo_engine_leave(engine);
-    return memory != NULL && has_loan;
+    return memory && has_loan;
 }
 
 bool kolo_device_memory_has_loan(const struct kolo_engine *engine, const void *address,
                                  size_t bytes)
 {
     const struct kolo_device_memory *memory = find(engine, address, bytes);
-    return memory != NULL && memory->has_loan;
+    return memory && memory->has_loan;
 }
 
 /** The set of ranks that may have it mapped; NULL: no memory. */
 static uint8_t *borrowers_of(const struct kolo_engine *engine, struct kolo_device_memory *memory)
 {
-    if (memory->borrowers == NULL)
+    if (!memory->borrowers)
         memory->borrowers = kolo_calloc(((size_t)engine->size + 7) / 8, 1);
     return memory->borrowers;
 }
@@ -210,29 +210,27 @@ const struct kolo_loan *kolo_device_memory_lend(const struct kolo_comm *comm, co
                                                 size_t bytes)
 {
     struct kolo_device_memory *memory = find(comm->engine, address, bytes);
-    if (memory == NULL || !memory->has_loan) /* freed while a call uses it */
+    if (!memory || !memory->has_loan) /* freed while a call uses it */
         return NULL;
     uint8_t *borrowers = borrowers_of(comm->engine, memory);
-    for (int member = 0; borrowers != NULL && member < comm->size; member++) {
+    for (int member = 0; borrowers && member < comm->size; member++) {
         const int world_rank = kolo_comm_world_rank(comm, member);
         if (member != comm->rank)
             borrowers[world_rank / 8] |= (uint8_t)(1u << world_rank % 8);
     }
-    return borrowers != NULL ? &memory->loan : NULL;
+    return borrowers ? &memory->loan : NULL;
 }
 
 void kolo_device_memory_returned(struct kolo_engine *engine, int world_rank, uint64_t id)
 {
-    for (struct kolo_device_memory *memory = engine->device_memory; memory != NULL;
-         memory = memory->next)
-        if (memory->borrowers != NULL && (id == 0 || id == memory->loan.id))
+    for (struct kolo_device_memory *memory = engine->device_memory; memory; memory = memory->next)
+        if (memory->borrowers && (id == 0 || id == memory->loan.id))
             memory->borrowers[world_rank / 8] &= (uint8_t) ~(1u << world_rank % 8);
 }
 
 void kolo_device_memory_kept(struct kolo_engine *engine, uint64_t id)
 {
-    for (struct kolo_device_memory *memory = engine->device_memory; memory != NULL;
-         memory = memory->next)
+    for (struct kolo_device_memory *memory = engine->device_memory; memory; memory = memory->next)
         if (memory->has_loan && memory->loan.id == id)
             memory->is_kept = true;
 }
@@ -241,7 +239,7 @@ void kolo_device_memory_kept(struct kolo_engine *engine, uint64_t id)
  * more. */
 static void recall(struct kolo_engine *engine, struct kolo_device_memory *memory)
 {
-    for (int rank = 0; memory->borrowers != NULL && rank < engine->size; rank++)
+    for (int rank = 0; memory->borrowers && rank < engine->size; rank++)
         if ((memory->borrowers[rank / 8] & 1u << rank % 8) != 0 &&
             !kolo_endpoint_recall(engine->endpoint, rank, memory->loan.id))
             memory->borrowers[rank / 8] &= (uint8_t) ~(1u << rank % 8);
@@ -250,8 +248,7 @@ static void recall(struct kolo_engine *engine, struct kolo_device_memory *memory
 bool kolo_device_memory_recall(struct kolo_engine *engine)
 {
     bool is_any_lent = false;
-    for (struct kolo_device_memory *memory = engine->device_memory; memory != NULL;
-         memory = memory->next) {
+    for (struct kolo_device_memory *memory = engine->device_memory; memory; memory = memory->next) {
         recall(engine, memory);
         is_any_lent |= is_lent(engine, memory);
     }
@@ -260,7 +257,7 @@ bool kolo_device_memory_recall(struct kolo_engine *engine)
 
 bool kolo_device_memory_is_lent(const struct kolo_engine *engine)
 {
-    for (const struct kolo_device_memory *memory = engine->device_memory; memory != NULL;
+    for (const struct kolo_device_memory *memory = engine->device_memory; memory;
          memory = memory->next)
         if (is_lent(engine, memory))
             return true;
@@ -291,10 +288,10 @@ static struct kolo_device_memory *take_returned(struct kolo_engine *engine)
 {
     kolo_engine_enter(engine);
     struct kolo_device_memory **at = &engine->device_memory, *found;
-    while (*at != NULL && (!(*at)->is_freed || (*at)->is_kept || is_lent(engine, *at)))
+    while (*at && (!(*at)->is_freed || (*at)->is_kept || is_lent(engine, *at)))
         at = &(*at)->next;
     found = *at;
-    if (found != NULL)
+    if (found)
         *at = found->next;
     kolo_engine_leave(engine);
     return found;
@@ -316,7 +313,7 @@ void kolo_device_memory_reap(struct kolo_engine *engine, const struct kolo_unles
 
 bool kolo_device_memory_has_freed(const struct kolo_engine *engine)
 {
-    for (const struct kolo_device_memory *memory = engine->device_memory; memory != NULL;
+    for (const struct kolo_device_memory *memory = engine->device_memory; memory;
          memory = memory->next)
         if (memory->is_freed && !memory->is_kept)
             return true;
@@ -346,7 +343,7 @@ static kolo_status free_now(struct kolo_engine *engine, struct kolo_device_memor
 kolo_status kolo_device_memory_free(struct kolo_engine *engine, void *address)
 {
     struct kolo_device_memory *memory = take(engine, address);
-    if (memory == NULL)
+    if (!memory)
         return KOLO_ERR_INVALID;
     /* A held stream may wait for a call that this thread is about to make, if it is another rank's
      * of this process. */
@@ -369,12 +366,12 @@ static void close_one(const struct kolo_engine *engine, struct kolo_device_memor
     const bool is_mapped = is_lent(engine, memory) || memory->is_kept;
     if (is_mapped) {
         why = "another rank may have it mapped";
-    } else if (memory->pointer.memory != NULL) {
+    } else if (memory->pointer.memory) {
         status = kolo_device_free(&memory->pointer, deadline, NULL);
         if (status != KOLO_OK)
             why = status == KOLO_AGAIN ? "the device is still at work" : kolo_error_detail();
     }
-    if (why != NULL)
+    if (why)
         KOLO_WARN("memory of device %d stays allocated until the process ends: %s",
                   memory->pointer.device, why);
     if (!is_mapped && status != KOLO_AGAIN)
@@ -384,7 +381,7 @@ static void close_one(const struct kolo_engine *engine, struct kolo_device_memor
 
 void kolo_device_memory_close(struct kolo_engine *engine, kolo_deadline deadline)
 {
-    while (engine->device_memory != NULL) {
+    while (engine->device_memory) {
         struct kolo_device_memory *memory = engine->device_memory;
         engine->device_memory = memory->next;
         close_one(engine, memory, deadline);

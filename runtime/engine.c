@@ -49,20 +49,20 @@ static void fail_all(struct kolo_engine *engine, kolo_status status)
 {
     char text[KOLO_DETAIL_MAX];
     kolo_detail_keep(text);
-    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
+    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->next)
         kolo_comm_fail(comm, status, text, true);
 }
 
 /** Whether it has no requests, no suspicion, and no parent that has failed. */
 static bool is_idle(const struct kolo_comm *comm)
 {
-    return comm->collectives.first == NULL && comm->messages.first == NULL &&
-           comm->suspicion.status == KOLO_OK && comm->orphan_by == 0;
+    return !comm->collectives.first && !comm->messages.first && comm->suspicion.status == KOLO_OK &&
+           comm->orphan_by == 0;
 }
 
 bool kolo_engine_is_busy(struct kolo_engine *engine)
 {
-    for (struct kolo_comm *comm = engine->busy, *next; comm != NULL; comm = next) {
+    for (struct kolo_comm *comm = engine->busy, *next; comm; comm = next) {
         next = comm->next_busy;
         if (!is_idle(comm))
             return true;
@@ -79,12 +79,12 @@ static bool turn(struct kolo_engine *engine)
     kolo_status status = kolo_endpoint_progress(engine->endpoint, &moved);
     if (status != KOLO_OK)
         fail_all(engine, status);
-    for (struct kolo_comm *comm = engine->busy, *next; comm != NULL; comm = next) {
+    for (struct kolo_comm *comm = engine->busy, *next; comm; comm = next) {
         next = comm->next_busy;
         if (is_idle(comm))
             kolo_comm_set_idle(comm);
         kolo_requests_advance(comm);
-        if (comm->finalized != NULL)
+        if (comm->finalized)
             kolo_comm_check_finalized(comm);
         if (comm->suspicion.status != KOLO_OK)
             kolo_comm_settle(comm);
@@ -137,14 +137,14 @@ static void yield(struct kolo_engine *engine)
 /** Whether the wait is over. @p comm NULL: its failure would not end the wait. */
 static bool is_over(const struct kolo_comm *comm, const kolo_status *status)
 {
-    return *status != KOLO_AGAIN || (comm != NULL && comm->failure.status != KOLO_OK);
+    return *status != KOLO_AGAIN || (comm && comm->failure.status != KOLO_OK);
 }
 
 /** Before a sleep, asks the devices' lanes to wake the sleeper, and undoes that afterwards.
  * *deadline: moved closer if a lane cannot wake it, so that the lane is polled soon. */
 static void set_lanes_asleep(struct kolo_engine *engine, bool is_asleep, kolo_deadline *deadline)
 {
-    for (struct kolo_lane *lane = engine->lanes; lane != NULL; lane = lane->next)
+    for (struct kolo_lane *lane = engine->lanes; lane; lane = lane->next)
         if (kolo_lane_sleeps(lane, is_asleep) != KOLO_OK)
             *deadline = kolo_deadline_min(*deadline, kolo_now_ns() + KOLO_LANE_UNTOLD_NS);
 }
@@ -156,7 +156,7 @@ static void sleep_until(struct kolo_engine *engine, const struct kolo_comm *comm
     kolo_endpoint_arm(engine->endpoint);
     set_lanes_asleep(engine, true, &deadline);
     bool moved = turn(engine);
-    if (!moved && (status == NULL || !is_over(comm, status))) {
+    if (!moved && (!status || !is_over(comm, status))) {
         deadline = kolo_deadline_min(deadline, engine->next_timer);
         engine->is_sleeping = true;
         pthread_mutex_unlock(&engine->lock);
@@ -175,7 +175,7 @@ static void yield_on_board(struct kolo_comm *comm, const kolo_status *status)
     struct kolo_engine *engine = comm->engine;
     for (int i = 0; i < YIELDS_PER_TURN && !is_over(comm, status) && !engine->has_moved; i++) {
         const struct kolo_request *request = comm->collectives.first;
-        if (engine->spin_ns > 0 || request == NULL || request->route != &kolo_route_board)
+        if (engine->spin_ns > 0 || !request || request->route != &kolo_route_board)
             return;
         yield(engine);
         let_in(engine);
@@ -198,7 +198,7 @@ static void progress(struct kolo_engine *engine, struct kolo_comm *comm, const k
 {
     int64_t idle_since = 0, now = 0;
     while (!is_over(comm, status)) {
-        if (comm != NULL)
+        if (comm)
             yield_on_board(comm, status);
         if (turn(engine)) {
             idle_since = 0;

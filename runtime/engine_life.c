@@ -32,8 +32,8 @@ static kolo_status init_conds(struct kolo_engine *engine)
 kolo_status kolo_engine_create(struct kolo_engine **engine_out)
 {
     kolo_memory_find_plain();
-    struct kolo_engine *engine = kolo_calloc(1, sizeof(*engine));
-    if (engine == NULL)
+    struct kolo_engine *engine = kolo_calloc(1, sizeof *engine);
+    if (!engine)
         return KOLO_ERR_NO_MEMORY;
     kolo_settings_init(&engine->settings);
     engine->next_timer = KOLO_NEVER;
@@ -66,24 +66,24 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
                                 kolo_deadline handover)
 {
     char detail[KOLO_DETAIL_MAX];
-    if (engine == NULL)
+    if (!engine)
         return KOLO_OK;
     const struct kolo_peer *peers =
         kolo_store_client_take_peers(engine->store);            /* they are the endpoint's too */
     const bool may_free = kolo_staging_close(engine, deadline); /* it wakes the endpoint */
     kolo_store_client_close(engine->store, deadline);           /* it uses the endpoint's poller */
-    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
+    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->next) {
         kolo_hub_close(comm->hub); /* it uses the endpoint's links */
         comm->hub = NULL;
     }
     kolo_status status = kolo_endpoint_close(engine->endpoint, handover);
     engine->endpoint = NULL;
     kolo_detail_keep(detail);
-    if (engine->own_store != NULL)
+    if (engine->own_store)
         kolo_store_thread_stop(engine->own_store, deadline);
     kolo_rendezvous_host_close(engine->host, deadline);
     kolo_peers_drop(peers);
-    while (engine->comms != NULL)
+    while (engine->comms)
         kolo_comm_free(engine->comms);
     kolo_own_ops_free(engine);
     if (may_free)
@@ -99,7 +99,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     pthread_cond_destroy(&engine->changed);
     pthread_cond_destroy(&engine->tidy_wake);
     (void)sem_destroy(&engine->thread_wake);
-    explicit_bzero(&engine->settings, sizeof(engine->settings));
+    explicit_bzero(&engine->settings, sizeof engine->settings);
     kolo_free_memory(engine);
     kolo_detail_set(detail);
     return status;
@@ -142,7 +142,7 @@ void kolo_engine_leave(struct kolo_engine *engine)
 struct kolo_comm *kolo_engine_comm(const struct kolo_engine *engine, uint32_t number)
 {
     struct kolo_comm *comm = number == 0 ? engine->world : engine->comms;
-    while (comm != NULL && comm->number != number)
+    while (comm && comm->number != number)
         comm = comm->next;
     return comm;
 }
@@ -150,7 +150,7 @@ struct kolo_comm *kolo_engine_comm(const struct kolo_engine *engine, uint32_t nu
 const char *kolo_engine_rank_text(const struct kolo_engine *engine, int world_rank,
                                   char text[KOLO_RANK_TEXT_MAX])
 {
-    if (world_rank < 0 || world_rank >= engine->size || engine->peers == NULL) {
+    if (world_rank < 0 || world_rank >= engine->size || !engine->peers) {
         snprintf(text, KOLO_RANK_TEXT_MAX, "rank %d", world_rank);
         return text;
     }

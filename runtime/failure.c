@@ -39,7 +39,7 @@ static void take_note(struct kolo_comm *comm, int peer, kolo_status status, int6
     suspicion->peer = peer;
     suspicion->deadline = deadline;
     suspicion->is_told = is_told;
-    snprintf(suspicion->text, sizeof(suspicion->text), "%s", text);
+    snprintf(suspicion->text, sizeof suspicion->text, "%s", text);
     comm->engine->next_timer = kolo_deadline_min(comm->engine->next_timer, deadline);
     kolo_comm_set_busy(comm);
 }
@@ -50,7 +50,7 @@ void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int
     char text[KOLO_DETAIL_MAX];
     va_list list;
     va_start(list, format);
-    vsnprintf(text, sizeof(text), format, list);
+    vsnprintf(text, sizeof text, format, list);
     va_end(list);
     take_note(comm, peer, status, grace_ms, false, text);
 }
@@ -119,7 +119,7 @@ void kolo_engine_created(struct kolo_engine *engine)
 {
     if (--engine->creating > 0)
         return;
-    while (engine->early_failures != NULL) {
+    while (engine->early_failures) {
         struct kolo_early_failure *early = engine->early_failures;
         engine->early_failures = early->next;
         kolo_free_memory(early);
@@ -132,14 +132,14 @@ static void keep(struct kolo_engine *engine, uint32_t scope, int rank, kolo_stat
 {
     if (engine->creating == 0)
         return;
-    struct kolo_early_failure *early = kolo_calloc(1, sizeof(*early));
-    if (early == NULL)
+    struct kolo_early_failure *early = kolo_calloc(1, sizeof *early);
+    if (!early)
         return; /* their first calls will fail by their deadlines */
     early->scope = scope;
     early->rank = rank;
     early->status = status;
     early->is_told = is_told;
-    snprintf(early->text, sizeof(early->text), "%s", text);
+    snprintf(early->text, sizeof early->text, "%s", text);
     early->next = engine->early_failures;
     engine->early_failures = early;
 }
@@ -151,8 +151,8 @@ static bool has_own_view(const struct kolo_comm *comm, kolo_status status, const
 {
     const struct kolo_suspicion *mine = &comm->suspicion;
     return status == KOLO_ERR_TIMEOUT && mine->status == KOLO_ERR_TIMEOUT &&
-           strncmp(text, mine->text, strlen(mine->text)) != 0 &&
-           strstr(text, KOLO_STORE_ABSENT) == NULL && !kolo_own_is_in(text);
+           strncmp(text, mine->text, strlen(mine->text)) != 0 && !strstr(text, KOLO_STORE_ABSENT) &&
+           !kolo_own_is_in(text);
 }
 
 /** Another rank reports that @p comm has failed. If that rank had met all members, they have all
@@ -164,7 +164,7 @@ static void reported(struct kolo_comm *comm, uint32_t scope, kolo_status status,
     if (scope == comm->number)
         comm->is_unmet = false;
     if (has_own_view(comm, status, text)) {
-        snprintf(both, sizeof(both), "%s; and %s", text, comm->suspicion.text);
+        snprintf(both, sizeof both, "%s; and %s", text, comm->suspicion.text);
         text = both;
     }
     take_note(comm, -1, status, 0, is_told, text);
@@ -176,7 +176,7 @@ static void heard(struct kolo_engine *engine, uint32_t scope, kolo_status status
                   const char *text)
 {
     struct kolo_comm *comm = kolo_engine_comm(engine, scope & ~KOLO_STORE_UNMET);
-    if (comm != NULL)
+    if (comm)
         reported(comm, scope, status, is_told, text);
     else
         keep(engine, scope, -1, status, is_told, text); /* or this rank has finalized it */
@@ -192,8 +192,7 @@ static bool concerns(const struct kolo_comm *comm, uint32_t scope, int rank)
 
 void kolo_comm_hear(struct kolo_comm *comm)
 {
-    for (const struct kolo_early_failure *at = comm->engine->early_failures; at != NULL;
-         at = at->next)
+    for (const struct kolo_early_failure *at = comm->engine->early_failures; at; at = at->next)
         if (concerns(comm, at->scope, at->rank))
             reported(comm, at->scope, at->status, at->is_told, at->text);
 }
@@ -224,13 +223,13 @@ static void blame_leaving(const struct kolo_comm *comm, struct kolo_suspicion *s
                                                    kolo_comm_world_rank(comm, suspicion->peer));
     kolo_comm_rank_text(comm, suspicion->peer, who);
     suspicion->status = KOLO_ERR_PEER;
-    if (broken != NULL)
-        snprintf(suspicion->text, sizeof(suspicion->text),
+    if (broken)
+        snprintf(suspicion->text, sizeof suspicion->text,
                  "%s has left (finalized its communicator), and its link to %s broke before all "
                  "had come: %s",
                  who, kolo_comm_rank_text(comm, comm->rank, me), broken);
     else
-        snprintf(suspicion->text, sizeof(suspicion->text),
+        snprintf(suspicion->text, sizeof suspicion->text,
                  "%s has left (finalized its communicator)", who);
 }
 
@@ -262,7 +261,7 @@ static bool wants_during(kolo_status status)
 static void say_during(const struct kolo_request *request, char *text, size_t capacity)
 {
     char words[KOLO_WORDS_MAX];
-    kolo_request_words(request, words, sizeof(words));
+    kolo_request_words(request, words, sizeof words);
     snprintf(text, capacity, "%s%s sequence %u", between, words, request->call.sequence);
 }
 
@@ -272,7 +271,7 @@ static bool names_call(const char *text, const char *during)
     const char *call = during[0] != '\0' ? during + strlen(between) : during;
     const size_t length = strlen(call);
     const char *at = length > 0 ? strstr(text, call) : NULL;
-    while (at != NULL && at[length] >= '0' && at[length] <= '9') /* of a longer number */
+    while (at && at[length] >= '0' && at[length] <= '9') /* of a longer number */
         at = strstr(at + 1, call);
     return at != NULL;
 }
@@ -284,11 +283,11 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
     if (failure->status != KOLO_OK)
         return;
     bool is_quiet = comm->is_leaving && status != KOLO_ERR_MISMATCH;
-    snprintf(failure->text, sizeof(failure->text), "%s", text);
+    snprintf(failure->text, sizeof failure->text, "%s", text);
     const struct kolo_request *running =
-        comm->collectives.first != NULL ? comm->collectives.first : comm->messages.first;
-    if (running != NULL && wants_during(status))
-        say_during(running, failure->during, sizeof(failure->during));
+        comm->collectives.first ? comm->collectives.first : comm->messages.first;
+    if (running && wants_during(status))
+        say_during(running, failure->during, sizeof failure->during);
     failure->status = status;
     comm->suspicion.status = KOLO_OK;
     if (tell && !is_quiet) {
@@ -299,11 +298,11 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
     }
     kolo_requests_calm(comm);
     for (int i = 0; i < 2; i++)
-        while (lists[i]->first != NULL) {
+        while (lists[i]->first) {
             lists[i]->first->fell_with_comm = true;
             kolo_request_end(lists[i]->first, status);
         }
-    for (struct kolo_comm *child = comm->engine->comms; child != NULL; child = child->next)
+    for (struct kolo_comm *child = comm->engine->comms; child; child = child->next)
         if (child->parent == comm)
             orphan(child, !is_quiet);
     kolo_engine_news(comm->engine);
@@ -314,7 +313,7 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
 void kolo_comm_fail_here(struct kolo_comm *comm, kolo_status status, const char *what)
 {
     char who[KOLO_RANK_TEXT_MAX], text[KOLO_DETAIL_MAX];
-    snprintf(text, sizeof(text), "%s: %s", kolo_comm_rank_text(comm, comm->rank, who), what);
+    snprintf(text, sizeof text, "%s: %s", kolo_comm_rank_text(comm, comm->rank, who), what);
     kolo_comm_fail(comm, status, text, true);
 }
 
@@ -327,14 +326,14 @@ bool kolo_comm_failed_after_start(const struct kolo_comm *world)
 kolo_status kolo_comm_failed(struct kolo_comm *comm, const struct kolo_request *request)
 {
     struct kolo_failure *failure = &comm->failure;
-    char during[sizeof(failure->during)] = "";
+    char during[sizeof failure->during] = "";
     failure->is_told = true;
     if (!wants_during(failure->status))
         return kolo_fail(failure->status, "%s", failure->text);
-    if (request != NULL && failure->during[0] == '\0') /* it came between two calls */
-        say_during(request, failure->during, sizeof(failure->during));
-    if (request != NULL && request->fell_with_comm)
-        say_during(request, during, sizeof(during));
+    if (request && failure->during[0] == '\0') /* it came between two calls */
+        say_during(request, failure->during, sizeof failure->during);
+    if (request && request->fell_with_comm)
+        say_during(request, during, sizeof during);
     const char *call = during[0] != '\0' ? during : failure->during;
     return kolo_fail(failure->status, "%s%s", failure->text,
                      names_call(failure->text, call) ? "" : call);
@@ -359,7 +358,7 @@ static void on_aborted(void *context, int world_rank, uint32_t scope, kolo_statu
 static void on_finalized(void *context, int world_rank, uint32_t number, uint32_t sequence)
 {
     struct kolo_comm *comm = kolo_engine_comm(context, number);
-    int rank = comm != NULL ? kolo_comm_member(comm, world_rank) : -1;
+    int rank = comm ? kolo_comm_member(comm, world_rank) : -1;
     if (rank >= 0) /* otherwise this rank has finalized it too */
         kolo_comm_hear_finalized(comm, rank, sequence);
 }
@@ -386,7 +385,7 @@ static void on_down(void *context, int world_rank, kolo_status why, const char *
 {
     struct kolo_engine *engine = context;
     kolo_loans_gone(engine, world_rank);
-    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
+    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->next) {
         int peer = kolo_comm_member(comm, world_rank);
         if (peer >= 0)
             kolo_comm_suspect_link(comm, peer, why, text);
@@ -402,7 +401,7 @@ static void on_store_failed(void *context, int rank, uint32_t scope, kolo_status
         return;
     }
     keep(engine, scope, rank, why, true, text); /* an answer of the store may still count on it */
-    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
+    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->next)
         if (concerns(comm, scope, rank))
             take_note(comm, -1, why, 0, true, text);
 }
@@ -423,7 +422,7 @@ static void on_store_lost(void *context)
     char who[KOLO_RANK_TEXT_MAX];
     if (!is_launched && engine->left_ns[0] != 0)
         return; /* rank 0 served it, and has left regularly */
-    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next)
+    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->next)
         if (is_launched || kolo_comm_member(comm, 0) >= 0)
             kolo_comm_suspect(comm, -1, KOLO_ERR_PEER, KOLO_VERDICT_GRACE_MS,
                               "the connection to the job's store was lost: %s%s ended",

@@ -39,7 +39,7 @@ static bool is_before(uint32_t a, uint32_t b)
 uint32_t kolo_comm_end_sequence(const struct kolo_comm *comm)
 {
     const struct kolo_request *running = comm->collectives.first;
-    return running != NULL ? running->call.sequence : comm->sequence;
+    return running ? running->call.sequence : comm->sequence;
 }
 
 void kolo_comm_tell_finalized(struct kolo_comm *comm, uint32_t end_sequence)
@@ -52,11 +52,11 @@ void kolo_comm_tell_finalized(struct kolo_comm *comm, uint32_t end_sequence)
 void kolo_comm_tell_store(struct kolo_engine *engine, uint32_t number, const int *ranks, int size)
 {
     uint8_t *members = kolo_calloc(kolo_stall_bits_bytes(engine->size), 1);
-    for (int i = 0; members != NULL && i < size; i++) {
-        int rank = ranks != NULL ? ranks[i] : i;
+    for (int i = 0; members && i < size; i++) {
+        int rank = ranks ? ranks[i] : i;
         members[rank / 8] |= (uint8_t)(1u << (rank % 8));
     }
-    if (members != NULL && size > 1) /* otherwise a shrink waits for its deadline */
+    if (members && size > 1) /* otherwise a shrink waits for its deadline */
         kolo_store_client_finalized(engine->store, number, members);
     kolo_free_memory(members);
 }
@@ -65,9 +65,9 @@ void kolo_comm_hear_finalized(struct kolo_comm *comm, int rank, uint32_t sequenc
 {
     struct kolo_finalized *finalized = comm->finalized;
     size_t n = (size_t)comm->size;
-    if (finalized == NULL) {
-        finalized = kolo_calloc(1, sizeof(*finalized) + n * sizeof(finalized->members[0]));
-        if (finalized == NULL)
+    if (!finalized) {
+        finalized = kolo_calloc(1, sizeof *finalized + n * sizeof finalized->members[0]);
+        if (!finalized)
             return; /* its calls end by their deadlines */
         finalized->first = rank;
         comm->finalized = finalized;
@@ -102,11 +102,11 @@ void kolo_comm_check_finalized(struct kolo_comm *comm)
         return;
     if (kolo_comm_is_part(comm))
         return; /* the outer one is checked */
-    if (running != NULL &&
+    if (running &&
         !is_before(running->call.sequence, finalized->members[finalized->first].sequence))
         say(comm, finalized->first);
     /* a message that is being copied to a device has arrived */
-    for (const struct kolo_request *at = comm->messages.first; at != NULL; at = at->next)
+    for (const struct kolo_request *at = comm->messages.first; at; at = at->next)
         if (is_of_gone(comm, at, KOLO_CALL_RECV) && at->stage != KOLO_STAGING_OUT)
             say(comm, at->call.peer);
 }

@@ -46,7 +46,7 @@ void kolo_group_drop(struct kolo_comm *comm)
 {
     struct kolo_group *group = atomic_exchange(&comm->group, NULL);
     char who[KOLO_RANK_TEXT_MAX], where[KOLO_COMM_WORDS_MAX];
-    if (group == NULL)
+    if (!group)
         return;
     if (group->calls > 0 && group->status == KOLO_OK && comm->failure.status == KOLO_OK)
         KOLO_WARN("%s finalized its communicator%s with an open group: %u call%s never started, "
@@ -61,8 +61,8 @@ kolo_status kolo_group_begin(struct kolo_comm *comm)
     kolo_status status = kolo_comm_check(comm, "kolo_group_begin");
     if (status != KOLO_OK)
         return status;
-    struct kolo_group *group = kolo_calloc(1, sizeof(*group)), *none = NULL;
-    if (group == NULL)
+    struct kolo_group *group = kolo_calloc(1, sizeof *group), *none = NULL;
+    if (!group)
         return KOLO_ERR_NO_MEMORY;
     if (atomic_compare_exchange_strong(&comm->group, &none, group))
         return KOLO_OK;
@@ -72,7 +72,7 @@ kolo_status kolo_group_begin(struct kolo_comm *comm)
 
 kolo_status kolo_group_none(const struct kolo_comm *comm, const char *function)
 {
-    if (comm == NULL || atomic_load_explicit(&comm->group, memory_order_relaxed) == NULL)
+    if (!comm || !atomic_load_explicit(&comm->group, memory_order_relaxed))
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_INVALID, "%s: cannot be part of a group: call kolo_group_end first",
                      function);
@@ -80,16 +80,15 @@ kolo_status kolo_group_none(const struct kolo_comm *comm, const char *function)
 
 kolo_status kolo_group_note(struct kolo_comm *comm, kolo_status status)
 {
-    if (status == KOLO_OK || comm == NULL ||
-        atomic_load_explicit(&comm->group, memory_order_relaxed) == NULL)
+    if (status == KOLO_OK || !comm || !atomic_load_explicit(&comm->group, memory_order_relaxed))
         return status;
     if (comm->engine->forks != kolo_forks()) /* a thread that is not here may hold the lock */
         return status;
     kolo_comm_enter(comm);
     struct kolo_group *group = atomic_load(&comm->group);
-    if (group != NULL && group->status == KOLO_OK) {
+    if (group && group->status == KOLO_OK) {
         group->status = status;
-        snprintf(group->text, sizeof(group->text), "%s", kolo_error_detail());
+        snprintf(group->text, sizeof group->text, "%s", kolo_error_detail());
     }
     kolo_comm_leave(comm);
     return status;
@@ -98,7 +97,7 @@ kolo_status kolo_group_note(struct kolo_comm *comm, kolo_status status)
 /** Refuses a call with a stream: calls that are fused might follow different streams. */
 static kolo_status refuse_stream(const struct kolo_task *task)
 {
-    if (kolo_task_stream(task) == NULL)
+    if (!kolo_task_stream(task))
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_UNSUPPORTED,
                      "%s: a group cannot follow a stream: opts->stream must be NULL",
@@ -109,12 +108,12 @@ static kolo_status refuse_stream(const struct kolo_task *task)
 static kolo_status take_up(const struct kolo_comm *comm, struct kolo_group *group,
                            const struct kolo_task *task, struct kolo_request *request)
 {
-    if (group == NULL)
+    if (!group)
         return kolo_fail(KOLO_ERR_INVALID, "%s: another thread ended the group", task->function);
     kolo_status status = kolo_accesses_add(&group->accesses, task, comm->size);
     if (status != KOLO_OK)
         return status;
-    if (group->last != NULL)
+    if (group->last)
         group->last->chain = request;
     else
         group->first = request;
@@ -126,7 +125,7 @@ static kolo_status take_up(const struct kolo_comm *comm, struct kolo_group *grou
 kolo_status kolo_group_add(struct kolo_comm *comm, const struct kolo_task *task)
 {
     struct kolo_request *request = NULL;
-    if (task->request_out != NULL)
+    if (task->request_out)
         return kolo_fail(KOLO_ERR_INVALID,
                          "%s: in a group request_out must be NULL: kolo_group_end gives one for "
                          "all",
@@ -154,8 +153,7 @@ static size_t bytes_of(const struct kolo_request *request)
 static bool is_short(const struct kolo_request *request)
 {
     return request->call.kind == KOLO_CALL_ALLREDUCE && request->comm->size > 1 &&
-           request->nested == NULL && request->postscale == 0 &&
-           bytes_of(request) <= FUSED_PART_BYTES;
+           !request->nested && request->postscale == 0 && bytes_of(request) <= FUSED_PART_BYTES;
 }
 
 static bool goes_with(const struct kolo_request *first, const struct kolo_request *other)
@@ -169,7 +167,7 @@ static bool goes_with(const struct kolo_request *first, const struct kolo_reques
 static size_t count_run(const struct kolo_request *first, size_t *bytes_out)
 {
     size_t count = 0, bytes = 0;
-    for (const struct kolo_request *request = first; request != NULL; request = request->chain) {
+    for (const struct kolo_request *request = first; request; request = request->chain) {
         if (kolo_request_is_message(request))
             continue;
         if (!goes_with(first, request) || bytes + bytes_of(request) > FUSED_BYTES)
@@ -186,10 +184,10 @@ static kolo_status make_fused(const struct kolo_request *first, size_t count, si
                               struct kolo_request **fused_out)
 {
     char name[40];
-    struct kolo_group_part *parts = kolo_calloc(count, sizeof(*parts));
+    struct kolo_group_part *parts = kolo_calloc(count, sizeof *parts);
     void *memory = kolo_aligned(64, bytes > 0 ? bytes : 1);
-    snprintf(name, sizeof(name), "group of %zu", count);
-    const struct kolo_opts opts = {.size = sizeof(opts), .name = name, .flags = first->flags};
+    snprintf(name, sizeof name, "group of %zu", count);
+    const struct kolo_opts opts = {.size = sizeof opts, .name = name, .flags = first->flags};
     const struct kolo_task task = {.kind = KOLO_CALL_ALLREDUCE,
                                    .function = "kolo_group_end",
                                    .send = memory,
@@ -199,7 +197,7 @@ static kolo_status make_fused(const struct kolo_request *first, size_t count, si
                                    .op = first->call.op,
                                    .in_place = true,
                                    .opts = &opts};
-    kolo_status status = parts != NULL && memory != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    kolo_status status = parts && memory ? KOLO_OK : KOLO_ERR_NO_MEMORY;
     if (status == KOLO_OK)
         status = kolo_task_prepare(first->comm, &task, fused_out);
     if (status != KOLO_OK) {
@@ -222,7 +220,7 @@ static void take_part(struct kolo_request *fused, struct kolo_request *request)
                                  .recv = request->recv,
                                  .count = (size_t)request->call.count,
                                  .prescale = request->prescale};
-    fused->call.hash = kolo_call_hash(fused->call.hash, facts, sizeof(facts));
+    fused->call.hash = kolo_call_hash(fused->call.hash, facts, sizeof facts);
     if (request->timeout_ms < fused->timeout_ms)
         fused->timeout_ms = request->timeout_ms;
     kolo_staging_take(fused, request);
@@ -257,7 +255,7 @@ static kolo_status fuse(struct kolo_request **place, size_t count, size_t bytes)
 
 static kolo_status fuse_all(struct kolo_group *group)
 {
-    for (struct kolo_request **at = &group->first; *at != NULL; at = &(*at)->chain) {
+    for (struct kolo_request **at = &group->first; *at; at = &(*at)->chain) {
         size_t bytes, count = kolo_request_is_message(*at) ? 0 : count_run(*at, &bytes);
         kolo_status status = count > 1 ? fuse(at, count, bytes) : KOLO_OK;
         if (status != KOLO_OK)
@@ -297,9 +295,9 @@ void kolo_parts_scatter(const struct kolo_request *request)
 
 static void settle_options(struct kolo_request *chain, const struct kolo_opts *opts)
 {
-    for (; chain != NULL; chain = chain->chain) {
+    for (; chain; chain = chain->chain) {
         chain->is_persistent = (kolo_opts_flags(opts) & KOLO_PERSISTENT) != 0;
-        if (opts != NULL && opts->timeout_ms > 0)
+        if (opts && opts->timeout_ms > 0)
             chain->timeout_ms = opts->timeout_ms;
     }
 }
@@ -340,7 +338,7 @@ static kolo_status start(struct kolo_comm *comm, struct kolo_group *group,
     kolo_status status = check_end(comm, group, task);
     if (status == KOLO_OK)
         status = fuse_all(group);
-    if (status != KOLO_OK || group->first == NULL)
+    if (status != KOLO_OK || !group->first)
         return status;
     settle_options(group->first, task->opts);
     if (!group->first->is_persistent)
@@ -365,23 +363,23 @@ kolo_status kolo_group_end(struct kolo_comm *comm, const struct kolo_opts *opts,
                                    .function = "kolo_group_end",
                                    .opts = opts,
                                    .request_out = request_out};
-    if (request_out != NULL)
+    if (request_out)
         *request_out = NULL;
     kolo_status status = kolo_comm_check(comm, task.function);
     if (status != KOLO_OK)
         return status;
     struct kolo_group *group = close_group(comm);
-    if (group == NULL)
+    if (!group)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_group_end: no group is open");
     status = start(comm, group, &task);
     struct kolo_request *chain = group->first;
     free_group(group);
-    if (status == KOLO_OK && request_out != NULL) {
+    if (status == KOLO_OK && request_out) {
         *request_out = chain;
         return KOLO_OK;
     }
     kolo_comm_enter(comm);
-    if (status == KOLO_OK && chain != NULL)
+    if (status == KOLO_OK && chain)
         status = kolo_chain_wait(chain, KOLO_NEVER); /* each call has its own deadline */
     kolo_chain_drop(chain);
     kolo_comm_leave(comm);

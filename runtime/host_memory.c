@@ -20,7 +20,7 @@ kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes, void **memory_out)
     kolo_status status = kolo_comm_check(comm, "kolo_alloc");
     if (status != KOLO_OK)
         return status;
-    if (memory_out == NULL)
+    if (!memory_out)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc: memory_out is NULL");
     return kolo_heap_alloc(comm->engine->heap, bytes, memory_out);
 }
@@ -82,7 +82,7 @@ static kolo_status free_any(struct kolo_comm *comm, void *memory)
 kolo_status kolo_free(struct kolo_comm *comm, void *memory)
 {
     char detail[KOLO_DETAIL_MAX];
-    if (memory == NULL)
+    if (!memory)
         return KOLO_OK;
     kolo_detail_keep(detail);
     const kolo_status status = free_any(comm, memory);

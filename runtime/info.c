@@ -34,25 +34,25 @@ static void look(struct kolo_engine *engine)
         else
             add_line(engine->left_out, name, why.text);
     }
-    for (size_t i = 0; kolo_memory_kinds[i] != NULL; i++) {
+    for (size_t i = 0; kolo_memory_kinds[i]; i++) {
         if (kolo_memory_kinds[i]->probe(&why) == KOLO_OK)
             add_name(engine->memory_kinds, kolo_memory_kinds[i]->name);
         else
             add_line(engine->left_out, kolo_memory_kinds[i]->name, why.text);
     }
-    for (size_t i = 0; kolo_left_out[i].what != NULL; i++)
+    for (size_t i = 0; kolo_left_out[i].what; i++)
         add_line(engine->left_out, kolo_left_out[i].what, kolo_left_out[i].why);
 }
 
 /** Held: lock. */
 static kolo_status look_once(struct kolo_engine *engine)
 {
-    if (engine->left_out != NULL)
+    if (engine->left_out)
         return KOLO_OK;
     engine->transports = kolo_calloc(LIST_BYTES, 1);
     engine->memory_kinds = kolo_calloc(LIST_BYTES, 1);
     engine->left_out = kolo_calloc(LEFT_OUT_BYTES, 1);
-    if (engine->transports != NULL && engine->memory_kinds != NULL && engine->left_out != NULL) {
+    if (engine->transports && engine->memory_kinds && engine->left_out) {
         look(engine);
         return KOLO_OK;
     }
@@ -69,7 +69,7 @@ kolo_status kolo_get_info(struct kolo_comm *comm, struct kolo_info *info_out)
     if (status != KOLO_OK)
         return status;
     status =
-        kolo_check_struct("kolo_get_info", "info_out", "kolo_info", info_out, sizeof(*info_out));
+        kolo_check_struct("kolo_get_info", "info_out", "kolo_info", info_out, sizeof *info_out);
     if (status != KOLO_OK)
         return status;
     kolo_comm_enter(comm);
@@ -77,7 +77,7 @@ kolo_status kolo_get_info(struct kolo_comm *comm, struct kolo_info *info_out)
     kolo_comm_leave(comm);
     if (status != KOLO_OK)
         return status;
-    *info_out = (struct kolo_info){.size = sizeof(*info_out),
+    *info_out = (struct kolo_info){.size = sizeof *info_out,
                                    .rank = comm->rank,
                                    .nranks = comm->size,
                                    .local_rank = comm->local_rank,
@@ -93,10 +93,10 @@ kolo_status kolo_get_info(struct kolo_comm *comm, struct kolo_info *info_out)
  * program asks for every member. Returns false if there is no memory. Held: lock. */
 static bool has_local_ranks(struct kolo_comm *comm)
 {
-    if (comm->local_ranks != NULL)
+    if (comm->local_ranks)
         return true;
-    comm->local_ranks = kolo_calloc((size_t)comm->size, sizeof(*comm->local_ranks));
-    if (comm->local_ranks == NULL)
+    comm->local_ranks = kolo_calloc((size_t)comm->size, sizeof *comm->local_ranks);
+    if (!comm->local_ranks)
         return false;
     for (int rank = 0; rank < comm->size; rank++) {
         uint64_t host = kolo_comm_peer(comm, rank)->identity.host_id;
@@ -111,11 +111,11 @@ static bool has_local_ranks(struct kolo_comm *comm)
 /** A copy of @p why that is kept until @p rank is asked for again. NULL: no memory. Held: lock. */
 static const char *keep_why(struct kolo_comm *comm, int rank, const char *why)
 {
-    if (comm->whys == NULL)
-        comm->whys = kolo_calloc((size_t)comm->size, sizeof(*comm->whys));
-    if (comm->whys == NULL)
+    if (!comm->whys)
+        comm->whys = kolo_calloc((size_t)comm->size, sizeof *comm->whys);
+    if (!comm->whys)
         return NULL;
-    if (comm->whys[rank] != NULL && strcmp(comm->whys[rank], why) == 0)
+    if (comm->whys[rank] && strcmp(comm->whys[rank], why) == 0)
         return comm->whys[rank];
     kolo_free_memory(comm->whys[rank]);
     comm->whys[rank] = kolo_strdup(why);
@@ -128,7 +128,7 @@ kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank, struct kolo_pee
     if (status != KOLO_OK)
         return status;
     status = kolo_check_struct("kolo_get_peer_info", "info_out", "kolo_peer_info", info_out,
-                               sizeof(*info_out));
+                               sizeof *info_out);
     if (status != KOLO_OK)
         return status;
     if (rank < 0 || rank >= comm->size)
@@ -143,9 +143,9 @@ kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank, struct kolo_pee
                              &why);
     why = has_local_ranks(comm) ? keep_why(comm, rank, why) : NULL;
     kolo_comm_leave(comm);
-    if (why == NULL)
+    if (!why)
         return KOLO_ERR_NO_MEMORY;
-    *info_out = (struct kolo_peer_info){.size = sizeof(*info_out),
+    *info_out = (struct kolo_peer_info){.size = sizeof *info_out,
                                         .rank = rank,
                                         .pid = identity->pid,
                                         .local_rank = comm->local_ranks[rank],

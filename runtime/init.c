@@ -35,7 +35,7 @@ static kolo_status apply_text(struct kolo_settings *settings, const char *text)
 {
     char name[64];
     const char *equals = strchr(text, '=');
-    if (equals == NULL || (size_t)(equals - text) >= sizeof(name))
+    if (!equals || (size_t)(equals - text) >= sizeof name)
         return kolo_fail(KOLO_ERR_CONFIG, "config.settings has '%s': expected NAME=value", text);
     memcpy(name, text, (size_t)(equals - text));
     name[equals - text] = '\0';
@@ -48,7 +48,7 @@ static kolo_status apply_text(struct kolo_settings *settings, const char *text)
 static kolo_status apply_number(struct kolo_settings *settings, const char *name, int value)
 {
     char text[16];
-    snprintf(text, sizeof(text), "%d", value);
+    snprintf(text, sizeof text, "%d", value);
     return kolo_settings_set(settings, name, text, KOLO_FROM_API);
 }
 
@@ -77,16 +77,16 @@ out:
 static kolo_status apply_config(struct kolo_settings *settings, const struct kolo_config *config)
 {
     kolo_status status = KOLO_OK;
-    if (config->size != sizeof(*config))
+    if (config->size != sizeof *config)
         return kolo_fail(KOLO_ERR_INVALID,
                          "config->size is %zu, not %zu: set it to sizeof(struct kolo_config)",
-                         config->size, sizeof(*config));
-    for (size_t i = 0; config->settings != NULL && config->settings[i] != NULL; i++)
+                         config->size, sizeof *config);
+    for (size_t i = 0; config->settings && config->settings[i]; i++)
         KOLO_TRY(apply_text(settings, config->settings[i]));
     KOLO_TRY(apply_place(settings, config));
-    if (config->rendezvous != NULL)
+    if (config->rendezvous)
         KOLO_TRY(kolo_settings_set(settings, "KOLO_RENDEZVOUS", config->rendezvous, KOLO_FROM_API));
-    if (config->secret != NULL)
+    if (config->secret)
         KOLO_TRY(kolo_settings_set(settings, "KOLO_SECRET", config->secret, KOLO_FROM_API));
 out:
     return status;
@@ -100,7 +100,7 @@ kolo_status kolo_config_settings(const struct kolo_config *config,
     kolo_log_look();
     kolo_settings_init(settings_out);
     KOLO_TRY(kolo_settings_load(settings_out, NULL, NULL, NULL));
-    if (config != NULL)
+    if (config)
         KOLO_TRY(apply_config(settings_out, config));
     KOLO_TRY(kolo_log_level_parse(settings_out->log_level, &level));
     kolo_log_set_level(level);
@@ -112,7 +112,7 @@ out:
 static void warn_unknown(void *context, const char *name, const char *nearest)
 {
     (void)context;
-    if (nearest != NULL)
+    if (nearest)
         KOLO_WARN("%s is not a setting of kolo (did you mean %s?)", name, nearest);
     else
         KOLO_WARN("%s is not a setting of kolo (kolorun --help-settings lists them)", name);
@@ -131,7 +131,7 @@ void kolo_config_warn_unknown(void)
     kolo_settings_init(&settings);
     if (kolo_settings_load(&settings, NULL, warn_unknown, NULL) != KOLO_OK)
         kolo_detail_set(""); /* the settings could be loaded earlier, so this is no error */
-    explicit_bzero(&settings, sizeof(settings));
+    explicit_bzero(&settings, sizeof settings);
 }
 
 static void on_notice(void *context, const char *text)
@@ -209,7 +209,7 @@ static kolo_status open_endpoint(struct kolo_engine *engine, const struct kolo_s
     config.identity.numa =
         engine->settings.numa_node >= 0 ? (int32_t)engine->settings.numa_node : kolo_local_numa();
     kolo_status status = kolo_endpoint_open(&config, &engine->endpoint);
-    explicit_bzero(&config.secret, sizeof(config.secret));
+    explicit_bzero(&config.secret, sizeof config.secret);
     return status;
 }
 
@@ -217,8 +217,8 @@ static kolo_status open_local(struct kolo_engine *engine, const struct kolo_secr
                               const struct kolo_endpoint_events *events)
 {
     kolo_status status = KOLO_ERR_NO_MEMORY;
-    engine->left_ns = kolo_calloc((size_t)engine->size, sizeof(*engine->left_ns));
-    if (engine->left_ns == NULL)
+    engine->left_ns = kolo_calloc((size_t)engine->size, sizeof *engine->left_ns);
+    if (!engine->left_ns)
         goto out;
     KOLO_TRY(kolo_comm_create(engine, engine->size, &engine->world));
     for (int rank = 0; rank < engine->size; rank++)
@@ -267,7 +267,7 @@ static void tell_others(struct kolo_engine *engine, kolo_status why)
     if (world->failure.status != KOLO_OK || world->suspicion.status != KOLO_OK)
         return;
     char who[KOLO_RANK_TEXT_MAX], text[KOLO_DETAIL_MAX];
-    snprintf(text, sizeof(text), "%s: %s", kolo_engine_rank_text(engine, engine->rank, who),
+    snprintf(text, sizeof text, "%s: %s", kolo_engine_rank_text(engine, engine->rank, who),
              kolo_error_detail());
     kolo_store_client_abort(engine->store, KOLO_STORE_JOB, why, text);
 }
@@ -277,9 +277,9 @@ static kolo_status join(struct kolo_engine *engine, const struct kolo_secret *se
 {
     struct kolo_endpoint_events events;
     struct kolo_store_client_events store_events;
-    struct kolo_peer *self = kolo_calloc(1, sizeof(*self));
+    struct kolo_peer *self = kolo_calloc(1, sizeof *self);
     kolo_engine_events(engine, &events, &store_events);
-    kolo_status status = self != NULL ? open_local(engine, secret, &events) : KOLO_ERR_NO_MEMORY;
+    kolo_status status = self ? open_local(engine, secret, &events) : KOLO_ERR_NO_MEMORY;
     if (status != KOLO_OK) {
         close(fd);
         goto out;
@@ -300,9 +300,9 @@ kolo_status kolo_engine_join(struct kolo_engine *engine, const struct kolo_secre
                              kolo_deadline deadline)
 {
     kolo_status status = join(engine, secret, fd, deadline);
-    if (engine->timeline == NULL)
+    if (!engine->timeline)
         return status;
-    if (engine->peers != NULL) /* the process of rank 0 distinguishes the job from others */
+    if (engine->peers) /* the process of rank 0 distinguishes the job from others */
         kolo_timeline_set_job(engine->timeline, engine->peers[0].identity.process);
     kolo_timeline_end(engine->timeline, engine->start_ticket, status);
     return status;
@@ -312,7 +312,7 @@ kolo_status kolo_engine_keep_timeline(struct kolo_engine *engine, int64_t begun_
 {
     kolo_status status =
         kolo_timeline_open(&engine->settings, engine->rank, engine->size, &engine->timeline);
-    if (engine->timeline != NULL)
+    if (engine->timeline)
         engine->start_ticket = kolo_timeline_start(engine, begun_ns);
     return status;
 }
@@ -377,7 +377,7 @@ static kolo_status reach_store(struct kolo_engine *engine, const struct kolo_sec
                                        &engine->host));
     KOLO_TRY(kolo_store_thread_pair(kolo_rendezvous_host_store(engine->host), fd_out));
 out:
-    explicit_bzero(&config.secret, sizeof(config.secret));
+    explicit_bzero(&config.secret, sizeof config.secret);
     return status;
 }
 
@@ -421,7 +421,7 @@ static kolo_status start(struct kolo_engine *engine)
     KOLO_TRY(reach_store(engine, &secret, deadline, &fd));
     KOLO_TRY(kolo_engine_join(engine, &secret, fd, deadline));
 out:
-    explicit_bzero(&secret, sizeof(secret));
+    explicit_bzero(&secret, sizeof secret);
     return status;
 }
 
@@ -429,7 +429,7 @@ kolo_status kolo_init(const struct kolo_config *config, struct kolo_comm **comm_
 {
     struct kolo_engine *engine = NULL;
     kolo_status status;
-    if (comm_out == NULL)
+    if (!comm_out)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_init: comm_out is NULL");
     KOLO_TRY(kolo_engine_create(&engine));
     KOLO_TRY(kolo_config_settings(config, &engine->settings));
@@ -489,11 +489,11 @@ static kolo_status finalize_part(struct kolo_comm *comm)
 static bool end_requests(struct kolo_engine *engine)
 {
     bool are_over = engine->world->collectives.first == NULL;
-    for (struct kolo_comm *comm = engine->comms; comm != NULL; comm = comm->next) {
+    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->next) {
         kolo_group_drop(comm);
         kolo_requests_calm(comm);
     }
-    while (engine->asyncs != NULL) {
+    while (engine->asyncs) {
         struct kolo_request *request = engine->asyncs;
         if (request->status == KOLO_AGAIN)
             kolo_request_end(request, KOLO_ERR_ABORTED);
@@ -533,7 +533,7 @@ static kolo_status finalize_world(struct kolo_comm *comm)
     struct kolo_engine *engine = comm->engine;
     char detail[KOLO_DETAIL_MAX];
     kolo_status heard = KOLO_OK;
-    if (engine->ended != NULL)
+    if (engine->ended)
         *engine->ended = true;
     kolo_engine_stop_thread(engine);
     kolo_engine_enter(engine);
@@ -571,7 +571,7 @@ static kolo_status finalize_world(struct kolo_comm *comm)
 kolo_status kolo_finalize(struct kolo_comm *comm)
 {
     kolo_status status = KOLO_OK;
-    if (comm == NULL)
+    if (!comm)
         return KOLO_OK;
     KOLO_TRY(kolo_comm_check(comm, "kolo_finalize"));
     if (comm == comm->engine->world)

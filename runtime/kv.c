@@ -13,9 +13,8 @@ static kolo_status check_key(const struct kolo_comm *comm, const char *function,
     kolo_status status = kolo_comm_check(comm, function);
     if (status != KOLO_OK)
         return status;
-    if (key == NULL || key[0] == '\0')
-        return kolo_fail(KOLO_ERR_INVALID, "%s: key is %s", function,
-                         key == NULL ? "NULL" : "empty");
+    if (!key || key[0] == '\0')
+        return kolo_fail(KOLO_ERR_INVALID, "%s: key is %s", function, !key ? "NULL" : "empty");
     if (strlen(key) > KOLO_STORE_KEY_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "%s: key of %zu bytes is longer than %d", function,
                          strlen(key), KOLO_STORE_KEY_MAX);
@@ -67,7 +66,7 @@ kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key, const void *val
     if (bytes > KOLO_STORE_VALUE_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_kv_set '%s': %zu bytes are more than %d", key,
                          bytes, KOLO_STORE_VALUE_MAX);
-    if (value == NULL && bytes > 0)
+    if (!value && bytes > 0)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_kv_set '%s': value is NULL for %zu bytes", key,
                          bytes);
     kolo_comm_enter(comm);
@@ -161,9 +160,9 @@ kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key, void *value, si
     kolo_status status = check_key(comm, "kolo_kv_get", key);
     if (status != KOLO_OK)
         return status;
-    if (bytes == NULL || (value == NULL && *bytes > 0))
+    if (!bytes || (!value && *bytes > 0))
         return kolo_fail(KOLO_ERR_INVALID, "kolo_kv_get '%s': %s is NULL", key,
-                         bytes == NULL ? "bytes" : "value");
+                         !bytes ? "bytes" : "value");
     return kolo_kv_read(comm, "kolo_kv_get", key, key, value, bytes, timeout_ms);
 }
 
@@ -180,7 +179,7 @@ static kolo_status add(struct kolo_comm *comm, const char *function, const char 
         status = await(comm, function, shown, no_answer, &call, timeout_ms);
     }
     kolo_comm_leave(comm);
-    if (status == KOLO_OK && sum_out != NULL)
+    if (status == KOLO_OK && sum_out)
         *sum_out = call.sum;
     return status;
 }

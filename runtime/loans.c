@@ -36,7 +36,7 @@ struct kolo_recall {
 static bool is_unmapped(const struct kolo_engine *engine, int world_rank, uint64_t id)
 {
     bool is_gone = true;
-    for (struct kolo_lane *lane = engine->lanes; lane != NULL; lane = lane->next)
+    for (struct kolo_lane *lane = engine->lanes; lane; lane = lane->next)
         is_gone &= kolo_lane_forget(lane, world_rank, id);
     return is_gone;
 }
@@ -51,7 +51,7 @@ void kolo_loans_look(struct kolo_engine *engine)
 static bool is_listed(const struct kolo_engine *engine, int world_rank, uint64_t id)
 {
     const struct kolo_recall *recall = engine->recalls;
-    while (recall != NULL && (recall->world_rank != world_rank || recall->id != id))
+    while (recall && (recall->world_rank != world_rank || recall->id != id))
         recall = recall->next;
     return recall != NULL;
 }
@@ -64,8 +64,8 @@ void kolo_loans_recalled(struct kolo_engine *engine, int world_rank, uint64_t id
     }
     if (is_listed(engine, world_rank, id)) /* repeated recalls are ignored */
         return;
-    struct kolo_recall *recall = kolo_calloc(1, sizeof(*recall));
-    if (recall == NULL)
+    struct kolo_recall *recall = kolo_calloc(1, sizeof *recall);
+    if (!recall)
         return; /* its owner frees it at the end of its process */
     *recall = (struct kolo_recall){.next = engine->recalls, .world_rank = world_rank, .id = id};
     engine->recalls = recall;
@@ -94,7 +94,7 @@ void kolo_loans_gone(struct kolo_engine *engine, int world_rank)
 static void answer(struct kolo_engine *engine)
 {
     struct kolo_recall **at = &engine->recalls;
-    while (*at != NULL) {
+    while (*at) {
         struct kolo_recall *recall = *at;
         if (!is_unmapped(engine, recall->world_rank, recall->id)) {
             at = &recall->next;
@@ -118,9 +118,9 @@ static void tell_stuck(struct kolo_engine *engine, struct kolo_lane *lane)
 static void unmap(struct kolo_engine *engine)
 {
     engine->is_unmapping = true;
-    for (struct kolo_lane *lane = engine->lanes; lane != NULL; lane = lane->next) {
+    for (struct kolo_lane *lane = engine->lanes; lane; lane = lane->next) {
         struct kolo_mapping *mappings = kolo_lane_detach(lane);
-        if (mappings == NULL)
+        if (!mappings)
             continue;
         kolo_engine_leave(engine);
         kolo_lane_unmap(lane, mappings);
@@ -213,7 +213,7 @@ void kolo_loans_end(struct kolo_engine *engine, kolo_deadline deadline)
 {
     stop(engine);
     kolo_engine_enter(engine);
-    for (int rank = 0; rank < engine->size && engine->lanes != NULL; rank++)
+    for (int rank = 0; rank < engine->size && engine->lanes; rank++)
         (void)is_unmapped(engine, rank, 0);
     unmap(engine);
     answer(engine);
@@ -221,7 +221,7 @@ void kolo_loans_end(struct kolo_engine *engine, kolo_deadline deadline)
         engine->loans_return = KOLO_AGAIN;
         (void)kolo_engine_await(engine, NULL, &engine->loans_return, deadline);
     }
-    while (engine->recalls != NULL) {
+    while (engine->recalls) {
         struct kolo_recall *recall = engine->recalls;
         engine->recalls = recall->next;
         kolo_free_memory(recall);

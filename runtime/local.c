@@ -31,7 +31,7 @@ static bool find_binding(int pid, struct binding *binding_out)
     for (int cpus = CPU_SETSIZE; cpus <= CPUS_MAX; cpus *= 2) {
         const size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
-        if (set == NULL)
+        if (!set)
             return false;
         if (sched_getaffinity(pid, bytes, set) == 0) {
             *binding_out = (struct binding){bytes, set, CPU_COUNT_S(bytes, set)};
@@ -101,14 +101,14 @@ static bool match_all(const struct binding *bindings, int count)
     for (int i = 0; i < count; i++)
         if (8 * bindings[i].bytes > match.cpus)
             match.cpus = 8 * bindings[i].bytes;
-    match.owners = kolo_calloc(match.cpus, sizeof(*match.owners));
-    match.is_seen = kolo_calloc(match.cpus, sizeof(*match.is_seen));
-    if (match.owners == NULL || match.is_seen == NULL)
+    match.owners = kolo_calloc(match.cpus, sizeof *match.owners);
+    match.is_seen = kolo_calloc(match.cpus, sizeof *match.is_seen);
+    if (!match.owners || !match.is_seen)
         is_matched = false;
     for (size_t cpu = 0; is_matched && cpu < match.cpus; cpu++)
         match.owners[cpu] = -1;
     for (int i = 0; is_matched && i < count; i++) {
-        memset(match.is_seen, 0, match.cpus * sizeof(*match.is_seen));
+        memset(match.is_seen, 0, match.cpus * sizeof *match.is_seen);
         is_matched = give_one(&match, i);
     }
     kolo_free_memory(match.owners);
@@ -118,9 +118,9 @@ static bool match_all(const struct binding *bindings, int count)
 
 bool kolo_local_has_cores(const int *pids, int count, bool *has_cores_out)
 {
-    struct binding *bindings = kolo_calloc((size_t)count, sizeof(*bindings));
+    struct binding *bindings = kolo_calloc((size_t)count, sizeof *bindings);
     int known = 0;
-    if (bindings == NULL)
+    if (!bindings)
         return false;
     while (known < count && find_binding(pids[known], &bindings[known]))
         known++;
@@ -137,7 +137,7 @@ bool kolo_local_is_stopped(int pid)
 {
     char text[256];
     const char *name_end = kolo_process_read_stat(pid, text, sizeof text);
-    return name_end != NULL && (name_end[2] == 'T' || name_end[2] == 't');
+    return name_end && (name_end[2] == 'T' || name_end[2] == 't');
 }
 
 int kolo_local_ancestor(const char *name)
@@ -149,8 +149,7 @@ int kolo_local_ancestor(const char *name)
         int parent;
         char *name_end = kolo_process_read_stat(pid, text, sizeof text);
         const char *name_begin = strchr(text, '(');
-        if (name_end == NULL || name_begin == NULL ||
-            sscanf(name_end + 1, " %c %d", &state, &parent) != 2)
+        if (!name_end || !name_begin || sscanf(name_end + 1, " %c %d", &state, &parent) != 2)
             return 0;
         *name_end = '\0';
         if (strcmp(name_begin + 1, name) == 0)
@@ -212,7 +211,7 @@ static void look_at_binding(hwloc_topology_t topology, hwloc_const_cpuset_t set)
 bool kolo_local_may_look(void)
 {
     cpu_set_t mine;
-    return sched_getaffinity(0, sizeof(mine), &mine) == 0 || errno == EINVAL; /* a larger one */
+    return sched_getaffinity(0, sizeof mine, &mine) == 0 || errno == EINVAL; /* a larger one */
 }
 
 static void load_facts(void)

@@ -37,20 +37,20 @@ static void say_mismatch(struct kolo_comm *comm, int peer, uint32_t kind,
     kolo_call_unpack(expected, &mine);
     kolo_call_unpack(arrived, &theirs);
     uint64_t count = mine.count;
-    if (request != NULL && request->call.sequence != mine.sequence)
+    if (request && request->call.sequence != mine.sequence)
         request = NULL; /* the mismatch is about an earlier call */
-    if (kind == KOLO_CHANNEL_COLLECTIVE && request != NULL) {
+    if (kind == KOLO_CHANNEL_COLLECTIVE && request) {
         mine = request->call;
         mine.count = count; /* of the message, for alltoallv */
     }
     const char *difference = kolo_call_difference(&mine, &theirs);
     if (kind == KOLO_CHANNEL_MESSAGE)
         mine.kind = KOLO_CALL_RECV, mine.peer = peer;
-    kolo_call_words(&mine, words, sizeof(words));
-    kolo_call_words(&theirs, their_words, sizeof(their_words));
+    kolo_call_words(&mine, words, sizeof words);
+    kolo_call_words(&theirs, their_words, sizeof their_words);
     int64_t grace_ms = 0;
     bool is_later = kind == KOLO_CHANNEL_COLLECTIVE && compare(theirs.sequence, mine.sequence) > 0;
-    if ((difference[0] != '\0' && kind == KOLO_CHANNEL_COLLECTIVE && request != NULL) || is_later) {
+    if ((difference[0] != '\0' && kind == KOLO_CHANNEL_COLLECTIVE && request) || is_later) {
         /* Either the words differ only in what the other rank alone can say, or the other rank is
          * past the call and knows what it called then. So let that rank, or the store, say it. */
         grace_ms = 2 * comm->engine->settings.stall_ms + KOLO_VERDICT_GRACE_MS;
@@ -91,14 +91,14 @@ void kolo_mismatch_found(void *context, int world_rank, uint32_t channel,
     struct kolo_comm *comm = comm_of(context, channel, &kind);
     struct kolo_call mine, theirs;
     const struct kolo_desc *past = NULL;
-    if (comm == NULL)
+    if (!comm)
         return;
     kolo_call_unpack(expected, &mine);
     kolo_call_unpack(arrived, &theirs);
     if (subject_of(kind) == KOLO_CHANNEL_COLLECTIVE && compare(theirs.sequence, mine.sequence) < 0)
         past = kolo_comm_past(comm, theirs.sequence);
-    say_mismatch(comm, kolo_comm_member(comm, world_rank), subject_of(kind),
-                 past != NULL ? past : expected, arrived);
+    say_mismatch(comm, kolo_comm_member(comm, world_rank), subject_of(kind), past ? past : expected,
+                 arrived);
 }
 
 void kolo_mismatch_words(void *context, uint32_t channel, const struct kolo_desc *desc, char *text,
@@ -109,8 +109,8 @@ void kolo_mismatch_words(void *context, uint32_t channel, const struct kolo_desc
     struct kolo_call call;
     char words[KOLO_WORDS_MAX], where[KOLO_COMM_WORDS_MAX] = "";
     kolo_call_unpack(desc, &call);
-    kolo_call_words(&call, words, sizeof(words));
-    if (comm != NULL)
+    kolo_call_words(&call, words, sizeof words);
+    if (comm)
         (void)kolo_comm_words(comm, where);
     snprintf(text, capacity, "%s%s sequence %u", words, where, call.sequence);
 }
@@ -122,11 +122,11 @@ static void say_late(struct kolo_comm *comm, int peer, const struct kolo_desc *a
     char words[KOLO_WORDS_MAX], who[KOLO_RANK_TEXT_MAX], me[KOLO_RANK_TEXT_MAX];
     kolo_call_unpack(arrived, &theirs);
     const struct kolo_desc *past = kolo_comm_past(comm, theirs.sequence);
-    if (past != NULL) {
+    if (past) {
         say_mismatch(comm, peer, KOLO_CHANNEL_COLLECTIVE, past, arrived);
         return;
     }
-    kolo_call_words(&theirs, words, sizeof(words));
+    kolo_call_words(&theirs, words, sizeof words);
     kolo_comm_suspect(comm, -1, KOLO_ERR_MISMATCH, KOLO_VERDICT_GRACE_MS,
                       "%s called %s sequence %u, from which %s expected no more messages",
                       kolo_comm_rank_text(comm, peer, who), words, theirs.sequence,
@@ -139,15 +139,15 @@ void kolo_mismatch_look(void *context, int world_rank, uint32_t channel,
     uint32_t kind;
     struct kolo_comm *comm = comm_of(context, channel, &kind);
     struct kolo_call theirs;
-    if (comm == NULL || subject_of(kind) != KOLO_CHANNEL_COLLECTIVE)
+    if (!comm || subject_of(kind) != KOLO_CHANNEL_COLLECTIVE)
         return;
     const struct kolo_request *request = comm->collectives.first;
-    uint32_t now = request != NULL ? request->call.sequence : comm->sequence;
+    uint32_t now = request ? request->call.sequence : comm->sequence;
     kolo_call_unpack(arrived, &theirs);
     int32_t order = compare(theirs.sequence, now);
     if (order < 0)
         say_late(comm, kolo_comm_member(comm, world_rank), arrived);
-    else if (order > 0 || request == NULL) {
+    else if (order > 0 || !request) {
         comm->has_early = true;
         comm->has_early_broadcast |= theirs.kind == KOLO_CALL_BROADCAST;
     } else if (!kolo_call_is_same(arrived, &request->desc))

@@ -14,7 +14,7 @@
 static bool is_even(const struct kolo_comm *comm)
 {
     const struct kolo_topology *map = kolo_choices_hosts(&comm->choices);
-    return map != NULL && map->count > 1 && map->least == map->most && map->least > 1;
+    return map && map->count > 1 && map->least == map->most && map->least > 1;
 }
 
 /** Finds out on which host each member is. */
@@ -56,8 +56,8 @@ kolo_status kolo_nest_open(struct kolo_comm *comm, kolo_deadline deadline)
     kolo_status status = know_hosts(comm);
     if (status != KOLO_OK || !is_even(comm))
         return status;
-    struct kolo_nest *nest = kolo_calloc(1, sizeof(*nest));
-    if (nest == NULL)
+    struct kolo_nest *nest = kolo_calloc(1, sizeof *nest);
+    if (!nest)
         return KOLO_ERR_NO_MEMORY;
     status = make(comm, nest, deadline);
     kolo_comm_enter(comm);
@@ -73,12 +73,12 @@ kolo_status kolo_nest_open(struct kolo_comm *comm, kolo_deadline deadline)
 void kolo_nest_close(struct kolo_comm *comm)
 {
     struct kolo_nest *nest = comm->nest;
-    if (nest == NULL)
+    if (!nest)
         return;
     struct kolo_comm *inner[] = {nest->host, nest->across};
     comm->nest = NULL;
     for (int i = 0; i < 2; i++)
-        if (inner[i] != NULL) {
+        if (inner[i]) {
             kolo_comm_close(inner[i]);
             kolo_comm_free(inner[i]);
         }

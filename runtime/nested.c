@@ -58,8 +58,8 @@ struct kolo_nested {
 bool kolo_nested_takes(const struct kolo_comm *comm, const struct kolo_task *task)
 {
     const size_t least = comm->engine->settings.nested_bytes;
-    return comm->nest != NULL && task->kind == KOLO_CALL_ALLREDUCE && !task->is_own &&
-           comm->plan_is_auto && (unsigned)task->op < KOLO_REDOP_OWN &&
+    return comm->nest && task->kind == KOLO_CALL_ALLREDUCE && !task->is_own && comm->plan_is_auto &&
+           (unsigned)task->op < KOLO_REDOP_OWN &&
            kolo_order_of(task->dtype, task->op, kolo_task_is_deterministic(comm, task)) !=
                KOLO_ORDER_STRICT &&
            task->send_bytes > 0 && /* the fused call of a group has none */
@@ -107,7 +107,7 @@ static kolo_status make_calls(const struct kolo_comm *comm, const struct kolo_ta
                               const struct part *part, const char *words, struct piece *piece)
 {
     const struct kolo_nest *nest = comm->nest;
-    struct kolo_opts opts = {.size = sizeof(opts),
+    struct kolo_opts opts = {.size = sizeof opts,
                              .flags = KOLO_PERSISTENT,
                              .timeout_ms = kolo_task_timeout_ms(comm, task),
                              .name = words};
@@ -132,7 +132,7 @@ out:
 static void fail_like(struct kolo_comm *comm, const struct kolo_comm *inner)
 {
     char text[KOLO_DETAIL_MAX];
-    snprintf(text, sizeof(text), "%s", inner->failure.text);
+    snprintf(text, sizeof text, "%s", inner->failure.text);
     kolo_comm_fail(comm, inner->failure.status, text, true);
 }
 
@@ -167,7 +167,7 @@ static void take_calls(const struct kolo_comm *comm, struct piece *piece)
 {
     for (int stage = 0; stage < STAGES; stage++) {
         struct kolo_request *call = piece->calls[stage];
-        if (call == NULL)
+        if (!call)
             continue;
         kolo_request_unlist(call);
         piece->hashes[stage] = call->call.hash;
@@ -184,7 +184,7 @@ static kolo_status make_pieces(struct kolo_comm *comm, struct kolo_request *requ
     struct kolo_nested *nested = request->nested;
     char words[KOLO_WORDS_MAX];
     kolo_status status = KOLO_OK;
-    kolo_call_words(&request->call, words, sizeof(words));
+    kolo_call_words(&request->call, words, sizeof words);
     for (size_t i = 0; i < nested->count && status == KOLO_OK; i++) {
         const size_t at = i * step, left = task->count - at, count = left < step ? left : step;
         const size_t begin =
@@ -209,12 +209,12 @@ kolo_status kolo_nested_prepare(struct kolo_comm *comm, struct kolo_request *req
 {
     const size_t step = piece_elements(task, kolo_dtype_bytes(task->dtype));
     const size_t pieces = (task->count + step - 1) / step;
-    size_t *counts = kolo_calloc((size_t)comm->local_size, sizeof(*counts));
+    size_t *counts = kolo_calloc((size_t)comm->local_size, sizeof *counts);
     kolo_status status = KOLO_ERR_NO_MEMORY;
     request->call = kolo_task_call(task);
     request->nested =
-        kolo_calloc(1, sizeof(*request->nested) + pieces * sizeof(request->nested->pieces[0]));
-    if (counts != NULL && request->nested != NULL) {
+        kolo_calloc(1, sizeof *request->nested + pieces * sizeof request->nested->pieces[0]);
+    if (counts && request->nested) {
         request->nested->count = pieces;
         status = kolo_staging_follow(comm, request, task);
     }
@@ -229,7 +229,7 @@ kolo_status kolo_nested_prepare(struct kolo_comm *comm, struct kolo_request *req
 /** Waits on the devices of one inner call. */
 static kolo_status await_call(struct kolo_request *call)
 {
-    return call->staged != NULL ? kolo_staging_await(call) : KOLO_OK;
+    return call->staged ? kolo_staging_await(call) : KOLO_OK;
 }
 
 /** The calls of the first piece have the buffers of all, and their devices. */
@@ -237,7 +237,7 @@ kolo_status kolo_nested_await(struct kolo_request *request)
 {
     struct kolo_request *const *calls = request->nested->pieces[0].calls;
     struct kolo_comm *comm = request->comm;
-    if (request->follow != NULL) /* only that is waited for, and not here */
+    if (request->follow) /* only that is waited for, and not here */
         return KOLO_OK;
     calls[SUM]->timeout_ms = calls[SPREAD]->timeout_ms = request->timeout_ms;
     kolo_status status = await_call(calls[SUM]);
@@ -255,7 +255,7 @@ void kolo_nested_drop(struct kolo_request *request)
     request->nested = NULL;
     for (size_t i = 0; i < nested->count; i++)
         for (int stage = 0; stage < STAGES; stage++)
-            if (nested->pieces[i].calls[stage] != NULL)
+            if (nested->pieces[i].calls[stage])
                 kolo_request_drop(nested->pieces[i].calls[stage]);
     kolo_free_memory(nested);
 }
@@ -369,7 +369,7 @@ static bool start(struct kolo_request *request, size_t piece, enum stage stage)
 {
     const struct piece *calls = &request->nested->pieces[piece];
     struct kolo_request *call = calls->calls[stage];
-    call->call.hash = kolo_call_hash(calls->hashes[stage], &request->desc, sizeof(request->desc));
+    call->call.hash = kolo_call_hash(calls->hashes[stage], &request->desc, sizeof request->desc);
     request->moves++;
     const kolo_status status = kolo_chain_begin(call);
     if (status != KOLO_OK)
@@ -414,7 +414,7 @@ static bool nested_advance(struct kolo_request *request)
 /** Whether another rank may still access the memory of @p call. */
 static bool is_reached(const struct kolo_request *call)
 {
-    return call != NULL && call->status == KOLO_AGAIN &&
+    return call && call->status == KOLO_AGAIN &&
            (!call->is_apart || call->stage == KOLO_STAGING_LENT ||
             call->stage == KOLO_STAGING_DIRECT);
 }
@@ -428,7 +428,7 @@ static void calm(struct kolo_request *request)
                          !is_reached(running_across(request->nested));
     kolo_requests_calm(nest->host);
     kolo_requests_calm(nest->across);
-    if (request->follow != NULL && is_safe)
+    if (request->follow && is_safe)
         kolo_follow_end(request);
 }
 
@@ -439,7 +439,7 @@ static void nested_cancel(struct kolo_request *request)
     const struct kolo_comm *comm = request->comm;
     struct kolo_request *call;
     struct kolo_comm *inner[] = {comm->nest->host, comm->nest->across};
-    if (running_in_host(request->nested) != NULL || running_across(request->nested) != NULL)
+    if (running_in_host(request->nested) || running_across(request->nested))
         calm(request);
     for (int i = 0; i < 2 && comm->failure.status != KOLO_OK; i++)
         kolo_comm_fail(inner[i], comm->failure.status, comm->failure.text, false);
@@ -457,7 +457,7 @@ static void nested_cancel(struct kolo_request *request)
 static int waits_of(const struct kolo_comm *comm, const struct kolo_request *call, int peers[],
                     int capacity)
 {
-    if (call == NULL || call->status != KOLO_AGAIN)
+    if (!call || call->status != KOLO_AGAIN)
         return 0;
     const int count = call->route->waits_for(call, peers, capacity);
     for (int i = 0; i < count && i < capacity; i++)
@@ -478,7 +478,7 @@ void kolo_nested_running(const struct kolo_request *request,
     const struct kolo_request *const calls[] = {running_in_host(request->nested),
                                                 running_across(request->nested)};
     for (int i = 0; i < 2; i++)
-        calls_out[i] = calls[i] != NULL && calls[i]->status == KOLO_AGAIN ? calls[i] : NULL;
+        calls_out[i] = calls[i] && calls[i]->status == KOLO_AGAIN ? calls[i] : NULL;
 }
 
 static void nested_describe(const struct kolo_request *request, char *text, size_t capacity)
@@ -487,13 +487,13 @@ static void nested_describe(const struct kolo_request *request, char *text, size
     kolo_nested_running(request, calls);
     text[0] = '\0';
     for (int i = 0; i < 2 && text[0] == '\0'; i++)
-        if (calls[i] != NULL)
+        if (calls[i])
             calls[i]->route->describe(calls[i], text, capacity);
 }
 
 static uint64_t moves_of(const struct kolo_request *call)
 {
-    return call != NULL && call->status == KOLO_AGAIN ? call->route->moves(call) : 0;
+    return call && call->status == KOLO_AGAIN ? call->route->moves(call) : 0;
 }
 
 /** Each call that begins counts more than all that moves in one. */

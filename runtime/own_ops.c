@@ -14,7 +14,7 @@ enum { OWN_OPS_MAX = KOLO_REDOP_LAST - KOLO_REDOP_OWN + 1 };
 
 static kolo_status check_name(const char *name)
 {
-    if (name == NULL || name[0] == '\0' || strnlen(name, KOLO_OP_NAME_MAX + 1) > KOLO_OP_NAME_MAX)
+    if (!name || name[0] == '\0' || strnlen(name, KOLO_OP_NAME_MAX + 1) > KOLO_OP_NAME_MAX)
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_op_create: op->name must be 1 to %d bytes of text, the same on all "
                          "ranks",
@@ -34,12 +34,12 @@ static kolo_status check(const struct kolo_comm *comm, const struct kolo_op *op,
     kolo_status status = kolo_comm_check(comm, "kolo_op_create");
     if (status != KOLO_OK)
         return status;
-    status = kolo_check_struct("kolo_op_create", "op", "kolo_op", op, sizeof(*op));
+    status = kolo_check_struct("kolo_op_create", "op", "kolo_op", op, sizeof *op);
     if (status != KOLO_OK)
         return status;
-    if (op_out == NULL)
+    if (!op_out)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_op_create: op_out is NULL");
-    if (op->fold == NULL)
+    if (!op->fold)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_op_create: op->fold is NULL");
     if ((op->flags & ~(unsigned)KOLO_COMMUTATIVE) != 0)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_op_create: op->flags 0x%x has unknown flags",
@@ -52,7 +52,7 @@ static kolo_status make_room(struct kolo_engine *engine, int *number_out)
 {
     int count = engine->own_op_count, more = count == 0 ? 4 : 2 * count;
     for (*number_out = 0; *number_out < count; ++*number_out)
-        if (engine->own_ops[*number_out] == NULL)
+        if (!engine->own_ops[*number_out])
             return KOLO_OK;
     if (more > OWN_OPS_MAX)
         more = OWN_OPS_MAX;
@@ -60,10 +60,10 @@ static kolo_status make_room(struct kolo_engine *engine, int *number_out)
         return kolo_fail(KOLO_ERR_NO_MEMORY,
                          "kolo_op_create: there are %d operators, and may be no more", count);
     struct kolo_own_op **grown = kolo_calloc((size_t)more, sizeof(struct kolo_own_op *));
-    if (grown == NULL)
+    if (!grown)
         return KOLO_ERR_NO_MEMORY;
     if (count > 0)
-        memcpy(grown, engine->own_ops, (size_t)count * sizeof(*grown));
+        memcpy(grown, engine->own_ops, (size_t)count * sizeof *grown);
     kolo_free_memory(engine->own_ops);
     engine->own_ops = grown;
     engine->own_op_count = more;
@@ -75,8 +75,8 @@ kolo_status kolo_op_create(struct kolo_comm *comm, const struct kolo_op *op, kol
     kolo_status status = check(comm, op, op_out);
     if (status != KOLO_OK)
         return status;
-    struct kolo_own_op *made = kolo_calloc(1, sizeof(*made));
-    if (made == NULL)
+    struct kolo_own_op *made = kolo_calloc(1, sizeof *made);
+    if (!made)
         return KOLO_ERR_NO_MEMORY;
     made->op = (struct kolo_operator){op->fold, op->context};
     made->is_commutative = (op->flags & KOLO_COMMUTATIVE) != 0;
@@ -100,7 +100,7 @@ static struct kolo_own_op **find(struct kolo_engine *engine, kolo_redop op)
 {
     unsigned number = (unsigned)op - KOLO_REDOP_OWN;
     bool is_there = (unsigned)op >= KOLO_REDOP_OWN && number < (unsigned)engine->own_op_count &&
-                    engine->own_ops[number] != NULL;
+                    engine->own_ops[number];
     return is_there ? &engine->own_ops[number] : NULL;
 }
 
@@ -111,13 +111,13 @@ kolo_status kolo_op_free(struct kolo_comm *comm, kolo_redop op)
         return status;
     kolo_comm_enter(comm);
     struct kolo_own_op **found = find(comm->engine, op);
-    int uses = found != NULL ? atomic_load(&(*found)->uses) : 0;
-    if (found != NULL && uses == 0) {
+    int uses = found ? atomic_load(&(*found)->uses) : 0;
+    if (found && uses == 0) {
         kolo_free_memory(*found);
         *found = NULL;
     }
     kolo_comm_leave(comm);
-    if (found == NULL)
+    if (!found)
         return kolo_fail(KOLO_ERR_INVALID,
                          "kolo_op_free: op %d was not made by kolo_op_create() here", (int)op);
     if (uses > 0)
@@ -146,11 +146,11 @@ kolo_status kolo_own_op_take(struct kolo_comm *comm, struct kolo_request *reques
         return KOLO_OK;
     kolo_comm_enter(comm);
     struct kolo_own_op **found = find(comm->engine, task->op);
-    if (found != NULL)
+    if (found)
         atomic_fetch_add(&(*found)->uses, 1);
-    request->own_op = found != NULL ? *found : NULL;
+    request->own_op = found ? *found : NULL;
     kolo_comm_leave(comm);
-    if (request->own_op == NULL) /* another thread has freed it since the check */
+    if (!request->own_op) /* another thread has freed it since the check */
         return kolo_own_op_check(comm, task);
     request->call.op_name = request->own_op->name;
     request->call.hash =
@@ -160,7 +160,7 @@ kolo_status kolo_own_op_take(struct kolo_comm *comm, struct kolo_request *reques
 
 void kolo_own_op_give_back(struct kolo_request *request)
 {
-    if (request->own_op != NULL)
+    if (request->own_op)
         atomic_fetch_sub(&request->own_op->uses, 1);
     request->own_op = NULL;
 }

@@ -16,7 +16,7 @@ struct kolo_own_op {
 /** The operator for the fold functions; NULL: it is built in. */
 static inline const struct kolo_operator *kolo_own_operator(const struct kolo_request *request)
 {
-    return request->own_op != NULL ? &request->own_op->op : NULL;
+    return request->own_op ? &request->own_op->op : NULL;
 }
 
 /** Checks that task->op is an operator that this rank has made. Takes the lock. */

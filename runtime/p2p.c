@@ -51,10 +51,9 @@ enum {
 static bool is_plain(const struct kolo_comm *comm, const struct kolo_task *task)
 {
     const struct kolo_opts *opts = task->opts;
-    return task->request_out == NULL &&
-           atomic_load_explicit(&comm->group, memory_order_relaxed) == NULL &&
-           (opts == NULL || (kolo_opts_flags(opts) == 0 && kolo_task_stream(task) == NULL &&
-                             (opts->name == NULL || opts->name[0] == '\0'))) &&
+    return !task->request_out && !atomic_load_explicit(&comm->group, memory_order_relaxed) &&
+           (!opts || (kolo_opts_flags(opts) == 0 && !kolo_task_stream(task) &&
+                      (!opts->name || opts->name[0] == '\0'))) &&
            !kolo_task_may_be_foreign(task);
 }
 
@@ -159,7 +158,7 @@ static bool run_at_once(struct kolo_comm *comm, const struct kolo_task *task,
     struct kolo_expected expected;
     struct kolo_desc desc;
     /* without a signal no message is only a poll away */
-    if (engine->timeline != NULL || !kolo_link_has_signal(link))
+    if (engine->timeline || !kolo_link_has_signal(link))
         return false;
     call.root = sends ? task->peer : comm->rank;
     call.sequence = *next;
@@ -182,7 +181,7 @@ static kolo_status post(struct kolo_comm *comm, struct kolo_request *request,
 {
     struct kolo_engine *engine = comm->engine;
     fill_in(comm, request, task);
-    const uint64_t ticket = engine->timeline != NULL ? keep_in_timeline(request) : 0;
+    const uint64_t ticket = engine->timeline ? keep_in_timeline(request) : 0;
     kolo_message_post(request, link);
     look_on(engine, link, request);
     if (!kolo_message_is_over(request)) {
@@ -204,7 +203,7 @@ static kolo_status run(struct kolo_comm *comm, const struct kolo_task *task)
     if (is_plain(comm, task)) {
         kolo_comm_enter(comm);
         struct kolo_link *link = link_now(comm, task->peer);
-        if (link != NULL)
+        if (link)
             status = run_at_once(comm, task, link) ? KOLO_OK : post(comm, &request, task, link);
         kolo_comm_leave(comm);
     }

@@ -28,7 +28,7 @@ static kolo_status read_peer(struct kolo_reader *body, int rank, struct kolo_pee
 {
     size_t bytes = 0;
     const uint8_t *blob = kolo_read_blob(body, &bytes);
-    struct kolo_reader reader = kolo_reader_over(blob, blob != NULL ? bytes : 0);
+    struct kolo_reader reader = kolo_reader_over(blob, blob ? bytes : 0);
     kolo_status status = kolo_peer_read(&reader, peer_out);
     if (status == KOLO_OK)
         status = kolo_reader_finish(&reader, "a rank of the table");
@@ -40,7 +40,7 @@ static kolo_status read_peer(struct kolo_reader *body, int rank, struct kolo_pee
 
 static void free_table(struct table *table)
 {
-    if (table == NULL)
+    if (!table)
         return;
     kolo_free_memory(table->text);
     kolo_free_memory(table);
@@ -50,11 +50,11 @@ static kolo_status make_table(const uint8_t *text, size_t bytes, int size, struc
 {
     struct kolo_reader body = kolo_reader_over(text, bytes);
     kolo_status status = KOLO_ERR_NO_MEMORY;
-    struct table *table = kolo_calloc(1, sizeof(*table) + (size_t)size * sizeof(struct kolo_peer));
-    if (table == NULL)
+    struct table *table = kolo_calloc(1, sizeof *table + (size_t)size * sizeof(struct kolo_peer));
+    if (!table)
         return KOLO_ERR_NO_MEMORY;
     table->text = kolo_calloc(bytes, 1);
-    if (table->text == NULL)
+    if (!table->text)
         goto out;
     memcpy(table->text, text, bytes);
     table->bytes = bytes;
@@ -72,7 +72,7 @@ out:
 static struct table *find(const uint8_t *text, size_t bytes, int size)
 {
     struct table *table = tables;
-    while (table != NULL &&
+    while (table &&
            (table->size != size || table->bytes != bytes || memcmp(table->text, text, bytes) != 0))
         table = table->next;
     return table;
@@ -84,7 +84,7 @@ kolo_status kolo_peers_read(const uint8_t *text, size_t bytes, int size,
     kolo_status status = KOLO_OK;
     pthread_mutex_lock(&lock); /* held while the table is made, so that other threads find it */
     struct table *table = find(text, bytes, size);
-    if (table == NULL) {
+    if (!table) {
         status = make_table(text, bytes, size, &table);
         if (status == KOLO_OK) {
             table->next = tables;
@@ -101,7 +101,7 @@ kolo_status kolo_peers_read(const uint8_t *text, size_t bytes, int size,
 
 void kolo_peers_drop(const struct kolo_peer *peers)
 {
-    if (peers == NULL)
+    if (!peers)
         return;
     pthread_mutex_lock(&lock);
     struct table **at = &tables;

@@ -7,7 +7,7 @@
 
 static kolo_status check(const char *function, const struct kolo_request *request)
 {
-    if (request == NULL)
+    if (!request)
         return kolo_fail(KOLO_ERR_INVALID, "%s: request is NULL", function);
     if (!request->is_persistent)
         return kolo_fail(KOLO_ERR_INVALID,
@@ -46,9 +46,9 @@ out:
 
 kolo_status kolo_request_free(struct kolo_request **request)
 {
-    if (request == NULL)
+    if (!request)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_request_free: request is NULL");
-    if (*request == NULL)
+    if (!*request)
         return KOLO_OK;
     kolo_status status = check("kolo_request_free", *request);
     if (status != KOLO_OK)

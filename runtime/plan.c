@@ -83,8 +83,7 @@ const struct kolo_plan *const kolo_plans[KOLO_PLANS] = {
 
 const struct kolo_plan *kolo_plan_find(enum kolo_collective collective, const char *name)
 {
-    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
-         plan = kolo_plan_next(plan))
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan; plan = kolo_plan_next(plan))
         if (plan->collective == collective && strcmp(plan->name, name) == 0)
             return plan;
     return NULL;
@@ -110,7 +109,7 @@ bool kolo_plan_is_open(const struct kolo_plan *plan, const struct kolo_plan_args
 const struct kolo_plan *kolo_plan_closing(const struct kolo_plan *plan,
                                           const struct kolo_plan_args *args)
 {
-    bool is_far = args->hosts != NULL && kolo_twolevel_fits(args) == NULL;
+    bool is_far = args->hosts && !kolo_twolevel_fits(args);
     enum kolo_closing closing = closing_of(plan, args);
     if (closing != KOLO_CLOSING_NOW)
         return closing == KOLO_CLOSING_NOTES ? &kolo_plan_notes : NULL;
@@ -153,11 +152,11 @@ const struct kolo_plan *kolo_plan_choose(enum kolo_collective collective,
         [KOLO_COLLECTIVE_BROADCAST] = "tree",
     };
     const struct kolo_plan *plan = kolo_plan_find(collective, forced);
-    if (plan != NULL && !plan->on_board && plan->fits(args) == NULL)
+    if (plan && !plan->on_board && !plan->fits(args))
         return plan;
-    if (small_plans[collective] != NULL && bytes <= small_bytes) {
+    if (small_plans[collective] && bytes <= small_bytes) {
         plan = kolo_plan_find(collective, small_plans[collective]);
-        if (plan != NULL && plan->fits(args) == NULL)
+        if (plan && !plan->fits(args))
             return plan;
     }
     return first_plan(collective);
@@ -167,7 +166,7 @@ const char *kolo_plan_fits(const struct kolo_plan *plan, const struct kolo_plan_
                            size_t element_bytes)
 {
     const char *why = plan->fits(args);
-    if (why != NULL || plan->held == NULL)
+    if (why || !plan->held)
         return why;
     size_t held = plan->held(args);
     return held > 0 && args->count > KOLO_SCRATCH_BYTES / element_bytes / held
@@ -177,7 +176,7 @@ const char *kolo_plan_fits(const struct kolo_plan *plan, const struct kolo_plan_
 
 size_t kolo_plan_window(const struct kolo_plan *plan, const struct kolo_plan_args *args)
 {
-    return plan->window != NULL ? plan->window(args) : 1;
+    return plan->window ? plan->window(args) : 1;
 }
 
 /* ---- helpers of the plan files ---- */
@@ -201,20 +200,20 @@ void kolo_step_clear(struct kolo_step *step)
 
 size_t kolo_plan_block(const struct kolo_plan_args *args, int rank)
 {
-    return args->counts != NULL ? args->counts[rank] : args->count;
+    return args->counts ? args->counts[rank] : args->count;
 }
 
 size_t kolo_plan_block_offset(const struct kolo_plan_args *args, int rank)
 {
-    return args->counts != NULL ? args->displs[rank] : args->count * (size_t)rank;
+    return args->counts ? args->displs[rank] : args->count * (size_t)rank;
 }
 
 size_t kolo_plan_mean_block(const struct kolo_plan_args *args)
 {
     size_t total = 0;
-    if (args->send_counts != NULL)
+    if (args->send_counts)
         return 0;
-    if (args->counts == NULL)
+    if (!args->counts)
         return args->count;
     for (int rank = 0; rank < args->size; rank++)
         total += args->counts[rank];
@@ -254,12 +253,12 @@ struct kolo_slice kolo_slice_piece(struct kolo_slice slice, size_t index, size_t
 int kolo_plan_position(const struct kolo_plan_args *args, int rank)
 {
     const struct kolo_topology *hosts = args->hosts;
-    return hosts == NULL ? rank : hosts->first[hosts->of[rank]] + hosts->local[rank];
+    return !hosts ? rank : hosts->first[hosts->of[rank]] + hosts->local[rank];
 }
 
 int kolo_plan_rank_at(const struct kolo_plan_args *args, int position)
 {
-    return args->hosts == NULL ? position : args->hosts->ranks[position];
+    return !args->hosts ? position : args->hosts->ranks[position];
 }
 
 int kolo_plan_rank_on(const struct kolo_plan_args *args, int host, int local)

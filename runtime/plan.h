@@ -269,7 +269,7 @@ extern const struct kolo_plan *const kolo_plans[KOLO_PLANS];
 /** The plan after @p plan in the table; NULL after the last. NULL: the first. */
 static inline const struct kolo_plan *kolo_plan_next(const struct kolo_plan *plan)
 {
-    size_t next = plan == NULL ? 0 : (size_t)plan->number + 1;
+    size_t next = !plan ? 0 : (size_t)plan->number + 1;
     return next < KOLO_PLANS ? kolo_plans[next] : NULL;
 }
 

@@ -56,7 +56,7 @@ static void spread_broadcast_step(const struct kolo_plan_args *args, size_t inde
 
 const char *kolo_bruck_fits(const struct kolo_plan_args *args)
 {
-    return args->counts != NULL ? "blocks of different lengths" : NULL;
+    return args->counts ? "blocks of different lengths" : NULL;
 }
 
 static size_t bruck_allgather_scratch(const struct kolo_plan_args *args)

@@ -33,8 +33,8 @@ static size_t blocks_in_flight(const struct kolo_plan_args *args)
 {
     size_t most = in_flight(args);
     size_t part = args->count / SEGMENTS_IN_FLIGHT + (args->count % SEGMENTS_IN_FLIGHT != 0);
-    bool is_even = args->counts == NULL && args->send_counts == NULL;
-    bool is_one_host = args->hosts == NULL || args->hosts->count == 1;
+    bool is_even = !args->counts && !args->send_counts;
+    bool is_one_host = !args->hosts || args->hosts->count == 1;
     if (!is_one_host || !is_even || part == 0 || args->segment / part >= most)
         return most;
     return args->segment > part ? args->segment / part : 1;
@@ -166,7 +166,7 @@ static void direct_allgather_step(const struct kolo_plan_args *args, size_t inde
 /** The block for @p rank. */
 static struct kolo_slice leaving(const struct kolo_plan_args *args, int rank)
 {
-    if (args->send_counts == NULL)
+    if (!args->send_counts)
         return (struct kolo_slice){KOLO_BUFFER_SEND, args->count * (size_t)rank, args->count};
     return (struct kolo_slice){KOLO_BUFFER_SEND, args->send_displs[rank], args->send_counts[rank]};
 }

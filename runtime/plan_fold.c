@@ -50,7 +50,7 @@ static struct kolo_slice owned(const struct kolo_plan_args *args, const struct s
 static size_t longest(const struct kolo_plan_args *args, const struct shape *shape)
 {
     size_t most = owned(args, shape, 0, KOLO_BUFFER_SEND).count;
-    for (int rank = 1; args->counts != NULL && rank < args->size; rank++)
+    for (int rank = 1; args->counts && rank < args->size; rank++)
         if (args->counts[rank] > most)
             most = args->counts[rank];
     return most;

@@ -37,7 +37,7 @@ static void find_domains(struct kolo_topology *hosts, int size, const int *nodes
     for (int host = 0; host < hosts->count; host++) {
         int begin = hosts->first[host], end = hosts->first[host + 1], before = domains->count;
         /* unknown nodes come first in the order of nodes */
-        bool is_known = nodes != NULL && nodes[hosts->ranks[begin]] >= 0;
+        bool is_known = nodes && nodes[hosts->ranks[begin]] >= 0;
         for (int at = begin; at < end; at++) {
             if (begins_domain(hosts, nodes, at, is_known))
                 first[domains->count++] = at;
@@ -78,7 +78,7 @@ void kolo_topology_fill(struct kolo_topology *hosts, int size, const int *of, co
     }
     for (int rank = 0; rank < size; rank++)
         ranks[first[of[rank]] + local[rank]] = rank;
-    for (int host = 0; nodes != NULL && host < count; host++) {
+    for (int host = 0; nodes && host < count; host++) {
         sort_by_node(ranks + first[host], first[host + 1] - first[host], nodes);
         for (int at = first[host]; at < first[host + 1]; at++)
             local[ranks[at]] = at - first[host];

@@ -143,9 +143,9 @@ static void leaders_allreduce_step(const struct kolo_plan_args *args, size_t ind
 const char *kolo_leaders_blocks_fits(const struct kolo_plan_args *args)
 {
     const char *why = kolo_twolevel_fits(args);
-    if (why == NULL)
+    if (!why)
         why = kolo_bruck_fits(args);
-    if (why != NULL)
+    if (why)
         return why;
     return args->hosts->is_in_order ? NULL : "the ranks of a host do not follow each other";
 }

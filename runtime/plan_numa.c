@@ -8,7 +8,7 @@
 const char *kolo_numa_fits(const struct kolo_plan_args *args)
 {
     const struct kolo_topology *hosts = args->hosts;
-    if (hosts == NULL || hosts->domains.count == hosts->count)
+    if (!hosts || hosts->domains.count == hosts->count)
         return "the ranks of a host are on one NUMA node, or it is not known";
     return hosts->domains.count == args->size ? "every rank is on a NUMA node of its own" : NULL;
 }

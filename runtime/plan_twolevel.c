@@ -87,7 +87,7 @@ static struct seat seat_of(const struct kolo_plan_args *args, struct groups grou
 
 const char *kolo_twolevel_fits(const struct kolo_plan_args *args)
 {
-    if (args->hosts == NULL || args->hosts->count < 2)
+    if (!args->hosts || args->hosts->count < 2)
         return "all ranks are on one host";
     return args->hosts->count == args->size ? "every rank is on a host of its own" : NULL;
 }
@@ -95,7 +95,7 @@ const char *kolo_twolevel_fits(const struct kolo_plan_args *args)
 static const char *numa_allreduce_fits(const struct kolo_plan_args *args)
 {
     const char *why = kolo_numa_fits(args);
-    if (why == NULL && args->hosts->domains.a_host == 0)
+    if (!why && args->hosts->domains.a_host == 0)
         return "some hosts have ranks on more NUMA nodes than others";
     return why;
 }

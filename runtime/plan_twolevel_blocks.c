@@ -45,7 +45,7 @@ static int ranks_on(const struct kolo_plan_args *args, int host)
 static size_t longest_block(const struct kolo_plan_args *args)
 {
     size_t most = kolo_plan_block(args, 0);
-    for (int rank = 1; args->counts != NULL && rank < args->size; rank++)
+    for (int rank = 1; args->counts && rank < args->size; rank++)
         if (args->counts[rank] > most)
             most = args->counts[rank];
     return most;

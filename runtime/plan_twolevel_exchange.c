@@ -61,11 +61,11 @@ static size_t twolevel_alltoall_scratch(const struct kolo_plan_args *args)
 static const char *twolevel_alltoall_fits(const struct kolo_plan_args *args)
 {
     const char *why = kolo_twolevel_fits(args);
-    if (why != NULL)
+    if (why)
         return why;
     if (args->hosts->least != args->hosts->most)
         return "some hosts have more ranks than others";
-    return args->counts != NULL ? "blocks of different lengths" : NULL;
+    return args->counts ? "blocks of different lengths" : NULL;
 }
 
 static size_t twolevel_alltoall_nsteps(const struct kolo_plan_args *args)

@@ -21,7 +21,7 @@ static size_t copy_blocks(size_t *counts_out, size_t *displs_out, const size_t *
     size_t at = 0;
     for (size_t rank = 0; rank < n; rank++) {
         counts_out[rank] = counts[rank];
-        displs_out[rank] = displs != NULL ? displs[rank] : at;
+        displs_out[rank] = displs ? displs[rank] : at;
         at += counts[rank];
     }
     return at;
@@ -32,10 +32,10 @@ static size_t copy_blocks(size_t *counts_out, size_t *displs_out, const size_t *
 static void hash_blocks(struct kolo_call *call, const size_t *counts, const size_t *displs,
                         size_t n)
 {
-    call->hash = kolo_call_hash(call->hash, counts, n * sizeof(*counts));
+    call->hash = kolo_call_hash(call->hash, counts, n * sizeof *counts);
     for (size_t rank = 0; rank < n; rank++)
         if (counts[rank] > 0)
-            call->hash = kolo_call_hash(call->hash, &displs[rank], sizeof(displs[rank]));
+            call->hash = kolo_call_hash(call->hash, &displs[rank], sizeof displs[rank]);
 }
 
 /** alltoallv's counts differ from rank to rank, so they travel in its messages, not in the call. */
@@ -43,10 +43,10 @@ static kolo_status copy_arrays(struct kolo_request *request, const struct kolo_t
 {
     size_t n = (size_t)size, total;
     bool is_exchange = task->send_counts != NULL;
-    if (task->counts == NULL)
+    if (!task->counts)
         return KOLO_OK;
-    request->arrays = kolo_calloc((is_exchange ? 4 : 2) * n, sizeof(*request->arrays));
-    if (request->arrays == NULL)
+    request->arrays = kolo_calloc((is_exchange ? 4 : 2) * n, sizeof *request->arrays);
+    if (!request->arrays)
         return KOLO_ERR_NO_MEMORY;
     request->args.counts = request->arrays;
     request->args.displs = request->arrays + n;
@@ -65,8 +65,8 @@ static kolo_status copy_arrays(struct kolo_request *request, const struct kolo_t
 
 static kolo_status take_name(struct kolo_request *request, const struct kolo_task *task)
 {
-    const char *name = task->opts != NULL ? task->opts->name : NULL;
-    if (name == NULL || name[0] == '\0')
+    const char *name = task->opts ? task->opts->name : NULL;
+    if (!name || name[0] == '\0')
         return KOLO_OK;
     request->call.hash = kolo_call_hash(request->call.hash, name, strlen(name));
     request->call.name = name;
@@ -74,7 +74,7 @@ static kolo_status take_name(struct kolo_request *request, const struct kolo_tas
         return KOLO_OK;
     request->name = kolo_strdup(name);
     request->call.name = request->name;
-    return request->name != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    return request->name ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
 bool kolo_task_is_deterministic(const struct kolo_comm *comm, const struct kolo_task *task)
@@ -87,7 +87,7 @@ static enum kolo_order order_of(const struct kolo_comm *comm, const struct kolo_
                                 const struct kolo_task *task)
 {
     const bool is_deterministic = kolo_task_is_deterministic(comm, task);
-    if (request->own_op != NULL)
+    if (request->own_op)
         return is_deterministic || !kolo_own_op_takes_any_order(request) ? KOLO_ORDER_STRICT
                                                                          : KOLO_ORDER_FREE;
     return kolo_order_of(task->dtype, task->op, is_deterministic);
@@ -107,7 +107,7 @@ static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *requ
     request->args.in_place = request->in_place;
     request->args.segment = segment > 0 ? segment : 1;
     enum kolo_collective collective = kolo_call_collective(task->kind);
-    if (request->nested != NULL)
+    if (request->nested)
         request->plan = kolo_plan_find(collective, "nested");
     else
         KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes,
@@ -121,7 +121,7 @@ static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *requ
     request->call.plan = (int)request->plan->number;
     if (request->plan->is_segmented)
         request->call.hash = kolo_call_hash(request->call.hash, &request->args.segment,
-                                            sizeof(request->args.segment));
+                                            sizeof request->args.segment);
 out:
     return status;
 }
@@ -144,7 +144,7 @@ static kolo_status copy_task(struct kolo_comm *comm, struct kolo_request *reques
     KOLO_TRY(copy_arrays(request, task, comm->size));
     request->divisor = task->op == KOLO_AVERAGE ? (size_t)comm->size : 0;
     kolo_scale_describe(request, task);
-    if (request->nested == NULL) /* else its inner calls scale */
+    if (!request->nested) /* else its inner calls scale */
         KOLO_TRY(kolo_scale_prepare(request, task));
     if (kolo_call_is_message(task->kind))
         request->call.root = task->kind == KOLO_CALL_SEND ? task->peer : comm->rank;
@@ -160,7 +160,7 @@ static kolo_status stage(struct kolo_comm *comm, struct kolo_request *request,
     request->comm = comm;
     if (kolo_nested_takes(comm, *task))
         return kolo_nested_prepare(comm, request, *task);
-    if (!kolo_task_may_be_foreign(*task) && kolo_task_stream(*task) == NULL)
+    if (!kolo_task_may_be_foreign(*task) && !kolo_task_stream(*task))
         return KOLO_OK;
     *copy = **task;
     *task = copy;
@@ -208,7 +208,7 @@ kolo_status kolo_request_prepare(struct kolo_comm *comm, struct kolo_request *re
     if (kolo_call_is_message(task->kind))
         return KOLO_OK;
     KOLO_TRY(choose_plan(comm, request, task));
-    if (request->staged != NULL)
+    if (request->staged)
         KOLO_TRY(kolo_lent_settle(request));
     if (kolo_plan_window(request->plan, &request->args) > 1 || has_notes(comm, request))
         KOLO_TRY(kolo_comm_flights(comm));

@@ -29,7 +29,7 @@ static bool figure_at(struct kolo_figures *figures, size_t index, char name[64],
         KOLO_PATH_FIGURE_MAP(KOLO_FIGURE_NAME)};
     static const char *const host_fields[] = {KOLO_HOST_FIGURE_MAP(KOLO_FIGURE_NAME)};
 #undef KOLO_FIGURE_NAME
-    enum { FIELDS = sizeof(path_fields) / sizeof(path_fields[0]) };
+    enum { FIELDS = sizeof path_fields / sizeof path_fields[0] };
     if (index < KOLO_PATHS * FIELDS) {
         struct kolo_path_figures *path = &figures->path[index / FIELDS];
         double *fields[FIELDS] = {
@@ -48,7 +48,7 @@ static bool figure_at(struct kolo_figures *figures, size_t index, char name[64],
         KOLO_HOST_FIGURE_MAP(KOLO_FIGURE_AT)
 #undef KOLO_FIGURE_AT
     };
-    if (index >= sizeof(fields) / sizeof(fields[0]))
+    if (index >= sizeof fields / sizeof fields[0])
         return false;
     snprintf(name, 64, "%s", host_fields[index]);
     *at_out = fields[index];
@@ -103,13 +103,13 @@ static kolo_status parse_line(struct kolo_figures *figures, char *line, const ch
                               size_t number)
 {
     char *comment = strchr(line, '#'), *rest = NULL, *end;
-    if (comment != NULL)
+    if (comment)
         *comment = '\0';
     const char *name = strtok_r(line, " \t\r", &rest);
-    if (name == NULL)
+    if (!name)
         return KOLO_OK;
     const char *text = strtok_r(NULL, " \t\r", &rest);
-    if (text == NULL || strtok_r(NULL, " \t\r", &rest) != NULL)
+    if (!text || strtok_r(NULL, " \t\r", &rest))
         return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: expected a name and a number", path, number);
     double value = strtod(text, &end);
     if (*end != '\0' || !isfinite(value) || value < 0)
@@ -132,7 +132,7 @@ static kolo_status parse_lines(struct kolo_figures *figures, const char *text, c
     char line[LINE_MAX];
     for (size_t number = 1; *text != '\0'; number++) {
         size_t length = strcspn(text, "\n");
-        if (length >= sizeof(line))
+        if (length >= sizeof line)
             return kolo_fail(KOLO_ERR_CONFIG, "%s:%zu: the line is too long", path, number);
         memcpy(line, text, length);
         line[length] = '\0';
@@ -164,7 +164,7 @@ static FILE *open_file(const char *path)
         return NULL;
     int error = fstat(fd, &what) != 0 ? errno : S_ISREG(what.st_mode) ? 0 : EINVAL;
     FILE *file = error == 0 ? fdopen(fd, "r") : NULL;
-    if (file != NULL)
+    if (file)
         return file;
     error = error != 0 ? error : errno;
     close(fd);
@@ -175,11 +175,11 @@ static FILE *open_file(const char *path)
 kolo_status kolo_figures_read(const char *path, char *text, size_t capacity)
 {
     FILE *file = open_file(path);
-    if (file == NULL)
+    if (!file)
         return kolo_fail(KOLO_ERR_CONFIG, "KOLO_PROFILE: %s: %s", path,
                          errno == EINVAL ? "not a file with text" : strerror(errno));
     size_t length = fread(text, 1, capacity - 1, file);
-    bool is_whole = feof(file) && !ferror(file) && memchr(text, '\0', length) == NULL;
+    bool is_whole = feof(file) && !ferror(file) && !memchr(text, '\0', length);
     fclose(file);
     text[length] = '\0';
     return is_whole ? KOLO_OK
@@ -195,11 +195,11 @@ bool kolo_profile_place(char *path, size_t capacity)
 {
     const char *cache = kolo_environment("XDG_CACHE_HOME"), *home = kolo_environment("HOME");
     char host[65] = "";
-    bool has_cache = cache != NULL && cache[0] == '/';
+    bool has_cache = cache && cache[0] == '/';
     path[0] = '\0';
-    if (gethostname(host, sizeof(host) - 1) != 0 || host[0] == '\0' || strchr(host, '/') != NULL)
+    if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0' || strchr(host, '/'))
         return false;
-    if (!has_cache && (home == NULL || home[0] != '/'))
+    if (!has_cache && (!home || home[0] != '/'))
         return false;
     int length = snprintf(path, capacity, "%s%s/kolo/profile-%s", has_cache ? cache : home,
                           has_cache ? "" : "/.cache", host);
@@ -214,7 +214,7 @@ static void load_saved(struct kolo_figures *figures, char *text, struct kolo_pro
 {
     text[0] = '\0';
     source->path[0] = '\0';
-    if (!kolo_profile_place(source->path, sizeof(source->path)))
+    if (!kolo_profile_place(source->path, sizeof source->path))
         return;
     kolo_status status = KOLO_OK;
     if (access(source->path, F_OK) == 0) {
@@ -240,7 +240,7 @@ kolo_status kolo_profile_load(const char *setting, struct kolo_figures *figures,
     } else if (setting[0] != '\0' && strcmp(setting, "none") != 0) {
         KOLO_TRY(kolo_figures_read(setting, text, KOLO_PROFILE_MAX));
         KOLO_TRY(kolo_figures_parse(figures, text, setting));
-        snprintf(source->path, sizeof(source->path), "%s", setting);
+        snprintf(source->path, sizeof source->path, "%s", setting);
     }
 out:
     return status;

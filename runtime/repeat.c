@@ -26,18 +26,17 @@ static size_t slot_of(enum kolo_call_kind kind, int root, uint64_t count)
 
 bool kolo_repeat_may(const struct kolo_comm *comm, const struct kolo_task *task)
 {
-    return task->opts == NULL && task->counts == NULL && task->request_out == NULL &&
-           !task->is_own && comm->has_board && comm->plan_is_auto &&
-           (unsigned)task->op < KOLO_REDOP_OWN;
+    return !task->opts && !task->counts && !task->request_out && !task->is_own && comm->has_board &&
+           comm->plan_is_auto && (unsigned)task->op < KOLO_REDOP_OWN;
 }
 
 struct kolo_request *kolo_repeat_take(struct kolo_comm *comm, const struct kolo_task *task)
 {
-    if (comm->repeats == NULL)
+    if (!comm->repeats)
         return NULL;
     struct kolo_request *kept = &comm->repeats[slot_of(task->kind, task->root, task->count)];
     const struct kolo_call *call = &kept->call;
-    bool is_like = kept->comm != NULL && call->kind == task->kind && call->count == task->count &&
+    bool is_like = kept->comm && call->kind == task->kind && call->count == task->count &&
                    call->root == task->root && call->dtype == task->dtype && call->op == task->op;
     if (!is_like || kept->is_taken)
         return NULL;
@@ -56,11 +55,11 @@ void kolo_repeat_give_back(struct kolo_request *kept)
 void kolo_repeat_keep(struct kolo_comm *comm, const struct kolo_request *request)
 {
     const struct kolo_call *call = &request->call;
-    if (request->plan == NULL || !request->plan->on_board || request->status != KOLO_OK)
+    if (!request->plan || !request->plan->on_board || request->status != KOLO_OK)
         return;
-    if (comm->repeats == NULL)
-        comm->repeats = kolo_calloc(REPEATS, sizeof(*comm->repeats));
-    if (comm->repeats == NULL)
+    if (!comm->repeats)
+        comm->repeats = kolo_calloc(REPEATS, sizeof *comm->repeats);
+    if (!comm->repeats)
         return; /* the next call finds out everything again */
     struct kolo_request *kept = &comm->repeats[slot_of(call->kind, call->root, call->count)];
     if (kept->is_taken)

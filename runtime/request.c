@@ -23,7 +23,7 @@ static void append(struct kolo_request_list *list, struct kolo_request *request)
 {
     request->next = NULL;
     request->previous = list->last;
-    if (list->last != NULL)
+    if (list->last)
         list->last->next = request;
     else
         list->first = request;
@@ -32,11 +32,11 @@ static void append(struct kolo_request_list *list, struct kolo_request *request)
 
 static void take_out(struct kolo_request_list *list, struct kolo_request *request)
 {
-    if (request->previous != NULL)
+    if (request->previous)
         request->previous->next = request->next;
     else
         list->first = request->next;
-    if (request->next != NULL)
+    if (request->next)
         request->next->previous = request->previous;
     else
         list->last = request->previous;
@@ -59,15 +59,14 @@ void kolo_request_words(const struct kolo_request *request, char *text, size_t c
 void kolo_request_finish(const struct kolo_request *request)
 {
     kolo_scale_end(request);
-    if (request->parts != NULL)
+    if (request->parts)
         kolo_parts_scatter(request);
 }
 
 void kolo_requests_calm(const struct kolo_comm *comm)
 {
-    for (struct kolo_request *request = comm->collectives.first; request != NULL;
-         request = request->next)
-        if (request->staged != NULL)
+    for (struct kolo_request *request = comm->collectives.first; request; request = request->next)
+        if (request->staged)
             kolo_staging_cancel(request);
 }
 
@@ -76,25 +75,25 @@ static void count(const struct kolo_request *request, int change)
 {
     struct kolo_engine *engine = request->comm->engine;
     atomic_fetch_add_explicit(&engine->outstanding, change, memory_order_relaxed);
-    if (request->follow != NULL)
+    if (request->follow)
         engine->following += change;
 }
 
 void kolo_request_end(struct kolo_request *request, kolo_status status)
 {
     struct kolo_comm *comm = request->comm;
-    if (request->staged != NULL && status != KOLO_OK)
+    if (request->staged && status != KOLO_OK)
         kolo_staging_cancel(request); /* first: the route may sever pages that are being copied */
     request->route->cancel(request);
-    if (request->staged == NULL && status == KOLO_OK)
+    if (!request->staged && status == KOLO_OK)
         kolo_request_finish(request);
     if (request->is_reported) /* also if the communicator has failed, since the job may continue */
         kolo_comm_unreport(comm, request);
     take_out(list_of(request), request);
-    if (request->own_scratch != NULL)
+    if (request->own_scratch)
         kolo_free_memory(request->own_scratch);
     request->own_scratch = NULL;
-    if (request->follow != NULL)
+    if (request->follow)
         kolo_follow_end(request);
     request->status = status;
     if (request->ticket != 0)
@@ -109,23 +108,22 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
 void kolo_request_unlist(struct kolo_request *request)
 {
     struct kolo_engine *engine = request->comm->engine;
-    if (request->previous_async != NULL)
+    if (request->previous_async)
         request->previous_async->next_async = request->next_async;
     else if (engine->asyncs == request)
         engine->asyncs = request->next_async;
-    if (request->next_async != NULL)
+    if (request->next_async)
         request->next_async->previous_async = request->previous_async;
     request->next_async = request->previous_async = NULL;
 }
 
 void kolo_request_drop(struct kolo_request *request)
 {
-    if (request->nested != NULL)
+    if (request->nested)
         kolo_nested_drop(request);
-    if (request->staged != NULL)
+    if (request->staged)
         kolo_staging_drop(request);
-    bool has_memory = request->arrays != NULL || request->name != NULL || request->scaled != NULL ||
-                      request->own_scratch != NULL;
+    bool has_memory = request->arrays || request->name || request->scaled || request->own_scratch;
     if (has_memory) {
         kolo_free_memory(request->arrays);
         kolo_free_memory(request->name);
@@ -176,7 +174,7 @@ static void advance_collectives(struct kolo_comm *comm)
 {
     struct kolo_request *request;
     while ((request = comm->collectives.first) != NULL) {
-        if (request->staged != NULL && !kolo_staging_is_in(request))
+        if (request->staged && !kolo_staging_is_in(request))
             break;
         if (is_lost(comm, request))
             break;
@@ -184,13 +182,13 @@ static void advance_collectives(struct kolo_comm *comm)
             enter(comm, request);
         if (request->stage != KOLO_STAGING_OUT) {
             if (!request->route->advance(request)) {
-                if (request->staged != NULL)
+                if (request->staged)
                     kolo_staging_flow(request);
                 break;
             }
             remember(comm, request);
         }
-        if (request->staged != NULL && !kolo_staging_is_out(request))
+        if (request->staged && !kolo_staging_is_out(request))
             break;
         if (is_lost(comm, request))
             break;
@@ -200,15 +198,14 @@ static void advance_collectives(struct kolo_comm *comm)
 
 static void advance_messages(struct kolo_comm *comm)
 {
-    for (struct kolo_request *request = comm->messages.first, *next; request != NULL;
-         request = next) {
+    for (struct kolo_request *request = comm->messages.first, *next; request; request = next) {
         next = request->next;
         if (request->stage != KOLO_STAGING_OUT && !request->route->advance(request)) {
             if (comm->failure.status != KOLO_OK)
                 break;
             continue;
         }
-        if (request->staged == NULL || kolo_staging_is_out(request))
+        if (!request->staged || kolo_staging_is_out(request))
             kolo_request_end(request, KOLO_OK);
         else if (comm->failure.status != KOLO_OK)
             break; /* the device failed, and all requests have ended */
@@ -217,9 +214,9 @@ static void advance_messages(struct kolo_comm *comm)
 
 void kolo_requests_advance(struct kolo_comm *comm)
 {
-    if (comm->collectives.first != NULL)
+    if (comm->collectives.first)
         advance_collectives(comm);
-    if (comm->messages.first != NULL)
+    if (comm->messages.first)
         advance_messages(comm);
 }
 
@@ -230,7 +227,7 @@ void kolo_request_enlist(struct kolo_comm *comm, struct kolo_request *request)
     struct kolo_engine *engine = comm->engine;
     request->is_async = true;
     request->next_async = engine->asyncs;
-    if (engine->asyncs != NULL)
+    if (engine->asyncs)
         engine->asyncs->previous_async = request;
     engine->asyncs = request;
 }
@@ -297,7 +294,7 @@ static void enlist(struct kolo_comm *comm, struct kolo_request *request)
 static void keep_in_timeline(struct kolo_request *request)
 {
     const bool is_first = request->comm->collectives.first == request;
-    request->has_turn = kolo_request_is_message(request) || (is_first && request->staged == NULL);
+    request->has_turn = kolo_request_is_message(request) || (is_first && !request->staged);
     request->ticket = kolo_timeline_request(request, !request->has_turn);
 }
 
@@ -305,7 +302,7 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
 {
     struct kolo_engine *engine = comm->engine;
     /* On an open board many calls are over at once: the clock is not read for them. */
-    bool may_be_quick = request->route == &kolo_route_board && comm->hub != NULL;
+    bool may_be_quick = request->route == &kolo_route_board && comm->hub;
     enlist(comm, request);
     if (!may_be_quick)
         set_deadline(engine, request);
@@ -313,7 +310,7 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
         take_place(comm, request);
     request->ticket = 0;
     request->has_turn = true;
-    if (engine->timeline != NULL && !comm->is_inner) /* the outer call is there */
+    if (engine->timeline && !comm->is_inner) /* the outer call is there */
         keep_in_timeline(request);
     request->route->begin(request);
     kolo_requests_advance(comm);

@@ -35,7 +35,7 @@
 static struct kolo_hub *hub_of(const struct kolo_request *request)
 {
     struct kolo_hub *hub = request->comm->hub;
-    return hub != NULL && hub->running == request ? hub : NULL;
+    return hub && hub->running == request ? hub : NULL;
 }
 
 /** The board cannot continue, for the reason in this thread's detail. */
@@ -110,7 +110,7 @@ static void put_desc(struct kolo_board_entry *entry, const struct kolo_desc *des
 {
     _Atomic uint64_t *to = (void *)&entry->desc;
     uint64_t words[DESC_WORDS];
-    memcpy(words, desc, sizeof(words));
+    memcpy(words, desc, sizeof words);
     atomic_store_explicit(&entry->number, 0, memory_order_relaxed);
     for (int i = 0; i < DESC_WORDS; i++)
         atomic_store_explicit(&to[i], words[i], memory_order_release);
@@ -122,7 +122,7 @@ static void get_desc(struct kolo_board_entry *entry, struct kolo_desc *desc_out)
     uint64_t words[DESC_WORDS];
     for (int i = 0; i < DESC_WORDS; i++)
         words[i] = atomic_load_explicit(&from[i], memory_order_acquire);
-    memcpy(desc_out, words, sizeof(words));
+    memcpy(desc_out, words, sizeof words);
 }
 
 static enum kolo_board_step enter(struct kolo_hub *hub)
@@ -189,7 +189,7 @@ static bool find_difference(const struct kolo_hub *hub, int member, uint64_t end
     uint64_t number = hub->number > before ? hub->number - before : 1;
     for (; number < end; number++)
         if (described(hub, hub->self, number, mine) && described(hub, member, number, theirs) &&
-            memcmp(mine, theirs, sizeof(*mine)) != 0)
+            memcmp(mine, theirs, sizeof *mine) != 0)
             return true;
     return false;
 }
@@ -216,7 +216,7 @@ static bool has_entered(struct kolo_hub *hub, int member)
     if ((number & ~KOLO_BOARD_LENDS) != hub->number)
         return false;
     hub->does_any_lend |= number != hub->number;
-    if (memcmp(&entry->desc, &request->desc, sizeof(entry->desc)) == 0)
+    if (memcmp(&entry->desc, &request->desc, sizeof entry->desc) == 0)
         return true;
     if (!hub->is_refused)
         differ(hub, member);
@@ -402,7 +402,7 @@ static enum kolo_board_step step(struct kolo_hub *hub)
 static struct kolo_hub *open_hub(const struct kolo_request *request)
 {
     struct kolo_comm *comm = request->comm;
-    if (comm->hub != NULL)
+    if (comm->hub)
         return comm->hub;
     kolo_status status = kolo_hub_open(comm, request->deadline, &comm->hub);
     if (status != KOLO_OK)
@@ -460,7 +460,7 @@ static bool makes_room(const struct kolo_hub *hub)
 static bool board_advance(struct kolo_request *request)
 {
     struct kolo_hub *hub = open_hub(request);
-    if (hub == NULL)
+    if (!hub)
         return false;
     if (hub->running != request)
         start(hub, request);
@@ -493,7 +493,7 @@ static bool board_advance(struct kolo_request *request)
 static void board_cancel(struct kolo_request *request)
 {
     struct kolo_hub *hub = hub_of(request);
-    if (hub == NULL)
+    if (!hub)
         return;
     const bool is_open = hub->phase > KOLO_BOARD_HOLDING && hub->phase < KOLO_BOARD_STAGING;
     if (!hub->is_oneshot || hub->is_lent)
@@ -563,8 +563,8 @@ static int board_waits_for(const struct kolo_request *request, int peers[], int 
 {
     const struct kolo_hub *hub = hub_of(request);
     int count = 0;
-    for (int member = 0; hub != NULL && member < hub->count && count < capacity; member++)
-        if (wait_of(hub, member) != NULL)
+    for (int member = 0; hub && member < hub->count && count < capacity; member++)
+        if (wait_of(hub, member))
             peers[count++] = member;
     return count;
 }
@@ -575,8 +575,8 @@ static void board_describe(const struct kolo_request *request, char *text, size_
     char who[KOLO_RANK_TEXT_MAX];
     int first = -1, others = 0;
     text[0] = '\0';
-    for (int member = 0; hub != NULL && member < hub->count; member++) {
-        if (wait_of(hub, member) == NULL)
+    for (int member = 0; hub && member < hub->count; member++) {
+        if (!wait_of(hub, member))
             continue;
         others += first >= 0;
         first = first < 0 ? member : first;
@@ -593,7 +593,7 @@ static void board_describe(const struct kolo_request *request, char *text, size_
 static uint64_t board_moves(const struct kolo_request *request)
 {
     const struct kolo_hub *hub = hub_of(request);
-    return hub != NULL ? hub->moves : 0;
+    return hub ? hub->moves : 0;
 }
 
 const struct kolo_route kolo_route_board = {
@@ -612,7 +612,7 @@ bool kolo_board_has(const struct kolo_comm *comm)
     struct kolo_why why;
     int *ranks =
         comm->size > 1 && comm->size <= KOLO_BOARD_MEMBERS_MAX ? kolo_hub_ranks(comm) : NULL;
-    bool fits = ranks != NULL && kolo_board_fits(comm->engine->endpoint, ranks, comm->size, &why);
+    bool fits = ranks && kolo_board_fits(comm->engine->endpoint, ranks, comm->size, &why);
     kolo_free_memory(ranks);
     return fits;
 }
@@ -624,7 +624,7 @@ bool kolo_board_has_missed(const struct kolo_comm *comm)
     const struct kolo_hub *hub = comm->hub;
     struct kolo_desc desc;
     struct kolo_call call;
-    for (int member = 0; hub != NULL && hub->is_ready && member < hub->count; member++) {
+    for (int member = 0; hub && hub->is_ready && member < hub->count; member++) {
         if (member == hub->self || !described(hub, member, hub->number + 1, &desc))
             continue;
         kolo_call_unpack(&desc, &call);
@@ -638,7 +638,7 @@ void kolo_board_look_back(struct kolo_comm *comm)
 {
     const struct kolo_hub *hub = comm->hub;
     struct kolo_desc mine, theirs;
-    for (int member = 0; hub != NULL && hub->is_ready && member < hub->count; member++)
+    for (int member = 0; hub && hub->is_ready && member < hub->count; member++)
         if (member != hub->self && find_difference(hub, member, hub->number + 1, &mine, &theirs)) {
             kolo_comm_mismatch(comm, member, &mine, &theirs);
             return;

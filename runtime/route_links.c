@@ -42,7 +42,7 @@ uint8_t *kolo_slice_address(const struct kolo_request *request, const struct kol
     case KOLO_BUFFERS:
         break;
     }
-    return base != NULL ? base + offset : NULL;
+    return base ? base + offset : NULL;
 }
 
 /** Returns the link to @p peer. On failure it returns NULL, suspects the peer, and stores the
@@ -75,7 +75,7 @@ static void post_receive(struct kolo_request *request, const struct kolo_strand 
         action.incoming_first = step->incoming_first;
     }
     struct kolo_desc desc = kolo_call_message(&request->call, &request->desc, step->in.count);
-    if (link != NULL)
+    if (link)
         kolo_link_recv(link, kolo_comm_channel(request->comm, strand->channel), &desc, into,
                        step->in.count * element_bytes, &action, work);
 }
@@ -90,9 +90,9 @@ static void post_send(struct kolo_request *request, const struct kolo_strand *st
     const uint8_t *there = is_direct(request) && step->out.count > 0
                                ? kolo_staging_address(request, (uint8_t *)(uintptr_t)from)
                                : NULL;
-    if (link != NULL)
+    if (link)
         kolo_link_send(link, kolo_comm_channel(request->comm, strand->channel), &desc,
-                       there != NULL ? there : from, step->out.count * element_bytes, work);
+                       there ? there : from, step->out.count * element_bytes, work);
 }
 
 static void run_fold(const struct kolo_request *request, const struct kolo_folding *folding)
@@ -283,7 +283,7 @@ static void begin_strand(struct kolo_request *request, struct kolo_strand *stran
     strand->window = 1;
     strand->first = strand->next = strand->after = 0;
     strand->flights = &strand->alone;
-    if (plan == NULL)
+    if (!plan)
         return;
     strand->nsteps = plan->nsteps(&request->args);
     strand->window = kolo_plan_window(plan, &request->args);
@@ -313,7 +313,7 @@ void kolo_message_post(struct kolo_request *request, struct kolo_link *link)
 static void links_begin(struct kolo_request *request)
 {
     struct kolo_flight *flights = request->comm->flights;
-    struct kolo_flight *others = flights != NULL ? flights + KOLO_WINDOW_MAX : NULL;
+    struct kolo_flight *others = flights ? flights + KOLO_WINDOW_MAX : NULL;
     const struct kolo_plan *closing =
         has_closing(request) ? kolo_plan_closing(request->plan, &request->args) : NULL;
     begin_strand(request, &request->main, request->plan,
@@ -333,7 +333,7 @@ static bool links_advance(struct kolo_request *request)
     is_over = advance_strand(request, &request->main);
     if (request->status != KOLO_AGAIN) /* a device failed: nothing more may be posted for it */
         return false;
-    if (request->closing.plan != NULL)
+    if (request->closing.plan)
         is_over &= advance_strand(request, &request->closing);
     return is_over;
 }
@@ -396,10 +396,10 @@ static void links_describe(const struct kolo_request *request, char *text, size_
     if (!next_wait(request, &at, &wait))
         return;
     const struct kolo_work *work = wait.is_in ? &wait.flight->in : &wait.flight->out;
-    if (work->link != NULL)
-        kolo_link_describe(work->link, link, sizeof(link));
+    if (work->link)
+        kolo_link_describe(work->link, link, sizeof link);
     else
-        snprintf(link, sizeof(link), "not connected, %zu of %zu bytes %s", work->bytes_done,
+        snprintf(link, sizeof link, "not connected, %zu of %zu bytes %s", work->bytes_done,
                  work->bytes, wait.is_in ? "received" : "sent");
     snprintf(
         text, capacity, "%s: %s",

@@ -21,7 +21,7 @@ static bool is_set(double factor)
 /** A caller that was compiled before the factors existed has none. */
 bool kolo_opts_scale(const struct kolo_opts *opts)
 {
-    return opts != NULL && opts->size >= offsetof(struct kolo_opts, flags) &&
+    return opts && opts->size >= offsetof(struct kolo_opts, flags) &&
            (is_set(opts->prescale) || is_set(opts->postscale));
 }
 
@@ -34,9 +34,9 @@ bool kolo_opts_size_is_known(size_t size)
 struct kolo_opts kolo_opts_copy(const struct kolo_opts *opts)
 {
     struct kolo_opts copy = {0};
-    if (opts != NULL)
+    if (opts)
         memcpy(&copy, opts, opts->size);
-    copy.size = sizeof(copy);
+    copy.size = sizeof copy;
     return copy;
 }
 
@@ -112,7 +112,7 @@ void kolo_scale_describe(struct kolo_request *request, const struct kolo_task *t
 {
     if (kolo_opts_scale(task->opts) && is_set(task->opts->postscale))
         request->call.hash = kolo_call_hash(request->call.hash, &task->opts->postscale,
-                                            sizeof(task->opts->postscale));
+                                            sizeof task->opts->postscale);
 }
 
 kolo_status kolo_scale_prepare(struct kolo_request *request, const struct kolo_task *task)
@@ -128,7 +128,7 @@ kolo_status kolo_scale_prepare(struct kolo_request *request, const struct kolo_t
     if (count == 0 || !is_set(task->opts->prescale))
         return KOLO_OK;
     request->input = place_for(request, task, count * kolo_dtype_bytes(task->dtype));
-    if (request->input == NULL)
+    if (!request->input)
         return KOLO_ERR_NO_MEMORY;
     request->prescale = task->opts->prescale;
     request->input_count = count;

@@ -135,8 +135,8 @@ static kolo_status meet(struct shrinking *shrinking, const struct kolo_seat *sea
     kolo_status status;
     opts.timeout_ms = meeting_ms(shrinking);
     KOLO_TRY(kolo_comm_create(shrinking->engine, shrinking->size, &child));
-    memcpy(child->ranks, shrinking->ranks, (size_t)shrinking->size * sizeof(*child->ranks));
-    snprintf(child->origin, sizeof(child->origin), "survivors of %u", shrinking->number);
+    memcpy(child->ranks, shrinking->ranks, (size_t)shrinking->size * sizeof *child->ranks);
+    snprintf(child->origin, sizeof child->origin, "survivors of %u", shrinking->number);
     KOLO_TRY(kolo_comm_meet(child, NULL, seat, "kolo_shrink", &opts, 0));
     *new_out = child;
 out:
@@ -209,22 +209,22 @@ kolo_status kolo_shrink(struct kolo_comm *comm, const struct kolo_opts *opts,
     kolo_status status = kolo_task_check(comm, &task);
     if (status != KOLO_OK)
         return status;
-    if (new_out == NULL)
+    if (!new_out)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_shrink: new_out is NULL");
     *new_out = NULL;
     struct kolo_engine *engine = comm->engine;
     int64_t timeout_ms =
-        opts != NULL && opts->timeout_ms > 0 ? opts->timeout_ms : engine->settings.timeout_ms;
+        opts && opts->timeout_ms > 0 ? opts->timeout_ms : engine->settings.timeout_ms;
     struct shrinking shrinking = {.engine = engine,
                                   .opts = opts,
                                   .deadline = kolo_deadline_in_ms(timeout_ms),
                                   .number = comm->number,
                                   .size = comm->size};
-    shrinking.ranks = kolo_calloc((size_t)comm->size, sizeof(*shrinking.ranks));
+    shrinking.ranks = kolo_calloc((size_t)comm->size, sizeof *shrinking.ranks);
     shrinking.bits = kolo_calloc(kolo_stall_bits_bytes(engine->size), 1);
     shrinking.lost = kolo_calloc(kolo_stall_bits_bytes(engine->size), 1);
     status = KOLO_ERR_NO_MEMORY;
-    if (shrinking.ranks != NULL && shrinking.bits != NULL && shrinking.lost != NULL) {
+    if (shrinking.ranks && shrinking.bits && shrinking.lost) {
         for (int rank = 0; rank < comm->size; rank++)
             shrinking.ranks[rank] = kolo_comm_world_rank(comm, rank);
         kolo_engine_enter(engine);

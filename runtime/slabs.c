@@ -41,7 +41,7 @@ static void give_up(struct kolo_engine *engine, struct kolo_slab **at)
 /** Not held: lock, which is taken to free memory of the heap after it has been unlocked. */
 static void destroy(struct kolo_engine *engine, struct kolo_slab *slab)
 {
-    if (slab->heap != NULL) {
+    if (slab->heap) {
         (void)kolo_host_memory_free(engine, slab->memory);
     } else {
         free_ordinary(slab);
@@ -59,7 +59,7 @@ void kolo_slabs_trim(struct kolo_engine *engine)
     engine->slabs_to_free = NULL;
     atomic_store_explicit(&engine->has_slabs_to_free, false, memory_order_relaxed);
     kolo_engine_leave(engine);
-    for (struct kolo_slab *next; slab != NULL; slab = next) {
+    for (struct kolo_slab *next; slab; slab = next) {
         next = slab->next;
         destroy(engine, slab);
     }
@@ -73,7 +73,7 @@ static kolo_status make_ordinary(struct kolo_slab *slab, const struct kolo_point
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     slab->bytes = (slab->bytes + page - 1) / page * page;
     slab->memory = kolo_aligned(page, slab->bytes);
-    if (slab->memory == NULL)
+    if (!slab->memory)
         return KOLO_ERR_NO_MEMORY;
     kolo_pin(near, slab->memory, slab->bytes, &slab->pin);
     return KOLO_OK;
@@ -82,14 +82,14 @@ static kolo_status make_ordinary(struct kolo_slab *slab, const struct kolo_point
 static kolo_status make(struct kolo_engine *engine, size_t bytes, const struct kolo_pointer *near,
                         struct kolo_slab **slab_out)
 {
-    struct kolo_slab *slab = kolo_calloc(1, sizeof(*slab));
-    kolo_status status = slab != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    struct kolo_slab *slab = kolo_calloc(1, sizeof *slab);
+    kolo_status status = slab ? KOLO_OK : KOLO_ERR_NO_MEMORY;
     if (status != KOLO_OK)
         return status;
     slab->bytes = bytes;
     if (bytes >= engine->settings.shm_direct_bytes)
         slab->heap = engine->heap;
-    if (slab->heap != NULL)
+    if (slab->heap)
         status = kolo_heap_alloc(slab->heap, bytes, &slab->memory);
     else
         status = make_ordinary(slab, near);
@@ -106,16 +106,15 @@ static kolo_status make(struct kolo_engine *engine, size_t bytes, const struct k
 static bool is_whole(const struct kolo_slab *slab)
 {
     struct kolo_span span;
-    return slab->heap == NULL || kolo_heap_find(slab->heap, slab->memory, slab->bytes, &span);
+    return !slab->heap || kolo_heap_find(slab->heap, slab->memory, slab->bytes, &span);
 }
 
 /** Where the smallest unused slab that is large enough is in the list; NULL: there is none. */
 static struct kolo_slab **find_best(struct kolo_engine *engine, size_t bytes)
 {
     struct kolo_slab **best = NULL;
-    for (struct kolo_slab **at = &engine->slabs; *at != NULL; at = &(*at)->next)
-        if (!(*at)->is_used && (*at)->bytes >= bytes &&
-            (best == NULL || (*at)->bytes < (*best)->bytes))
+    for (struct kolo_slab **at = &engine->slabs; *at; at = &(*at)->next)
+        if (!(*at)->is_used && (*at)->bytes >= bytes && (!best || (*at)->bytes < (*best)->bytes))
             best = at;
     return best;
 }
@@ -126,7 +125,7 @@ static struct kolo_slab *find(struct kolo_engine *engine, size_t bytes)
     struct kolo_slab **best;
     while ((best = find_best(engine, bytes)) != NULL && !is_whole(*best))
         give_up(engine, best);
-    if (best == NULL)
+    if (!best)
         return NULL;
     struct kolo_slab *slab = *best;
     *best = slab->next;
@@ -149,7 +148,7 @@ kolo_status kolo_slab_take(struct kolo_comm *comm, size_t bytes, const struct ko
                            struct kolo_slab **slab_out)
 {
     struct kolo_slab *slab = find(comm->engine, bytes);
-    if (slab == NULL) {
+    if (!slab) {
         kolo_comm_leave(comm);
         const kolo_status status = make(comm->engine, bytes, near, &slab);
         kolo_comm_enter(comm);
@@ -172,10 +171,10 @@ void kolo_slab_give_back(struct kolo_engine *engine, struct kolo_slab *slab)
         engine->slab_bytes_kept -= engine->slab_bytes_kept / FORGOTTEN;
     while (engine->slab_bytes_unused > most) {
         struct kolo_slab **oldest = NULL;
-        for (struct kolo_slab **at = &engine->slabs; *at != NULL; at = &(*at)->next)
+        for (struct kolo_slab **at = &engine->slabs; *at; at = &(*at)->next)
             if (!(*at)->is_used)
                 oldest = at;
-        if (oldest == NULL)
+        if (!oldest)
             return;
         give_up(engine, oldest);
     }
@@ -202,7 +201,7 @@ bool kolo_slabs_close(struct kolo_engine *engine, bool may_be_late)
         slab->next = engine->slabs;
         engine->slabs = slab;
     }
-    while (engine->slabs != NULL) {
+    while (engine->slabs) {
         struct kolo_slab *slab = engine->slabs;
         engine->slabs = slab->next;
         /* in use only by a copy, since all calls have returned their slabs */
@@ -211,7 +210,7 @@ bool kolo_slabs_close(struct kolo_engine *engine, bool may_be_late)
             keep(slab);
             continue;
         }
-        if (slab->heap == NULL)
+        if (!slab->heap)
             free_ordinary(slab);
         kolo_free_memory(slab); /* memory of the heap is freed with the heap */
     }

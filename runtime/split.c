@@ -114,7 +114,7 @@ static void choose_members(const struct kolo_comm *comm, const struct offer *tab
     uint32_t index = 0;
     for (int rank = 0; rank < comm->size; rank++)
         places[rank] = (struct place){table[rank].colour, table[rank].key, rank};
-    qsort(places, (size_t)comm->size, sizeof(*places), by_colour_and_key);
+    qsort(places, (size_t)comm->size, sizeof *places, by_colour_and_key);
     while (places[first].colour != table[comm->rank].colour) {
         if (places[first].colour != KOLO_NO_COLOUR &&
             (first == 0 || places[first].colour != places[first - 1].colour))
@@ -157,7 +157,7 @@ static kolo_status open_child(struct kolo_comm *child, struct kolo_comm *parent,
     struct kolo_engine *engine = child->engine;
     kolo_status status = KOLO_OK;
     kolo_engine_enter(engine);
-    if (parent != NULL && parent->failure.status != KOLO_OK) {
+    if (parent && parent->failure.status != KOLO_OK) {
         kolo_comm_tell_store(engine, seat->number, child->ranks, seat->size);
         status = kolo_comm_failed(parent, NULL);
     } else {
@@ -220,7 +220,7 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
 static kolo_status cannot_exchange(struct kolo_comm *comm, const struct making *making)
 {
     char who[KOLO_RANK_TEXT_MAX], text[KOLO_DETAIL_MAX];
-    snprintf(text, sizeof(text), "%s: %s cannot exchange lists with the %d members: %s",
+    snprintf(text, sizeof text, "%s: %s cannot exchange lists with the %d members: %s",
              making->function, kolo_comm_rank_text(comm, comm->rank, who), comm->size,
              kolo_error_detail());
     kolo_comm_enter(comm);
@@ -267,9 +267,9 @@ static void take_numbers(struct kolo_comm *comm, struct making *making)
 static kolo_status prepare(struct kolo_comm *comm, struct making *making)
 {
     size_t n = (size_t)comm->size;
-    making->table = kolo_calloc(n, sizeof(*making->table));
-    making->places = kolo_calloc(n, sizeof(*making->places));
-    if (making->table == NULL || making->places == NULL)
+    making->table = kolo_calloc(n, sizeof *making->table);
+    making->places = kolo_calloc(n, sizeof *making->places);
+    if (!making->table || !making->places)
         return cannot_exchange(comm, making);
     if (making->mine.fault == FAULT_NONE &&
         kolo_comm_create(comm->engine, comm->size, &making->child) != KOLO_OK)
@@ -285,7 +285,7 @@ static kolo_status prepare(struct kolo_comm *comm, struct making *making)
 static kolo_deadline meet_by(const struct making *making)
 {
     const kolo_deadline soonest = kolo_deadline_in_ms(MEETING_MS);
-    const bool has_more = making->inside != NULL || making->deadline > soonest;
+    const bool has_more = making->inside || making->deadline > soonest;
     return has_more ? making->deadline : soonest;
 }
 
@@ -311,13 +311,13 @@ static kolo_status make(struct kolo_comm *comm, struct making *making, struct ko
         goto out;
     choose_members(comm, making->table, making->places, making->child, &seat);
     making->child->is_inner = making->inside != NULL;
-    if (making->inside != NULL)
-        snprintf(making->child->origin, sizeof(making->child->origin), "%s", making->inside);
+    if (making->inside)
+        snprintf(making->child->origin, sizeof making->child->origin, "%s", making->inside);
     else if (making->kind == KOLO_CALL_SPLIT)
-        snprintf(making->child->origin, sizeof(making->child->origin), "split colour %d",
+        snprintf(making->child->origin, sizeof making->child->origin, "split colour %d",
                  (int)making->mine.colour);
     else
-        snprintf(making->child->origin, sizeof(making->child->origin), "dup");
+        snprintf(making->child->origin, sizeof making->child->origin, "dup");
     struct kolo_comm *child = making->child;
     making->child = NULL; /* kolo_comm_meet frees it on failure */
     KOLO_TRY(kolo_comm_meet(child, comm, &seat, making->function, making->opts, meet_by(making)));
@@ -331,7 +331,7 @@ static kolo_status run(struct kolo_comm *comm, struct making *making, struct kol
     kolo_status status = kolo_comm_check(comm, making->function);
     if (status != KOLO_OK)
         return status;
-    if (new_out != NULL)
+    if (new_out)
         *new_out = NULL;
     else
         making->mine.fault = FAULT_OUT;
@@ -366,7 +366,7 @@ kolo_status kolo_split_inside(struct kolo_comm *comm, int colour, const char *or
     const int left_ms = kolo_deadline_poll_ms(deadline);
     /* the name tells a rank with another setting what it has met */
     const struct kolo_opts opts = {
-        .size = sizeof(opts), .timeout_ms = left_ms > 0 ? left_ms : 1, .name = "KOLO_NESTED_BYTES"};
+        .size = sizeof opts, .timeout_ms = left_ms > 0 ? left_ms : 1, .name = "KOLO_NESTED_BYTES"};
     struct making making = {.kind = KOLO_CALL_SPLIT,
                             .function = "kolo_split",
                             .opts = &opts,

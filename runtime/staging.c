@@ -38,8 +38,8 @@ kolo_status kolo_staging_fail(struct kolo_request *request, kolo_status status)
 {
     struct kolo_comm *comm = request->comm;
     char text[KOLO_DETAIL_MAX], words[KOLO_WORDS_MAX], who[KOLO_RANK_TEXT_MAX];
-    kolo_request_words(request, words, sizeof(words));
-    snprintf(text, sizeof(text), "%s on %s: %s", words, kolo_comm_rank_text(comm, comm->rank, who),
+    kolo_request_words(request, words, sizeof words);
+    snprintf(text, sizeof text, "%s on %s: %s", words, kolo_comm_rank_text(comm, comm->rank, who),
              kolo_error_detail());
     kolo_comm_fail(comm, status, text, true);
     return kolo_comm_failed(comm, NULL);
@@ -56,9 +56,9 @@ kolo_status kolo_staging_lane(struct kolo_engine *engine, const struct kolo_poin
                               struct kolo_lane **lane_out)
 {
     struct kolo_lane *lane = engine->lanes;
-    while (lane != NULL && !kolo_lane_serves(lane, pointer))
+    while (lane && !kolo_lane_serves(lane, pointer))
         lane = lane->next;
-    if (lane == NULL) {
+    if (!lane) {
         const kolo_status status = kolo_lane_open(pointer, wake, engine, &lane);
         if (status != KOLO_OK)
             return status;
@@ -80,8 +80,8 @@ static struct kolo_staged *make_staged(const struct kolo_engine *engine, size_t 
     const size_t segment = kolo_flow_segment_bytes(bytes, engine->settings.stage_bytes);
     const size_t count = (bytes + segment - 1) / segment;
     struct kolo_staged *staged =
-        kolo_calloc(1, sizeof(*staged) + count * sizeof(staged->segments[0]));
-    if (staged != NULL) {
+        kolo_calloc(1, sizeof *staged + count * sizeof staged->segments[0]);
+    if (staged) {
         staged->bytes = bytes;
         staged->segment_bytes = segment;
         staged->segment_count = count;
@@ -95,7 +95,7 @@ static kolo_status add(struct kolo_request *request, const struct kolo_pointer *
 {
     struct kolo_engine *engine = request->comm->engine;
     struct kolo_staged *staged = make_staged(engine, bytes);
-    if (staged == NULL)
+    if (!staged)
         return KOLO_ERR_NO_MEMORY;
     staged->device = (uint8_t *)(uintptr_t)pointer->memory;
     staged->in = in;
@@ -183,10 +183,10 @@ static kolo_status stage_in_place(struct kolo_request *request, struct kolo_task
     const struct kolo_byte_range out = {recv - base, task->recv_bytes};
     struct kolo_byte_range in = {send - base, task->send_bytes};
     uint8_t *slab;
-    if (task->displs != NULL) /* what lies between blocks must come back unchanged */
+    if (task->displs) /* what lies between blocks must come back unchanged */
         in = (struct kolo_byte_range){0, bytes};
     kolo_status status = stage(request, (const void *)base, bytes, in, out, &slab);
-    if (status == KOLO_OK && slab != NULL) {
+    if (status == KOLO_OK && slab) {
         task->send = slab + (send - base);
         task->recv = slab + (recv - base);
     }
@@ -199,19 +199,19 @@ static kolo_status stage_apart(struct kolo_request *request, struct kolo_task *t
                                  received = {0, task->recv_bytes};
     uint8_t *slab;
     kolo_status status = stage(request, task->send, task->send_bytes, sent, none, &slab);
-    if (status == KOLO_OK && slab != NULL)
+    if (status == KOLO_OK && slab)
         task->send = slab;
     if (status == KOLO_OK)
-        status = stage(request, task->recv, task->recv_bytes,
-                       task->displs != NULL ? received : none, received, &slab);
-    if (status == KOLO_OK && slab != NULL)
+        status = stage(request, task->recv, task->recv_bytes, task->displs ? received : none,
+                       received, &slab);
+    if (status == KOLO_OK && slab)
         task->recv = slab;
     return status;
 }
 
 static bool is_slab(const struct kolo_request *request, const void *memory)
 {
-    for (const struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+    for (const struct kolo_staged *staged = request->staged; staged; staged = staged->next)
         if ((uintptr_t)memory - (uintptr_t)staged->host < staged->bytes)
             return true;
     return false;
@@ -221,7 +221,7 @@ kolo_status kolo_staging_follow(struct kolo_comm *comm, struct kolo_request *req
                                 const struct kolo_task *task)
 {
     request->comm = comm;
-    if (kolo_task_stream(task) == NULL)
+    if (!kolo_task_stream(task))
         return KOLO_OK;
     kolo_status status = kolo_follow_prepare(request, kolo_task_stream(task));
     if (status == KOLO_ERR_SYSTEM) { /* the device failed: the other ranks must not wait */
@@ -252,7 +252,7 @@ kolo_status kolo_staging_prepare(struct kolo_comm *comm, struct kolo_request *re
 void kolo_staging_take(struct kolo_request *to, struct kolo_request *from)
 {
     struct kolo_staged **end = &to->staged;
-    while (*end != NULL)
+    while (*end)
         end = &(*end)->next;
     *end = from->staged;
     from->staged = NULL;
@@ -263,9 +263,9 @@ void kolo_staging_drop(struct kolo_request *request)
     struct kolo_engine *engine = request->comm->engine;
     kolo_staging_cancel(request); /* if a start failed */
     kolo_follow_drop(request);
-    for (struct kolo_staged *staged = request->staged, *next; staged != NULL; staged = next) {
+    for (struct kolo_staged *staged = request->staged, *next; staged; staged = next) {
         next = staged->next;
-        if (staged->slab != NULL)
+        if (staged->slab)
             kolo_slab_give_back(engine, staged->slab);
         kolo_lent_drop(staged);
         kolo_free_memory(staged);
@@ -279,7 +279,7 @@ static kolo_status wait_until(const struct kolo_request *request, enum kolo_way 
                               kolo_deadline deadline)
 {
     kolo_status status = KOLO_OK;
-    for (const struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+    for (const struct kolo_staged *staged = request->staged; staged && status == KOLO_OK;
          staged = staged->next)
         status = kolo_lane_wait(staged->lane, way, staged->marks[way], deadline);
     return status;
@@ -347,7 +347,7 @@ static kolo_status await_device(const struct kolo_request *request, kolo_deadlin
     struct wait wait = wait_for(request, KOLO_OWN_DEVICE);
     const struct kolo_unless unless = {has_failed, &wait};
     kolo_status status = KOLO_OK;
-    for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+    for (struct kolo_staged *staged = request->staged; staged && status == KOLO_OK;
          staged = staged->next)
         if (!is_repeated(request, staged))
             status = kolo_lane_await_device(staged->lane, deadline, &unless);
@@ -399,7 +399,7 @@ static kolo_status bring_message(struct kolo_request *request, kolo_deadline dea
 kolo_status kolo_staging_await(struct kolo_request *request)
 {
     const kolo_deadline deadline = kolo_deadline_in_ms(request->timeout_ms);
-    if (request->follow != NULL) /* only that is waited for, and not here */
+    if (request->follow) /* only that is waited for, and not here */
         return KOLO_OK;
     kolo_status status = await_device(request, deadline);
     if (status == KOLO_OK && kolo_call_is_message(request->call.kind))
@@ -437,7 +437,7 @@ kolo_status kolo_staging_begin(struct kolo_request *request)
 {
     if (kolo_call_is_message(request->call.kind))
         return KOLO_OK;
-    if (request->follow != NULL) {
+    if (request->follow) {
         request->stage = KOLO_STAGING_BEHIND;
         return KOLO_OK;
     }
@@ -524,7 +524,7 @@ void kolo_staging_flow(struct kolo_request *request)
 static kolo_status look_out(const struct kolo_request *request)
 {
     kolo_status status = KOLO_OK;
-    for (const struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+    for (const struct kolo_staged *staged = request->staged; staged && status == KOLO_OK;
          staged = staged->next)
         status = kolo_lane_passed(staged->lane, KOLO_WAY_OUT, staged->marks[KOLO_WAY_OUT]);
     return status;
@@ -577,7 +577,7 @@ static bool await_copies(struct kolo_staged *staged, kolo_deadline deadline, boo
 static void warn_late(const struct kolo_request *request)
 {
     char words[KOLO_WORDS_MAX];
-    kolo_request_words(request, words, sizeof(words));
+    kolo_request_words(request, words, sizeof words);
     KOLO_WARN("%s sequence %u has failed, but the device has not done what it was given for it: it "
               "may still write to the buffers of that call",
               words, request->call.sequence);
@@ -588,7 +588,7 @@ static void end_copies(struct kolo_request *request)
 {
     const kolo_deadline deadline = kolo_deadline_in_ms(CANCEL_MS);
     bool writes = false;
-    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next) {
+    for (struct kolo_staged *staged = request->staged; staged; staged = staged->next) {
         if (staged->bytes == 0)
             continue;
         const bool is_over = await_copies(staged, deadline, &writes);
@@ -611,15 +611,14 @@ void kolo_staging_cancel(struct kolo_request *request)
     /* in stage BEHIND nothing has been copied or is known to others */
     if (stage != KOLO_STAGING_BEHIND)
         end_copies(request);
-    if (request->follow != NULL &&
-        (stage == KOLO_STAGING_BEHIND || (!stays(stage) && request->is_apart)))
+    if (request->follow && (stage == KOLO_STAGING_BEHIND || (!stays(stage) && request->is_apart)))
         kolo_follow_end(request);
 }
 
 bool kolo_staging_close(struct kolo_engine *engine, kolo_deadline deadline)
 {
     bool is_over = true;
-    while (engine->lanes != NULL) {
+    while (engine->lanes) {
         struct kolo_lane *lane = engine->lanes;
         engine->lanes = lane->next;
         is_over &= kolo_lane_close(lane, deadline);

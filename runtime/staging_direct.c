@@ -36,7 +36,7 @@ static bool reaches(const struct kolo_request *request, int peer)
 static struct kolo_staged *find(const struct kolo_request *request, const void *host)
 {
     const uintptr_t at = (uintptr_t)host;
-    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+    for (struct kolo_staged *staged = request->staged; staged; staged = staged->next)
         if (at - (uintptr_t)staged->host < staged->bytes)
             return staged;
     return NULL;
@@ -55,7 +55,7 @@ static bool can_copy(const struct kolo_request *request, const struct kolo_step 
     const struct kolo_staged *to = find(request, kolo_slice_address(request, &step->copy_to));
     const struct kolo_staged *from = find(request, kolo_slice_address(request, &step->copy_from));
     return !is_scratch(&step->copy_to) && !is_scratch(&step->copy_from) &&
-           (to == NULL || from == NULL || to->lane == from->lane);
+           (!to || !from || to->lane == from->lane);
 }
 
 /** Whether what the step still has to compute changes nothing: the fold of one input is that input,
@@ -80,8 +80,7 @@ static bool are_known(const struct kolo_request *request)
     struct kolo_engine *engine = request->comm->engine;
     struct kolo_pointer pointer;
     bool has_any = false;
-    for (const struct kolo_staged *staged = request->staged; staged != NULL;
-         staged = staged->next) {
+    for (const struct kolo_staged *staged = request->staged; staged; staged = staged->next) {
         if (staged->bytes == 0) /* the entry of a stream that is followed */
             continue;
         has_any = true;
@@ -111,9 +110,8 @@ static bool can_steps(const struct kolo_request *request, bool is_link)
  * link is used, so that any memory will do. */
 static bool can_alone(const struct kolo_request *request)
 {
-    return request->args.size == 1 && request->route == &kolo_route_links &&
-           request->parts == NULL && request->prescale == 0 && request->postscale == 0 &&
-           can_steps(request, false);
+    return request->args.size == 1 && request->route == &kolo_route_links && !request->parts &&
+           request->prescale == 0 && request->postscale == 0 && can_steps(request, false);
 }
 
 bool kolo_direct_buffers_allow(const struct kolo_request *request)
@@ -121,7 +119,7 @@ bool kolo_direct_buffers_allow(const struct kolo_request *request)
     if (!kolo_request_is_message(request) && can_alone(request))
         return true;
     if (!kolo_request_is_message(request) &&
-        (request->route != &kolo_route_links || request->parts != NULL || request->prescale != 0 ||
+        (request->route != &kolo_route_links || request->parts || request->prescale != 0 ||
          request->postscale != 0 || request->args.size == 1 || !can_steps(request, false)))
         return false;
     return are_known(request);
@@ -138,7 +136,7 @@ bool kolo_direct_is_possible(const struct kolo_request *request)
 
 void kolo_direct_begin(struct kolo_request *request)
 {
-    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+    for (struct kolo_staged *staged = request->staged; staged; staged = staged->next)
         staged->marks[KOLO_WAY_IN] = staged->marks[KOLO_WAY_OUT] = 0;
     request->copied = 0;
 }
@@ -148,7 +146,7 @@ void kolo_direct_begin(struct kolo_request *request)
 uint8_t *kolo_direct_address(const struct kolo_request *request, uint8_t *host)
 {
     const struct kolo_staged *staged = find(request, host);
-    return staged != NULL ? staged->device + (host - staged->host) : NULL;
+    return staged ? staged->device + (host - staged->host) : NULL;
 }
 
 /** Starts a copy in the lane of @p staged, in the direction to the device. */
@@ -165,7 +163,7 @@ kolo_status kolo_direct_received(struct kolo_request *request, const struct kolo
 {
     struct kolo_staged *staged =
         work->bytes > 0 && !work->has_landed ? find(request, work->dst) : NULL;
-    if (staged == NULL)
+    if (!staged)
         return KOLO_OK;
     return copy(staged, kolo_direct_address(request, work->dst), work->dst, work->bytes);
 }
@@ -178,22 +176,21 @@ static kolo_status copy_on_the_spot(struct kolo_request *request, const struct k
     const size_t bytes = step->copy_to.count * kolo_dtype_bytes(request->call.dtype);
     if (to == from)
         return KOLO_OK;
-    if (owner == NULL)
+    if (!owner)
         owner = find(request, from);
-    if (owner == NULL) { /* both buffers are in host memory */
+    if (!owner) { /* both buffers are in host memory */
         memcpy(to, from, bytes);
         return KOLO_OK;
     }
     uint8_t *to_there = kolo_direct_address(request, to);
     const uint8_t *from_there = kolo_direct_address(request, from);
-    return copy(owner, to_there != NULL ? to_there : to, from_there != NULL ? from_there : from,
-                bytes);
+    return copy(owner, to_there ? to_there : to, from_there ? from_there : from, bytes);
 }
 
 static kolo_status are_copied(const struct kolo_request *request)
 {
     kolo_status status = KOLO_OK;
-    for (const struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+    for (const struct kolo_staged *staged = request->staged; staged && status == KOLO_OK;
          staged = staged->next)
         if (staged->marks[KOLO_WAY_OUT] != 0)
             status = kolo_lane_passed(staged->lane, KOLO_WAY_OUT, staged->marks[KOLO_WAY_OUT]);

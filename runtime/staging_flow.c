@@ -38,10 +38,10 @@ bool kolo_flow_can(const struct kolo_request *request)
 {
     /* scaling and groups process all data before or after the plan, so all of it must be on the
      * host */
-    if (request->plan == NULL || request->route != &kolo_route_links || request->parts != NULL ||
+    if (!request->plan || request->route != &kolo_route_links || request->parts ||
         request->prescale != 0 || request->postscale != 0)
         return false;
-    for (const struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+    for (const struct kolo_staged *staged = request->staged; staged; staged = staged->next)
         if (staged->segment_count > 1)
             return true;
     return false;
@@ -199,10 +199,10 @@ static void foresee_all(const struct kolo_request *request)
     for (size_t index = 0; index < steps; index++) {
         request->plan->step(&request->args, index, &step);
         find_touches(request, &step, &touches);
-        for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+        for (struct kolo_staged *staged = request->staged; staged; staged = staged->next)
             foresee(staged, &touches, index);
     }
-    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+    for (struct kolo_staged *staged = request->staged; staged; staged = staged->next)
         place_rest(staged, steps);
 }
 
@@ -264,11 +264,11 @@ static kolo_status put_whole(struct kolo_staged *staged)
 kolo_status kolo_flow_begin(struct kolo_request *request, bool in_segments)
 {
     kolo_status status = KOLO_OK;
-    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+    for (struct kolo_staged *staged = request->staged; staged; staged = staged->next)
         reset(staged);
     if (in_segments)
         foresee_all(request);
-    for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+    for (struct kolo_staged *staged = request->staged; staged && status == KOLO_OK;
          staged = staged->next)
         status = in_segments ? put_ahead(staged, 0) : put_whole(staged);
     return status;
@@ -291,7 +291,7 @@ static kolo_status look_in(struct kolo_request *request, struct kolo_staged *sta
 kolo_status kolo_flow_is_in(struct kolo_request *request)
 {
     kolo_status result = KOLO_OK;
-    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next) {
+    for (struct kolo_staged *staged = request->staged; staged; staged = staged->next) {
         const kolo_status status = look_in(request, staged);
         if (status != KOLO_OK && status != KOLO_AGAIN)
             return status;
@@ -319,7 +319,7 @@ kolo_status kolo_flow_has(struct kolo_request *request, const struct kolo_step *
 {
     struct touches touches;
     find_touches(request, step, &touches);
-    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next) {
+    for (struct kolo_staged *staged = request->staged; staged; staged = staged->next) {
         if (has(staged, &touches))
             continue;
         const kolo_status status = look_in(request, staged);
@@ -388,7 +388,7 @@ kolo_status kolo_flow_continue(struct kolo_request *request)
 {
     const size_t over = request->main.first, begun = request->main.next;
     kolo_status status = KOLO_OK;
-    for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+    for (struct kolo_staged *staged = request->staged; staged && status == KOLO_OK;
          staged = staged->next) {
         status = put_ahead(staged, begun);
         const size_t arrived = arrived_in(staged, &request->main);
@@ -421,7 +421,7 @@ static kolo_status bring_rest(struct kolo_staged *staged)
 kolo_status kolo_flow_end(struct kolo_request *request)
 {
     kolo_status status = KOLO_OK;
-    for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+    for (struct kolo_staged *staged = request->staged; staged && status == KOLO_OK;
          staged = staged->next) {
         status = bring_rest(staged);
         if (status == KOLO_OK)

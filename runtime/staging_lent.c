@@ -27,10 +27,9 @@ enum { RESERVE_BYTES = 1 << 20 /* from this length on it is worth two system cal
 
 bool kolo_lent_may(const struct kolo_comm *comm, const struct kolo_task *task)
 {
-    return comm->engine->settings.cuda_ipc && comm->has_board &&
-           atomic_load(&comm->group) == NULL && (unsigned)task->op < KOLO_REDOP_OWN &&
-           kolo_scale_has_place(task) && !kolo_call_is_message(task->kind) &&
-           task->kind != KOLO_CALL_ALLTOALLV;
+    return comm->engine->settings.cuda_ipc && comm->has_board && !atomic_load(&comm->group) &&
+           (unsigned)task->op < KOLO_REDOP_OWN && kolo_scale_has_place(task) &&
+           !kolo_call_is_message(task->kind) && task->kind != KOLO_CALL_ALLTOALLV;
 }
 
 bool kolo_lent_look(struct kolo_request *request, const void *memory, size_t bytes)
@@ -47,7 +46,7 @@ static void say_copies(void)
 void kolo_lent_ready(struct kolo_request *request)
 {
     const kolo_deadline deadline = kolo_deadline_in_ms(request->timeout_ms);
-    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+    for (struct kolo_staged *staged = request->staged; staged; staged = staged->next)
         if (request->may_lend && staged->bytes > 0 &&
             kolo_lane_ready(staged->lane, deadline) != KOLO_OK) {
             say_copies();
@@ -93,7 +92,7 @@ void kolo_lent_drop(struct kolo_staged *staged)
 
 kolo_status kolo_lent_bring(struct kolo_request *request)
 {
-    for (struct kolo_staged *staged = request->staged; staged != NULL; staged = staged->next)
+    for (struct kolo_staged *staged = request->staged; staged; staged = staged->next)
         if (staged->is_reserved &&
             mmap(staged->host, staged->bytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
@@ -108,7 +107,7 @@ kolo_status kolo_lent_settle(struct kolo_request *request)
     kolo_status status = KOLO_OK;
     if (kolo_lent_can(request))
         return KOLO_OK;
-    for (struct kolo_staged *staged = request->staged; staged != NULL && status == KOLO_OK;
+    for (struct kolo_staged *staged = request->staged; staged && status == KOLO_OK;
          staged = staged->next)
         if (staged->is_reserved)
             status = kolo_staging_take_slab(request, staged);
@@ -121,15 +120,14 @@ bool kolo_lent_can(const struct kolo_request *request)
 {
     const struct kolo_comm *comm = request->comm;
     const struct kolo_lane *lane = NULL;
-    if (!request->may_lend || !comm->lends || !request->is_apart || request->parts != NULL ||
+    if (!request->may_lend || !comm->lends || !request->is_apart || request->parts ||
         request->route != &kolo_route_board ||
         (request->plan->is_oneshot && request->plan->collective == KOLO_COLLECTIVE_BROADCAST))
         return false;
-    for (const struct kolo_staged *staged = request->staged; staged != NULL;
-         staged = staged->next) {
+    for (const struct kolo_staged *staged = request->staged; staged; staged = staged->next) {
         if (staged->bytes == 0) /* the entry of a stream that is followed */
             continue;
-        if ((lane != NULL && staged->lane != lane) ||
+        if ((lane && staged->lane != lane) ||
             !kolo_device_memory_has_loan(comm->engine, staged->device, staged->bytes))
             return false;
         lane = staged->lane;

@@ -296,7 +296,7 @@ static kolo_status on_stalled(struct kolo_store_connection *connection, struct k
     const uint8_t own = kolo_read_u8(body);
     kolo_status status = kolo_reader_finish(body, "STALLED");
     if (status != KOLO_OK || server->has_failed ||
-        kolo_map_get(&server->failed_comms, channel / KOLO_CHANNELS_PER_COMM) != NULL)
+        kolo_map_get(&server->failed_comms, channel / KOLO_CHANNELS_PER_COMM))
         return status;
     if (member_bytes > 0 && member_bytes != kolo_stall_bits_bytes(server->config.size))
         return kolo_fail(KOLO_ERR_PROTOCOL, "STALLED with %zu bytes of members", member_bytes);

@@ -186,7 +186,7 @@ static bool is_first(struct kolo_store_server *server, uint32_t scope)
         server->start_by = KOLO_NEVER;
         return true;
     }
-    if (kolo_map_get(&server->failed_comms, scope) != NULL)
+    if (kolo_map_get(&server->failed_comms, scope))
         return false;
     if (kolo_map_put(&server->failed_comms, scope, server) != KOLO_OK)
         KOLO_WARN("store: cannot record a failure: %s", kolo_error_detail());

@@ -28,8 +28,8 @@ struct kolo_follow {
 /** Adds an entry of no bytes. Held: lock. */
 static kolo_status add_entry(struct kolo_request *request, struct kolo_lane *lane)
 {
-    struct kolo_staged *staged = kolo_calloc(1, sizeof(*staged));
-    if (staged == NULL)
+    struct kolo_staged *staged = kolo_calloc(1, sizeof *staged);
+    if (!staged)
         return KOLO_ERR_NO_MEMORY;
     staged->lane = lane;
     staged->next = request->staged;
@@ -45,8 +45,8 @@ kolo_status kolo_follow_prepare(struct kolo_request *request, void *stream)
     if (status != KOLO_OK)
         return status;
     kolo_heap_pin(comm->engine->heap, &pointer); /* now, not while the stream waits */
-    struct kolo_follow *follow = kolo_calloc(1, sizeof(*follow));
-    if (follow == NULL)
+    struct kolo_follow *follow = kolo_calloc(1, sizeof *follow);
+    if (!follow)
         return KOLO_ERR_NO_MEMORY;
     follow->stream = stream;
     kolo_comm_enter(comm);
@@ -108,21 +108,21 @@ kolo_status kolo_follow_reached(const struct kolo_request *request)
 
 bool kolo_follow_was_let_go(const struct kolo_request *request)
 {
-    const struct kolo_gate *gate = request->follow != NULL ? request->follow->gate : NULL;
-    return gate != NULL && kolo_gate_was_let_go(gate);
+    const struct kolo_gate *gate = request->follow ? request->follow->gate : NULL;
+    return gate && kolo_gate_was_let_go(gate);
 }
 
 void kolo_follow_end(struct kolo_request *request)
 {
     struct kolo_gate *gate = request->follow->gate;
     request->follow->gate = NULL;
-    if (gate != NULL)
+    if (gate)
         kolo_gate_open(gate);
 }
 
 void kolo_follow_drop(struct kolo_request *request)
 {
-    if (request->follow == NULL)
+    if (!request->follow)
         return;
     kolo_follow_end(request);
     kolo_free_memory(request->follow);

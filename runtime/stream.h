@@ -8,7 +8,7 @@
 /** The stream in the options of @p task; NULL: none. */
 static inline void *kolo_task_stream(const struct kolo_task *task)
 {
-    return task->opts != NULL ? task->opts->stream : NULL;
+    return task->opts ? task->opts->stream : NULL;
 }
 /** Makes @p request follow @p stream at each start. Takes the lock. ERR_INVALID and ERR_UNSUPPORTED
  * as kolo_stream_look, ERR_NO_MEMORY: the communicator stays usable. */

@@ -25,14 +25,14 @@
  * place. */
 static bool has_load(const struct kolo_request *request)
 {
-    return request->prescale != 0 || request->parts != NULL;
+    return request->prescale != 0 || request->parts;
 }
 
 void kolo_request_load(const struct kolo_request *request)
 {
     if (request->prescale != 0)
         kolo_scale_begin(request);
-    if (request->parts != NULL)
+    if (request->parts)
         kolo_parts_gather(request);
 }
 
@@ -40,7 +40,7 @@ void kolo_request_load(const struct kolo_request *request)
  * next try too: the communicator's scratch may be replaced meanwhile, but by more. Held: lock. */
 static kolo_status find_scratch(struct kolo_comm *comm, struct kolo_request *request)
 {
-    if (request->own_scratch != NULL || request->plan == NULL || request->plan->on_board)
+    if (request->own_scratch || !request->plan || request->plan->on_board)
         return KOLO_OK;
     return kolo_comm_scratch(comm, request,
                              request->plan->scratch(&request->args) *
@@ -71,7 +71,7 @@ static kolo_status result_of(struct kolo_comm *comm, const struct kolo_request *
  * Held: lock. */
 static kolo_status begin_staging(struct kolo_request *request)
 {
-    return request->staged != NULL ? kolo_staging_begin(request) : KOLO_OK;
+    return request->staged ? kolo_staging_begin(request) : KOLO_OK;
 }
 
 /** Fails if another thread has started the request meanwhile. Held: lock. */
@@ -132,20 +132,20 @@ static kolo_status run_held(struct kolo_comm *comm, struct kolo_request *request
 {
     kolo_status status;
     KOLO_TRY(kolo_request_prepare(comm, request, task));
-    if (request->staged == NULL && has_load(request)) {
+    if (!request->staged && has_load(request)) {
         KOLO_TRY(find_scratch(comm, request)); /* before a buffer is written */
         kolo_comm_leave(comm);
         kolo_request_load(request);
         kolo_comm_enter(comm);
     }
-    if (request->follow != NULL) {
+    if (request->follow) {
         KOLO_TRY(submit_behind(comm, request));
     } else {
         KOLO_TRY(begin_staging(request));
         KOLO_TRY(submit(comm, request));
     }
     KOLO_TRY(kolo_request_await(comm, request));
-    if (request->staged == NULL && kolo_repeat_may(comm, task))
+    if (!request->staged && kolo_repeat_may(comm, task))
         kolo_repeat_keep(comm, request);
 out:
     return status;
@@ -159,7 +159,7 @@ static kolo_status run_again(struct kolo_comm *comm, const struct kolo_task *tas
         return KOLO_AGAIN;
     kolo_comm_enter(comm);
     struct kolo_request *kept = kolo_repeat_take(comm, task);
-    if (kept != NULL) {
+    if (kept) {
         status = submit(comm, kept);
         if (status == KOLO_OK)
             status = kolo_request_await(comm, kept);
@@ -173,9 +173,9 @@ static kolo_status run_again(struct kolo_comm *comm, const struct kolo_task *tas
  * input at once. Not held: lock. */
 static kolo_status await_or_load(struct kolo_request *request)
 {
-    if (request->nested != NULL)
+    if (request->nested)
         return kolo_nested_await(request);
-    if (request->staged != NULL)
+    if (request->staged)
         return kolo_staging_await(request);
     kolo_request_load(request);
     return KOLO_OK;
@@ -187,16 +187,16 @@ static kolo_status run_blocking(struct kolo_comm *comm, const struct kolo_task *
     struct kolo_task staged;
     kolo_request_clear(&request);
     kolo_status status = kolo_request_fill_in(comm, &request, &task, &staged);
-    const bool is_foreign = request.staged != NULL || request.nested != NULL;
+    const bool is_foreign = request.staged || request.nested;
     if (status == KOLO_OK && is_foreign)
         status = await_or_load(&request);
     if (status == KOLO_OK || is_foreign) {
         kolo_comm_enter(comm);
         if (status == KOLO_OK)
             status = run_held(comm, &request, task);
-        if (request.nested != NULL)
+        if (request.nested)
             kolo_nested_drop(&request);
-        if (request.staged != NULL)
+        if (request.staged)
             kolo_staging_drop(&request);
         kolo_comm_leave(comm);
     }
@@ -209,8 +209,8 @@ static kolo_status run_blocking(struct kolo_comm *comm, const struct kolo_task *
 kolo_status kolo_task_prepare(struct kolo_comm *comm, const struct kolo_task *task,
                               struct kolo_request **request_out)
 {
-    struct kolo_request *request = kolo_calloc(1, sizeof(*request));
-    if (request == NULL)
+    struct kolo_request *request = kolo_calloc(1, sizeof *request);
+    if (!request)
         return KOLO_ERR_NO_MEMORY;
     struct kolo_task staged;
     request->is_async = true;
@@ -232,13 +232,13 @@ kolo_status kolo_task_prepare(struct kolo_comm *comm, const struct kolo_task *ta
  * meanwhile, and they share it. Held: lock. */
 static kolo_status find_all_scratch(struct kolo_comm *comm, struct kolo_request *chain)
 {
-    for (struct kolo_request *request = chain; request != NULL; request = request->chain) {
+    for (struct kolo_request *request = chain; request; request = request->chain) {
         kolo_status status = find_scratch(comm, request);
         if (status != KOLO_OK)
             return status;
     }
-    for (struct kolo_request *request = chain; request != NULL; request = request->chain)
-        if (request->own_scratch == NULL)
+    for (struct kolo_request *request = chain; request; request = request->chain)
+        if (!request->own_scratch)
             request->scratch = comm->scratch;
     return KOLO_OK;
 }
@@ -262,9 +262,9 @@ out:
 static kolo_status launch(struct kolo_comm *comm, struct kolo_request *chain, bool in_background)
 {
     kolo_status status = KOLO_OK;
-    for (struct kolo_request *request = chain; request != NULL; request = request->chain)
+    for (struct kolo_request *request = chain; request; request = request->chain)
         KOLO_TRY(begin_staging(request));
-    for (struct kolo_request *request = chain; request != NULL; request = request->chain) {
+    for (struct kolo_request *request = chain; request; request = request->chain) {
         request->is_counted = in_background;
         kolo_request_submit(comm, request);
     }
@@ -285,8 +285,8 @@ static kolo_status start_held(struct kolo_comm *comm, struct kolo_request *chain
 /** Whether a start writes buffers before the calls can begin. */
 static bool writes_first(const struct kolo_request *chain)
 {
-    for (; chain != NULL; chain = chain->chain)
-        if (chain->staged == NULL && has_load(chain))
+    for (; chain; chain = chain->chain)
+        if (!chain->staged && has_load(chain))
             return true;
     return false;
 }
@@ -305,8 +305,8 @@ kolo_status kolo_chain_begin(struct kolo_request *chain)
     const kolo_status status = check_start(chain->comm, chain, false);
     if (status != KOLO_OK)
         return status;
-    for (const struct kolo_request *request = chain; request != NULL; request = request->chain)
-        if (request->staged == NULL)
+    for (const struct kolo_request *request = chain; request; request = request->chain)
+        if (!request->staged)
             kolo_request_load(request);
     return launch(chain->comm, chain, false);
 }
@@ -327,21 +327,21 @@ kolo_status kolo_chain_start(struct kolo_request *chain, bool in_background)
 {
     struct kolo_comm *comm = chain->comm;
     kolo_status status = writes_first(chain) ? may_start(comm, chain, in_background) : KOLO_OK;
-    for (struct kolo_request *request = chain; request != NULL && status == KOLO_OK;
+    for (struct kolo_request *request = chain; request && status == KOLO_OK;
          request = request->chain)
         status = await_or_load(request);
     if (status != KOLO_OK)
         return status;
     kolo_comm_enter(comm);
-    status = chain->follow != NULL ? start_behind(comm, chain, in_background)
-                                   : start_held(comm, chain, in_background);
+    status = chain->follow ? start_behind(comm, chain, in_background)
+                           : start_held(comm, chain, in_background);
     kolo_comm_leave(comm);
     return status;
 }
 
 bool kolo_chain_is_running(const struct kolo_request *chain)
 {
-    for (; chain != NULL; chain = chain->chain)
+    for (; chain; chain = chain->chain)
         if (chain->status == KOLO_AGAIN)
             return true;
     return false;
@@ -350,9 +350,9 @@ bool kolo_chain_is_running(const struct kolo_request *chain)
 /** Sets whether a thread waits for the requests of the chain. */
 static void set_awaited(struct kolo_request *chain, bool is_awaited)
 {
-    for (struct kolo_request *request = chain; request != NULL; request = request->chain) {
+    for (struct kolo_request *request = chain; request; request = request->chain) {
         request->is_awaited = is_awaited;
-        if (!is_awaited && request->is_reported && request->plan == NULL)
+        if (!is_awaited && request->is_reported && !request->plan)
             kolo_comm_unreport(request->comm, request);
     }
 }
@@ -362,20 +362,20 @@ kolo_status kolo_chain_wait(struct kolo_request *chain, kolo_deadline deadline)
     struct kolo_comm *comm = chain->comm;
     struct kolo_request *failed = NULL;
     set_awaited(chain, true);
-    for (struct kolo_request *request = chain; request != NULL; request = request->chain)
+    for (struct kolo_request *request = chain; request; request = request->chain)
         if (!kolo_engine_wait(comm, &request->status, deadline)) {
             set_awaited(chain, false);
             return KOLO_AGAIN;
         }
-    for (struct kolo_request *request = chain; request != NULL; request = request->chain)
-        if (failed == NULL && request->status != KOLO_OK)
+    for (struct kolo_request *request = chain; request; request = request->chain)
+        if (!failed && request->status != KOLO_OK)
             failed = request;
-    return failed != NULL ? result_of(comm, failed) : KOLO_OK;
+    return failed ? result_of(comm, failed) : KOLO_OK;
 }
 
 void kolo_chain_drop(struct kolo_request *chain)
 {
-    for (struct kolo_request *next; chain != NULL; chain = next) {
+    for (struct kolo_request *next; chain; chain = next) {
         next = chain->chain;
         kolo_request_drop(chain);
     }
@@ -404,9 +404,9 @@ static kolo_status run_async(struct kolo_comm *comm, const struct kolo_task *tas
 
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task)
 {
-    if (atomic_load_explicit(&comm->group, memory_order_relaxed) != NULL)
+    if (atomic_load_explicit(&comm->group, memory_order_relaxed))
         return kolo_group_add(comm, task);
-    if (task->request_out != NULL)
+    if (task->request_out)
         return run_async(comm, task);
     kolo_status status = kolo_repeat_may(comm, task) ? run_again(comm, task) : KOLO_AGAIN;
     return status != KOLO_AGAIN ? status : run_blocking(comm, task);
@@ -430,9 +430,9 @@ static kolo_status collect(struct kolo_request **request, kolo_deadline deadline
 static kolo_status find_comm(const char *function, struct kolo_request *const *request,
                              struct kolo_comm **comm_out)
 {
-    if (request == NULL)
+    if (!request)
         return kolo_fail(KOLO_ERR_INVALID, "%s: request is NULL", function);
-    if (*request == NULL)
+    if (!*request)
         return KOLO_OK;
     kolo_status status = kolo_comm_check((*request)->comm, function);
     if (status == KOLO_OK)
@@ -444,7 +444,7 @@ kolo_status kolo_test(struct kolo_request **request)
 {
     struct kolo_comm *comm = NULL;
     kolo_status status = find_comm("kolo_test", request, &comm);
-    if (comm == NULL)
+    if (!comm)
         return status;
     kolo_comm_enter(comm);
     if (kolo_chain_is_running(*request))
@@ -460,14 +460,14 @@ kolo_status kolo_wait(struct kolo_request **request, int timeout_ms)
 {
     struct kolo_comm *comm = NULL;
     kolo_status status = find_comm("kolo_wait", request, &comm);
-    if (comm == NULL)
+    if (!comm)
         return status;
     kolo_deadline deadline = kolo_deadline_in_ms(timeout_ms);
     kolo_comm_enter(comm);
     /* a call with timeout 0 does not wait; recording repeated ones would leave no room for other
      * calls */
     const bool is_kept =
-        comm->engine->timeline != NULL && timeout_ms != 0 && kolo_chain_is_running(*request);
+        comm->engine->timeline && timeout_ms != 0 && kolo_chain_is_running(*request);
     const uint64_t ticket = is_kept ? kolo_timeline_wait(*request) : 0;
     status = collect(request, deadline);
     if (is_kept)

@@ -39,7 +39,7 @@ static inline struct kolo_call kolo_task_call(const struct kolo_task *task)
 /** The deadline of the call: from its options, or else from the settings. */
 static inline int kolo_task_timeout_ms(const struct kolo_comm *comm, const struct kolo_task *task)
 {
-    const int own = task->opts != NULL ? task->opts->timeout_ms : 0;
+    const int own = task->opts ? task->opts->timeout_ms : 0;
     return own > 0 ? own : (int)comm->engine->settings.timeout_ms;
 }
 

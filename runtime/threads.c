@@ -73,7 +73,7 @@ static void keep_result(struct member *member, kolo_status status)
 {
     member->status = status;
     if (status != KOLO_OK)
-        snprintf(member->detail, sizeof(member->detail), "%s", kolo_error_detail());
+        snprintf(member->detail, sizeof member->detail, "%s", kolo_error_detail());
 }
 
 /** As keep_result, for what the rank's function returned. A program's own status has no detail. */
@@ -81,7 +81,7 @@ static void keep_return(struct member *member, kolo_status status)
 {
     keep_result(member, status);
     if (status != KOLO_OK && member->detail[0] == '\0')
-        snprintf(member->detail, sizeof(member->detail), "rank %d's function returned %s",
+        snprintf(member->detail, sizeof member->detail, "rank %d's function returned %s",
                  member->rank, kolo_status_name(status));
 }
 
@@ -96,13 +96,13 @@ static void leave(void *argument)
                                       "rank %d's function has ended its thread "
                                       "(pthread_exit) instead of returning",
                                       member->rank));
-    if (member->comm != NULL && !member->has_ended) {
+    if (member->comm && !member->has_ended) {
         const kolo_status left = kolo_finalize(member->comm);
         if (member->status == KOLO_OK)
             keep_result(member, left);
     }
     pthread_mutex_lock(&team->lock);
-    if (member->comm == NULL && team->broken == NULL)
+    if (!member->comm && !team->broken)
         team->broken = member;
     team->running--;
     pthread_cond_signal(&team->changed);
@@ -116,7 +116,7 @@ static void *member_main(void *argument)
     pthread_cleanup_push(leave, member);
     kolo_log_set_rank(member->rank);
     keep_result(member, come_up(member, &member->comm));
-    if (member->comm != NULL) {
+    if (member->comm) {
         kolo_detail_set("");
         member->is_inside = true;
         keep_return(member, team->rank_main(member->comm, team->arg));
@@ -149,8 +149,8 @@ static kolo_status prepare(struct team *team)
 {
     struct kolo_store_server_config config;
     kolo_status status;
-    team->members = kolo_calloc((size_t)team->size, sizeof(*team->members));
-    if (team->members == NULL)
+    team->members = kolo_calloc((size_t)team->size, sizeof *team->members);
+    if (!team->members)
         return KOLO_ERR_NO_MEMORY;
     for (int rank = 0; rank < team->size; rank++)
         team->members[rank] = (struct member){.team = team, .rank = rank, .fd = -1};
@@ -166,7 +166,7 @@ out:
 /** Ends the store: ranks that wait there for others get an error. */
 static void stop_store(struct team *team, kolo_deadline deadline)
 {
-    if (team->store != NULL)
+    if (team->store)
         kolo_store_thread_stop(team->store, deadline);
     team->store = NULL;
 }
@@ -189,7 +189,7 @@ static kolo_status run_members(struct team *team)
     if (status != KOLO_OK)
         stop_store(team, 0);
     pthread_mutex_lock(&team->lock);
-    while (team->running > 0 && team->broken == NULL)
+    while (team->running > 0 && !team->broken)
         pthread_cond_wait(&team->changed, &team->lock);
     bool is_broken = team->broken != NULL;
     pthread_mutex_unlock(&team->lock);
@@ -229,11 +229,11 @@ static const struct member *lowest_failure(const struct team *team, bool by_itse
 static kolo_status result_of(const struct team *team)
 {
     const struct member *broken = team->broken, *member = lowest_failure(team, true);
-    if (broken != NULL && (member == NULL || !is_consequence(broken->status)))
+    if (broken && (!member || !is_consequence(broken->status)))
         member = broken;
-    if (member == NULL)
+    if (!member)
         member = lowest_failure(team, false);
-    if (member == NULL)
+    if (!member)
         return KOLO_OK;
     kolo_detail_set(member->detail);
     return member->status;
@@ -245,7 +245,7 @@ static kolo_status run_team(struct team *team)
     if (status == KOLO_OK) {
         status = run_members(team);
     } else {
-        for (int rank = 0; team->members != NULL && rank < team->size; rank++)
+        for (int rank = 0; team->members && rank < team->size; rank++)
             if (team->members[rank].fd >= 0)
                 close(team->members[rank].fd);
     }
@@ -277,10 +277,10 @@ kolo_status kolo_run_threads(int nranks, const struct kolo_config *config,
     kolo_status status = KOLO_ERR_NO_MEMORY;
     if (nranks < 1 || nranks > 1 << 20)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_run_threads: nranks is %d", nranks);
-    if (rank_main == NULL)
+    if (!rank_main)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_run_threads: rank_main is NULL");
-    struct team *team = kolo_calloc(1, sizeof(*team));
-    if (team == NULL)
+    struct team *team = kolo_calloc(1, sizeof *team);
+    if (!team)
         return status;
     team->size = nranks;
     team->rank_main = rank_main;
@@ -295,7 +295,7 @@ out:
     pthread_cond_destroy(&team->changed);
     pthread_mutex_destroy(&team->lock);
     kolo_free_memory(team->members);
-    explicit_bzero(team, sizeof(*team));
+    explicit_bzero(team, sizeof *team);
     kolo_free_memory(team);
     return status;
 }

@@ -79,7 +79,7 @@ void kolo_timeline_format(struct kolo_timeline_head *head, int rank, int size, u
     head->rank = rank;
     head->size = size;
     head->words = head->names = 1;
-    memcpy(head->magic, KOLO_TIMELINE_MAGIC, sizeof(head->magic));
+    memcpy(head->magic, KOLO_TIMELINE_MAGIC, sizeof head->magic);
 }
 
 /* ---- clock ---- */
@@ -92,9 +92,9 @@ static uint64_t hash_read(uint64_t hash, const char *bytes, ssize_t got)
 uint64_t kolo_timeline_clock(void)
 {
     char text[128];
-    ssize_t got = kolo_short_file_read("/proc/sys/kernel/random/boot_id", text, sizeof(text));
+    ssize_t got = kolo_short_file_read("/proc/sys/kernel/random/boot_id", text, sizeof text);
     uint64_t hash = hash_read(KOLO_HASH_START, text, got);
-    return hash_read(hash, text, readlink("/proc/self/ns/time", text, sizeof(text)));
+    return hash_read(hash, text, readlink("/proc/self/ns/time", text, sizeof text));
 }
 
 /* ---- opening ---- */
@@ -124,7 +124,7 @@ static const char *refusal_of(struct kolo_timeline *timeline, int rank, int size
     struct kolo_timeline_head *head = timeline->head;
     const uint32_t capacity = head->capacity;
     uint32_t nobody = 0;
-    if (memcmp(head->magic, KOLO_TIMELINE_MAGIC, sizeof(head->magic)) != 0 ||
+    if (memcmp(head->magic, KOLO_TIMELINE_MAGIC, sizeof head->magic) != 0 ||
         head->head_bytes != KOLO_TIMELINE_HEAD_BYTES ||
         head->record_bytes != KOLO_TIMELINE_RECORD_BYTES)
         return "it is not a timeline, or of another version of kolo";
@@ -141,7 +141,7 @@ static const char *refusal_of(struct kolo_timeline *timeline, int rank, int size
 
 static void unmap(struct kolo_timeline *timeline)
 {
-    if (timeline->head != NULL)
+    if (timeline->head)
         (void)munmap(timeline->head, timeline->bytes);
     timeline->head = NULL;
     if (timeline->lock_fd >= 0)
@@ -167,7 +167,7 @@ static const char *take_descriptor(struct kolo_timeline *timeline, int fd, int r
  * nothing is mapped. */
 static void open_descriptor(struct kolo_timeline *timeline, const char *value, int rank, int size)
 {
-    const char *number = value + sizeof(fd_scheme) - 1, *refusal = "it is no number";
+    const char *number = value + sizeof fd_scheme - 1, *refusal = "it is no number";
     int fd = 0;
     size_t digits = strspn(number, "0123456789");
     if (digits > 0 && digits < 8 && number[digits] == '\0') {
@@ -175,7 +175,7 @@ static void open_descriptor(struct kolo_timeline *timeline, const char *value, i
             fd = 10 * fd + (number[i] - '0');
         refusal = take_descriptor(timeline, fd, rank, size);
     }
-    if (refusal == NULL) {
+    if (!refusal) {
         (void)close(fd); /* it was for this process only, not for those that it starts */
         return;
     }
@@ -188,7 +188,7 @@ static kolo_status refuse_place(const char *path, int error)
     char words[96];
     return kolo_fail(KOLO_ERR_CONFIG,
                      "KOLO_TIMELINE: %s cannot be made (%s); give a place that can be written",
-                     path, strerror_r(error, words, sizeof(words)));
+                     path, strerror_r(error, words, sizeof words));
 }
 
 /* ---- ownership of the file ---- */
@@ -222,13 +222,13 @@ static kolo_status take_file(struct kolo_timeline *timeline, const char *prefix,
     const off_t at = offsetof(struct kolo_timeline_head, begun_ns);
     char path[KOLO_TEXT_MAX + 16];
     int64_t begun_ns = 0;
-    snprintf(path, sizeof(path), "%s.%d", prefix, rank);
+    snprintf(path, sizeof path, "%s.%d", prefix, rank);
     timeline->lock_fd = kolo_descriptor_keep(open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (timeline->lock_fd < 0)
         return refuse_taken(path);
     if (fcntl(timeline->lock_fd, F_SETLK, &lock) != 0 && (errno == EACCES || errno == EAGAIN))
         return refuse_taken(path);
-    if (pread(timeline->lock_fd, &begun_ns, sizeof(begun_ns), at) != (ssize_t)sizeof(begun_ns) ||
+    if (pread(timeline->lock_fd, &begun_ns, sizeof begun_ns, at) != (ssize_t)sizeof begun_ns ||
         begun_ns != timeline->head->begun_ns)
         return refuse_taken(path);
     return KOLO_OK;
@@ -263,7 +263,7 @@ static kolo_status open_file(struct kolo_timeline *timeline, const char *prefix,
 {
     char path[KOLO_TEXT_MAX + 16];
     int fd = -1;
-    snprintf(path, sizeof(path), "%s.%d", prefix, rank);
+    snprintf(path, sizeof path, "%s.%d", prefix, rank);
     const size_t bytes = kolo_timeline_bytes(capacity);
     kolo_status status = check_limit(path, bytes);
     if (status == KOLO_OK)
@@ -285,13 +285,13 @@ static kolo_status open_file(struct kolo_timeline *timeline, const char *prefix,
 
 bool kolo_timeline_is_lent(const struct kolo_settings *settings)
 {
-    return strncmp(settings->timeline, fd_scheme, sizeof(fd_scheme) - 1) == 0;
+    return strncmp(settings->timeline, fd_scheme, sizeof fd_scheme - 1) == 0;
 }
 
 static void introduce(struct kolo_timeline *timeline)
 {
     struct kolo_timeline_head *head = timeline->head;
-    if (gethostname(head->host, sizeof(head->host) - 1) != 0)
+    if (gethostname(head->host, sizeof head->host - 1) != 0)
         head->host[0] = '\0';
     head->clock = kolo_timeline_clock();
     head->begun_ns = kolo_now_ns();
@@ -306,8 +306,8 @@ kolo_status kolo_timeline_open(const struct kolo_settings *settings, int rank, i
     *timeline_out = NULL;
     if (value[0] == '\0')
         return KOLO_OK;
-    struct kolo_timeline *timeline = kolo_calloc(1, sizeof(*timeline));
-    if (timeline == NULL)
+    struct kolo_timeline *timeline = kolo_calloc(1, sizeof *timeline);
+    if (!timeline)
         return KOLO_ERR_NO_MEMORY;
     timeline->lock_fd = -1;
     if (kolo_timeline_is_lent(settings))
@@ -315,7 +315,7 @@ kolo_status kolo_timeline_open(const struct kolo_settings *settings, int rank, i
     else
         status = open_file(timeline, value, rank, size,
                            kolo_timeline_calls(settings->timeline_calls, size));
-    if (timeline->head == NULL) {
+    if (!timeline->head) {
         kolo_free_memory(timeline);
         return status;
     }
@@ -338,7 +338,7 @@ void kolo_timeline_set_job(struct kolo_timeline *timeline, uint64_t job)
 
 void kolo_timeline_close(struct kolo_timeline *timeline)
 {
-    if (timeline == NULL)
+    if (!timeline)
         return;
     timeline->head->has_left = 1;
     timeline->head->ended_ns = kolo_now_ns();
@@ -362,13 +362,13 @@ static uint8_t add_word(struct kolo_timeline *timeline, const char *text)
  * addresses. */
 uint8_t kolo_timeline_word(struct kolo_timeline *timeline, const char *text)
 {
-    if (text == NULL || text[0] == '\0')
+    if (!text || text[0] == '\0')
         return 0;
     size_t slot = ((uintptr_t)text ^ ((uintptr_t)text >> 8)) % WORD_SLOTS;
     for (int tries = 0; tries < WORD_SLOTS; tries++, slot = (slot + 1) % WORD_SLOTS) {
         if (timeline->word_slots[slot].text == text)
             return timeline->word_slots[slot].word;
-        if (timeline->word_slots[slot].text == NULL) {
+        if (!timeline->word_slots[slot].text) {
             timeline->word_slots[slot].text = text;
             timeline->word_slots[slot].word = add_word(timeline, text);
             return timeline->word_slots[slot].word;
@@ -392,7 +392,7 @@ static uint16_t add_name(struct kolo_timeline *timeline, const char *name, size_
 
 uint16_t kolo_timeline_name(struct kolo_timeline *timeline, const char *name)
 {
-    const size_t length = name != NULL ? strnlen(name, KOLO_TIMELINE_NAME_MAX - 1) : 0;
+    const size_t length = name ? strnlen(name, KOLO_TIMELINE_NAME_MAX - 1) : 0;
     if (length == 0)
         return 0;
     size_t slot = kolo_hash32(KOLO_HASH32_START, name, length) % NAME_SLOTS;
@@ -418,7 +418,7 @@ uint64_t kolo_timeline_begin(struct kolo_timeline *timeline,
     atomic_store_explicit(&record->mark, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     memcpy((uint8_t *)record + behind_mark, (const uint8_t *)call + behind_mark,
-           sizeof(*record) - behind_mark);
+           sizeof *record - behind_mark);
     atomic_store_explicit(&record->mark, (uint32_t)ticket, memory_order_release);
     atomic_store_explicit(&timeline->head->written, ticket, memory_order_release);
     __builtin_prefetch(&timeline->records[ticket & timeline->mask], 1);
@@ -435,14 +435,14 @@ static struct kolo_timeline_record *find(const struct kolo_timeline *timeline, u
 void kolo_timeline_enter(struct kolo_timeline *timeline, uint64_t ticket)
 {
     struct kolo_timeline_record *record = find(timeline, ticket);
-    if (record != NULL)
+    if (record)
         record->enter_ns = kolo_now_ns();
 }
 
 void kolo_timeline_end(struct kolo_timeline *timeline, uint64_t ticket, kolo_status status)
 {
     struct kolo_timeline_record *record = find(timeline, ticket);
-    if (record == NULL)
+    if (!record)
         return;
     record->status = (int8_t)status;
     atomic_store_explicit(&record->end_ns, kolo_now_ns(), memory_order_release);

@@ -24,7 +24,7 @@ static uint64_t bytes_of(const struct kolo_request *request)
         count *= (uint64_t)request->comm->size;
         break;
     case KOLO_CALL_ALLTOALLV:
-        for (int rank = 0; request->args.counts != NULL && rank < request->comm->size; rank++)
+        for (int rank = 0; request->args.counts && rank < request->comm->size; rank++)
             count += request->args.counts[rank];
         break;
     default:
@@ -38,7 +38,7 @@ static uint64_t bytes_of(const struct kolo_request *request)
 static const char *joined_by(struct kolo_comm *comm)
 {
     int peer = comm->rank > 0 ? 0 : comm->size - 1;
-    if (comm->joined_by != NULL)
+    if (comm->joined_by)
         return comm->joined_by;
     if (comm->size == 1)
         return comm->joined_by = "self";
@@ -55,7 +55,7 @@ static const char *joined_by(struct kolo_comm *comm)
 static const char *transport_of(const struct kolo_request *request)
 {
     struct kolo_comm *comm = request->comm;
-    if (request->plan != NULL)
+    if (request->plan)
         return request->plan->on_board ? "board" : joined_by(comm);
     return kolo_endpoint_goes_by(comm->engine->endpoint,
                                  kolo_comm_world_rank(comm, request->call.peer));
@@ -79,7 +79,7 @@ static uint32_t sequence_of(const struct kolo_request *request)
 {
     const struct kolo_call *call = &request->call;
     const struct kolo_comm *comm = request->comm;
-    if (request->plan != NULL)
+    if (request->plan)
         return call->sequence;
     return call->kind == KOLO_CALL_SEND ? comm->sent[call->peer] : comm->received[call->peer];
 }
@@ -87,7 +87,7 @@ static uint32_t sequence_of(const struct kolo_request *request)
 static int32_t peer_of(const struct kolo_request *request)
 {
     const struct kolo_call *call = &request->call;
-    if (request->plan == NULL)
+    if (!request->plan)
         return kolo_comm_world_rank(request->comm, call->peer);
     return kolo_call_is_rooted(call->kind) ? kolo_comm_world_rank(request->comm, call->root) : -1;
 }
@@ -97,7 +97,7 @@ uint64_t kolo_timeline_request(const struct kolo_request *request, bool waits_fo
     struct kolo_timeline *timeline = request->comm->engine->timeline;
     const struct kolo_call *call = &request->call;
     const unsigned flags = (request->is_async ? KOLO_TIMELINE_IS_ASYNC : 0u) |
-                           (request->parts != NULL ? KOLO_TIMELINE_IS_FUSED : 0u);
+                           (request->parts ? KOLO_TIMELINE_IS_FUSED : 0u);
     const bool is_own_op = (unsigned)call->op >= KOLO_REDOPS;
     const struct kolo_timeline_record record = {
         .comm = request->comm->number,
@@ -110,7 +110,7 @@ uint64_t kolo_timeline_request(const struct kolo_request *request, bool waits_fo
         .dtype = (uint32_t)call->dtype,
         .name = kolo_timeline_name(timeline, call->name),
         .kind = kolo_timeline_word(timeline, kolo_call_text(call->kind)),
-        .plan = request->plan != NULL ? kolo_timeline_word(timeline, request->plan->name) : 0,
+        .plan = request->plan ? kolo_timeline_word(timeline, request->plan->name) : 0,
         .transport = kolo_timeline_word(timeline, transport_of(request)),
         .op = kolo_call_reduces(call->kind) && !is_own_op ? (uint8_t)call->op : KOLO_TIMELINE_NO_OP,
         .shape_flags = (uint8_t)((unsigned)shape_of(request) | flags << 4)};
@@ -121,7 +121,7 @@ uint64_t kolo_timeline_request(const struct kolo_request *request, bool waits_fo
  * number; else -1. */
 static int32_t awaited_peer(const struct kolo_request *request)
 {
-    const bool is_numbered = request->call.kind == KOLO_CALL_RECV && request->staged == NULL;
+    const bool is_numbered = request->call.kind == KOLO_CALL_RECV && !request->staged;
     return is_numbered ? kolo_comm_world_rank(request->comm, request->call.peer) : -1;
 }
 
@@ -136,7 +136,7 @@ uint64_t kolo_timeline_wait(const struct kolo_request *request)
         .size = (uint32_t)comm->size,
         .peer = awaited_peer(request),
         .kind = kolo_timeline_word(timeline, "wait"),
-        .plan = request->plan != NULL ? kolo_timeline_word(timeline, request->plan->name) : 0,
+        .plan = request->plan ? kolo_timeline_word(timeline, request->plan->name) : 0,
         .op = KOLO_TIMELINE_NO_OP,
         .shape_flags = KOLO_SHAPE_WAIT};
     return kolo_timeline_begin(timeline, &record);

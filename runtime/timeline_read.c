@@ -32,12 +32,12 @@ static bool head_makes_sense(const struct kolo_timeline_head *head)
 kolo_status kolo_timeline_view(const void *data, size_t bytes, struct kolo_timeline_view *view_out)
 {
     const struct kolo_timeline_head *head = data;
-    if (bytes < sizeof(head->magic) ||
-        memcmp(head->magic, KOLO_TIMELINE_MAGIC, sizeof(head->magic) - 2) != 0)
+    if (bytes < sizeof head->magic ||
+        memcmp(head->magic, KOLO_TIMELINE_MAGIC, sizeof head->magic - 2) != 0)
         return kolo_fail(KOLO_ERR_DATA, "it is no timeline of kolo's");
     if (bytes < KOLO_TIMELINE_HEAD_BYTES)
         return kolo_fail(KOLO_ERR_DATA, "%zu bytes are less than its head has", bytes);
-    if (memcmp(head->magic, KOLO_TIMELINE_MAGIC, sizeof(head->magic)) != 0 ||
+    if (memcmp(head->magic, KOLO_TIMELINE_MAGIC, sizeof head->magic) != 0 ||
         head->head_bytes != KOLO_TIMELINE_HEAD_BYTES ||
         head->record_bytes != KOLO_TIMELINE_RECORD_BYTES)
         return kolo_fail(KOLO_ERR_DATA, "it is of another version of kolo");
@@ -70,7 +70,7 @@ bool kolo_timeline_get(const struct kolo_timeline_view *view, uint64_t number,
     if (number < view->first || number >= view->end || slot >= view->record_count)
         return false;
     struct kolo_timeline_record record;
-    memcpy(&record, view->records + slot * KOLO_TIMELINE_RECORD_BYTES, sizeof(record));
+    memcpy(&record, view->records + slot * KOLO_TIMELINE_RECORD_BYTES, sizeof record);
     const uint32_t size = (uint32_t)head->size;
     if (record.mark != (uint32_t)(number + 1) || !times_make_sense(&record) ||
         record.kind >= KOLO_TIMELINE_WORDS || record.plan >= KOLO_TIMELINE_WORDS ||

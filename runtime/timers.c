@@ -57,11 +57,11 @@ static enum kolo_own_wait own_wait(const struct kolo_comm *comm, const struct ko
         return KOLO_OWN_STREAM;
     if (!has_turn || request->route->waits_for(request, &peer, 1) > 0)
         return KOLO_OWN_NONE;
-    if (request->nested == NULL)
+    if (!request->nested)
         return own_wait_of_stage(request->stage);
     kolo_nested_running(request, inner);
     for (int i = 0; i < 2 && own == KOLO_OWN_NONE; i++)
-        if (inner[i] != NULL)
+        if (inner[i])
             own = own_wait(inner[i]->comm, inner[i]);
     return own;
 }
@@ -109,10 +109,10 @@ static void say_with_last(const struct kolo_request *request, char *text, size_t
     struct kolo_call last;
     const struct kolo_desc *past = kolo_comm_past(request->comm, request->call.sequence - 1);
     kolo_request_words(request, text, capacity);
-    if (past == NULL || request->call.history == 0)
+    if (!past || request->call.history == 0)
         return;
     kolo_call_unpack(past, &last);
-    kolo_call_words(&last, words, sizeof(words));
+    kolo_call_words(&last, words, sizeof words);
     size_t used = strlen(text);
     snprintf(text + used, capacity - used, " [after %s sequence %u]", words, last.sequence);
 }
@@ -123,17 +123,17 @@ void kolo_comm_report(struct kolo_comm *comm)
     struct kolo_request *request = comm->collectives.first;
     size_t bytes = kolo_stall_bits_bytes(comm->engine->size);
     comm->must_report = false;
-    if (request == NULL)
+    if (!request)
         return;
     uint8_t *needed = kolo_calloc(bytes, 1);
-    if (needed == NULL)
+    if (!needed)
         return; /* there may be memory at the next check */
     const enum kolo_own_wait own = own_wait(comm, request);
     if (own == KOLO_OWN_NONE)
         find_needed(comm, request, needed);
     bool has_news = has_changed(request, needed, bytes) || !request->is_reported ||
                     own != request->own_reported;
-    say_with_last(request, words, sizeof(words));
+    say_with_last(request, words, sizeof words);
     request->is_reported = true;
     request->own_reported = own;
     if (has_news)
@@ -155,7 +155,7 @@ static bool report_own(struct kolo_comm *comm, const struct kolo_request *reques
 {
     static const struct kolo_desc none; /* such descriptions are not compared */
     uint8_t *needed = kolo_calloc(kolo_stall_bits_bytes(comm->engine->size), 1);
-    if (needed == NULL)
+    if (!needed)
         return false;
     if (own == KOLO_OWN_NONE)
         set_bit(comm, needed, request->call.peer);
@@ -176,7 +176,7 @@ static bool report_own(struct kolo_comm *comm, const struct kolo_request *reques
 static bool has_reported_message(const struct kolo_comm *comm)
 {
     const struct kolo_request *request = comm->messages.first;
-    while (request != NULL && !request->is_reported)
+    while (request && !request->is_reported)
         request = request->next;
     return request != NULL;
 }
@@ -190,8 +190,8 @@ static void report_message(struct kolo_comm *comm, struct kolo_request *request)
     if (!request->is_reported &&
         ((request->is_async && !request->is_awaited) || has_reported_message(comm)))
         return;
-    kolo_request_words(request, words, sizeof(words));
-    snprintf(text, sizeof(text), "%s sequence %u", words, request->call.sequence);
+    kolo_request_words(request, words, sizeof words);
+    snprintf(text, sizeof text, "%s sequence %u", words, request->call.sequence);
     if (!report_own(comm, request, number, text, own))
         return;
     comm->engine->reports += !request->is_reported;
@@ -204,7 +204,7 @@ uint32_t kolo_comm_report_before(struct kolo_comm *comm, const struct kolo_reque
                                  enum kolo_own_wait own)
 {
     char words[KOLO_WORDS_MAX];
-    kolo_request_words(request, words, sizeof(words));
+    kolo_request_words(request, words, sizeof words);
     if (!report_own(comm, request, comm->engine->reports + 1, words, own))
         return 0;
     return ++comm->engine->reports;
@@ -259,18 +259,18 @@ static void say_late(const struct kolo_comm *comm, const struct kolo_request *re
     char words[KOLO_WORDS_MAX], me[KOLO_RANK_TEXT_MAX], waits[768];
     char stopped[KOLO_RANK_TEXT_MAX + 64];
     const enum kolo_own_wait own = own_wait(comm, request);
-    kolo_request_words(request, words, sizeof(words));
+    kolo_request_words(request, words, sizeof words);
     if (kolo_follow_was_let_go(request))
-        snprintf(waits, sizeof(waits), "%s", in_driver);
+        snprintf(waits, sizeof waits, "%s", in_driver);
     else if (own == KOLO_OWN_STREAM)
-        snprintf(waits, sizeof(waits), "%s", kolo_own_text(own));
+        snprintf(waits, sizeof waits, "%s", kolo_own_text(own));
     else
-        request->route->describe(request, waits, sizeof(waits));
-    say_stopped(comm, request, stopped, sizeof(stopped));
+        request->route->describe(request, waits, sizeof waits);
+    say_stopped(comm, request, stopped, sizeof stopped);
     /* if its link has just failed, nothing is waited for */
     const bool has_cause = waits[0] == '\0' && comm->suspicion.status != KOLO_OK;
     if (waits[0] == '\0')
-        snprintf(waits, sizeof(waits), "%.767s",
+        snprintf(waits, sizeof waits, "%.767s",
                  has_cause              ? comm->suspicion.text
                  : own != KOLO_OWN_NONE ? kolo_own_text(own)
                                         : "earlier calls");
@@ -300,7 +300,7 @@ static bool has_asked(const struct kolo_comm *comm)
 {
     const struct kolo_request *const firsts[] = {comm->collectives.first, comm->messages.first};
     for (int i = 0; i < 2; i++)
-        for (const struct kolo_request *at = firsts[i]; at != NULL; at = at->next)
+        for (const struct kolo_request *at = firsts[i]; at; at = at->next)
             if (at->has_asked)
                 return true;
     return false;
@@ -361,7 +361,7 @@ static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
     if (kolo_comm_is_part(comm))
         return;
     for (int i = 0; i < 2; i++)
-        for (struct kolo_request *request = firsts[i]; request != NULL; request = request->next) {
+        for (struct kolo_request *request = firsts[i]; request; request = request->next) {
             if (now_ns >= request->deadline)
                 end_late(comm, request, now_ns);
             if (now_ns < request->deadline)
@@ -385,7 +385,7 @@ static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bo
         kolo_comm_report(comm);
         return;
     }
-    if (comm->finalized != NULL)
+    if (comm->finalized)
         kolo_comm_check_stalled_send(comm, request);
     report_message(comm, request);
 }
@@ -400,10 +400,9 @@ static void check_stalls(struct kolo_comm *comm, int64_t now_ns)
 {
     if (kolo_comm_is_part(comm))
         return;
-    if (comm->collectives.first != NULL)
+    if (comm->collectives.first)
         check_stall(comm, comm->collectives.first, true, now_ns);
-    for (struct kolo_request *request = comm->messages.first; request != NULL;
-         request = request->next)
+    for (struct kolo_request *request = comm->messages.first; request; request = request->next)
         check_stall(comm, request, false, now_ns);
 }
 
@@ -411,12 +410,12 @@ void kolo_engine_timers(struct kolo_engine *engine, int64_t now_ns)
 {
     bool is_tick = now_ns >= engine->next_tick, has_requests = false;
     engine->next_timer = KOLO_NEVER;
-    for (struct kolo_comm *comm = engine->busy; comm != NULL; comm = comm->next_busy) {
+    for (struct kolo_comm *comm = engine->busy; comm; comm = comm->next_busy) {
         if (comm->suspicion.status != KOLO_OK)
             engine->next_timer = kolo_deadline_min(engine->next_timer, comm->suspicion.deadline);
         if (comm->orphan_by != 0)
             engine->next_timer = kolo_deadline_min(engine->next_timer, comm->orphan_by);
-        if (comm->collectives.first != NULL || comm->messages.first != NULL) {
+        if (comm->collectives.first || comm->messages.first) {
             has_requests = true;
             check_deadlines(comm, now_ns);
             if (is_tick)

@@ -104,8 +104,8 @@ static void end_round(struct kolo_trials *trials)
             trials->known[way] = typical(trials, way);
             has_found = true;
         }
-    memset(trials->told, 0, sizeof(trials->told));
-    memset(trials->taken, 0, sizeof(trials->taken));
+    memset(trials->told, 0, sizeof trials->told);
+    memset(trials->taken, 0, sizeof trials->taken);
     trials->wanted = trials->waited = 0;
     if (!has_found)
         return;
@@ -152,14 +152,14 @@ void kolo_trials_untake(struct kolo_trials *trials, int way)
 bool kolo_trials_is_new(const struct kolo_trials *trials)
 {
     static const uint8_t none[KOLO_TRIALS_WAYS];
-    return trials->pause == 0 && memcmp(trials->taken, none, sizeof(none)) == 0;
+    return trials->pause == 0 && memcmp(trials->taken, none, sizeof none) == 0;
 }
 
 bool kolo_trials_adopt(struct kolo_trials *trials, const struct kolo_trials *other)
 {
     if (!other->has_found)
         return false;
-    memcpy(trials->known, other->known, sizeof(trials->known));
+    memcpy(trials->known, other->known, sizeof trials->known);
     trials->left = trials->pause = PAUSE_LEAST;
     return true;
 }

@@ -41,11 +41,10 @@ bool kolo_link_send_at_once(struct kolo_link *link, uint32_t id, const struct ko
                             const void *src, size_t bytes)
 {
     uint8_t header[KOLO_HEADER_BYTES];
-    if (link->transport->put == NULL || !is_open(link) || link->is_pushing ||
-        kolo_link_has_frames(link))
+    if (!link->transport->put || !is_open(link) || link->is_pushing || kolo_link_has_frames(link))
         return false;
     struct kolo_channel *channel = kolo_map_get(&link->channels, id);
-    if (channel == NULL || channel->send_first != NULL || channel->tx_fault != KOLO_OK ||
+    if (!channel || channel->send_first || channel->tx_fault != KOLO_OK ||
         !is_one_frame(channel, bytes))
         return false;
     pack(channel, desc, bytes, header);
@@ -62,11 +61,11 @@ bool kolo_link_send_at_once(struct kolo_link *link, uint32_t id, const struct ko
 bool kolo_link_expect(struct kolo_link *link, uint32_t id, const struct kolo_desc *desc,
                       size_t bytes, struct kolo_expected *expected_out)
 {
-    if (link->transport->take == NULL || !is_open(link))
+    if (!link->transport->take || !is_open(link))
         return false;
     struct kolo_channel *channel = kolo_map_get(&link->channels, id);
-    if (channel == NULL || channel->recv_first != NULL || channel->stash_first != NULL ||
-        channel->rx_fault != KOLO_OK || channel->prepaid > 0)
+    if (!channel || channel->recv_first || channel->stash_first || channel->rx_fault != KOLO_OK ||
+        channel->prepaid > 0)
         return false;
     const size_t window = kolo_link_settings(link)->credit_bytes;
     if (KOLO_FRAME_COST_BYTES + bytes > window - channel->charged)
@@ -88,7 +87,7 @@ kolo_status kolo_link_take(struct kolo_link *link, const struct kolo_expected *e
     channel->receives_posted++;
     link->bytes_received += expected->bytes;
     kolo_channel_consumed(channel, cost);
-    if (link->owing_first != NULL)
+    if (link->owing_first)
         kolo_link_push(link);
     return KOLO_OK;
 }

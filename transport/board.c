@@ -21,14 +21,14 @@
 static bool joins(int index, const struct kolo_peer *a, const struct kolo_peer *b)
 {
     const struct kolo_board_ops *ops = kolo_transports[index]->boards;
-    return ops != NULL && a->addresses[index].bytes > 0 && b->addresses[index].bytes > 0 &&
+    return ops && a->addresses[index].bytes > 0 && b->addresses[index].bytes > 0 &&
            ops->joins(&a->identity, &b->identity);
 }
 
 /** The first transport with boards that joins the two; -1: none. */
 static int joined_by(const struct kolo_peer *a, const struct kolo_peer *b)
 {
-    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i]; i++)
         if (joins(i, a, b))
             return i;
     return -1;
@@ -91,7 +91,7 @@ static int find_common(const struct kolo_endpoint *endpoint, const int *ranks, i
 static int choose(const struct kolo_endpoint *endpoint, const int *ranks, int count,
                   struct kolo_why *why_out)
 {
-    if (endpoint->peers == NULL) {
+    if (!endpoint->peers) {
         say(why_out, "the other ranks are not known yet");
         return -1;
     }
@@ -116,7 +116,7 @@ struct kolo_board **kolo_endpoint_boards(struct kolo_endpoint *endpoint)
 
 static bool is_open(const struct kolo_endpoint *endpoint, uint32_t id)
 {
-    for (const struct kolo_board *board = endpoint->boards; board != NULL; board = board->next)
+    for (const struct kolo_board *board = endpoint->boards; board; board = board->next)
         if (board->id == id)
             return true;
     return false;
@@ -158,7 +158,7 @@ kolo_status kolo_board_open(struct kolo_endpoint *endpoint, uint32_t id, const i
                          stage_bytes, KOLO_BOARD_STAGE_MAX);
     const struct kolo_board_ops *ops = kolo_transports[index]->boards;
     struct kolo_board *board = kolo_calloc(1, ops->bytes);
-    if (board == NULL)
+    if (!board)
         return KOLO_ERR_NO_MEMORY;
     board->ops = ops;
     board->endpoint = endpoint;
@@ -185,7 +185,7 @@ kolo_status kolo_board_open(struct kolo_endpoint *endpoint, uint32_t id, const i
 
 void kolo_board_close(struct kolo_board *board)
 {
-    if (board == NULL)
+    if (!board)
         return;
     struct kolo_board **at = &board->endpoint->boards;
     while (*at != board)
@@ -197,7 +197,7 @@ void kolo_board_close(struct kolo_board *board)
 
 void kolo_boards_close(struct kolo_endpoint *endpoint)
 {
-    while (endpoint->boards != NULL)
+    while (endpoint->boards)
         kolo_board_close(endpoint->boards);
 }
 
@@ -227,7 +227,7 @@ static kolo_status missing(const struct kolo_board *board, const struct kolo_boa
                          board->id);
     if (link->state == KOLO_LINK_DOWN)
         return kolo_fail(link->why, "%s",
-                         link->why_text != NULL ? link->why_text : kolo_status_text(link->why));
+                         link->why_text ? link->why_text : kolo_status_text(link->why));
     if (kolo_deadline_passed(board->deadline))
         return kolo_fail(KOLO_ERR_TIMEOUT, "rank %d did not open board %u before the deadline",
                          member->rank, board->id);
@@ -239,13 +239,12 @@ kolo_status kolo_board_ready(struct kolo_board *board, int *waits_for_out)
     kolo_status status = KOLO_OK;
     for (int i = 0; i < board->count && (status == KOLO_OK || status == KOLO_AGAIN); i++) {
         struct kolo_board_member *member = &board->members[i];
-        if (member->segment == NULL && board->ops->look != NULL)
+        if (!member->segment && board->ops->look)
             board->ops->look(board, member);
-        if (member->segment != NULL &&
-            (member->link == NULL || member->link->state != KOLO_LINK_DOWN))
+        if (member->segment && (!member->link || member->link->state != KOLO_LINK_DOWN))
             continue;
         kolo_status why = missing(board, member);
-        if (waits_for_out != NULL && (status == KOLO_OK || why != KOLO_AGAIN))
+        if (waits_for_out && (status == KOLO_OK || why != KOLO_AGAIN))
             *waits_for_out = member->rank;
         status = status == KOLO_OK || why != KOLO_AGAIN ? why : status;
     }
@@ -312,7 +311,7 @@ uint64_t kolo_board_address(const struct kolo_board *board, const void *memory)
 
 kolo_status kolo_board_may_pull(struct kolo_board *board, int member)
 {
-    if (board->ops->may_pull == NULL || member == board->self)
+    if (!board->ops->may_pull || member == board->self)
         return KOLO_OK;
     return board->ops->may_pull(board, member);
 }
@@ -320,20 +319,20 @@ kolo_status kolo_board_may_pull(struct kolo_board *board, int member)
 kolo_status kolo_board_pull(struct kolo_board *board, int member, uint64_t address, void *to,
                             size_t bytes)
 {
-    if (board->ops->pull == NULL || member == board->self)
+    if (!board->ops->pull || member == board->self)
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "memory of this process is not pulled");
     return board->ops->pull(board, member, address, to, bytes);
 }
 
 void kolo_board_settle(struct kolo_board *board)
 {
-    if (board->ops->settle != NULL)
+    if (board->ops->settle)
         board->ops->settle(board);
 }
 
 void kolo_boards_span_gone(struct kolo_endpoint *endpoint, uint64_t id)
 {
-    for (struct kolo_board *board = endpoint->boards; board != NULL; board = board->next)
-        if (board->ops->span_gone != NULL)
+    for (struct kolo_board *board = endpoint->boards; board; board = board->next)
+        if (board->ops->span_gone)
             board->ops->span_gone(board, id);
 }

@@ -7,7 +7,7 @@
 struct kolo_channel *kolo_channel_of(struct kolo_link *link, uint32_t id)
 {
     struct kolo_channel *channel = kolo_map_get(&link->channels, id);
-    if (channel != NULL)
+    if (channel)
         return channel;
     if (link->channels.count >= KOLO_CHANNELS_MAX) {
         kolo_fail(KOLO_ERR_PROTOCOL, "link to rank %d: more than %d channels", link->peer,
@@ -15,7 +15,7 @@ struct kolo_channel *kolo_channel_of(struct kolo_link *link, uint32_t id)
         return NULL;
     }
     channel = kolo_calloc(1, sizeof *channel);
-    if (channel == NULL)
+    if (!channel)
         return NULL;
     channel->link = link;
     channel->id = id;
@@ -35,7 +35,7 @@ static void disown(struct kolo_channel *channel)
         return;
     for (struct kolo_channel *at = link->owing_first; at != channel; at = at->owing_next)
         before = at;
-    if (before != NULL)
+    if (before)
         before->owing_next = channel->owing_next;
     else
         link->owing_first = channel->owing_next;
@@ -54,7 +54,7 @@ void kolo_channel_destroy(struct kolo_channel *channel)
 void kolo_channel_forget(struct kolo_link *link, uint32_t id)
 {
     struct kolo_channel *channel = kolo_map_get(&link->channels, id);
-    if (channel == NULL || channel->send_first != NULL || channel->recv_first != NULL)
+    if (!channel || channel->send_first || channel->recv_first)
         return;
     kolo_channel_drop_stash(channel); /* the rest of a frame that is arriving is dropped too */
     if (link->rx_channel == channel)
@@ -67,7 +67,7 @@ void kolo_channel_forget(struct kolo_link *link, uint32_t id)
 
 static void append(struct kolo_work **first, struct kolo_work **last, struct kolo_work *work)
 {
-    if (*last != NULL)
+    if (*last)
         (*last)->next = work;
     else
         *first = work;
@@ -79,11 +79,11 @@ static bool cut_out(struct kolo_work **first, struct kolo_work **last, const str
 {
     struct kolo_work *before = NULL;
     for (struct kolo_work *at = *first; at != work; at = at->next) {
-        if (at == NULL)
+        if (!at)
             return false;
         before = at;
     }
-    if (before != NULL)
+    if (before)
         before->next = work->next;
     else
         *first = work->next;
@@ -98,7 +98,7 @@ void kolo_channel_add_send(struct kolo_channel *channel, struct kolo_work *work)
 {
     append(&channel->send_first, &channel->send_last, work);
     work->number = channel->sends_posted++;
-    if (channel->send_next == NULL)
+    if (!channel->send_next)
         channel->send_next = work;
     channel->link->sends++;
 }
@@ -117,10 +117,10 @@ void kolo_channel_fail_sends(struct kolo_channel *channel, kolo_status why)
 {
     struct kolo_link *link = channel->link;
     kolo_channel_unready(channel);
-    while (channel->send_first != NULL) {
+    while (channel->send_first) {
         struct kolo_work *work = channel->send_first;
         kolo_channel_remove_send(channel, work);
-        if ((work->frames_out > 0 || work->is_remote) && link->transport->withdraw != NULL)
+        if ((work->frames_out > 0 || work->is_remote) && link->transport->withdraw)
             link->transport->withdraw(link, work);
         work->frames_out = 0;
         work->status = why;
@@ -154,8 +154,8 @@ void kolo_channel_remove_receive(struct kolo_channel *channel, struct kolo_work 
 
 void kolo_channel_fail_receives(struct kolo_channel *channel, kolo_status why)
 {
-    channel->is_cut = channel->recv_first != NULL && channel->recv_first->has_turn;
-    while (channel->recv_first != NULL) {
+    channel->is_cut = channel->recv_first && channel->recv_first->has_turn;
+    while (channel->recv_first) {
         struct kolo_work *work = channel->recv_first;
         kolo_channel_remove_receive(channel, work);
         work->status = why;
@@ -173,10 +173,10 @@ void kolo_channel_fail(struct kolo_channel *channel, kolo_status why)
 struct kolo_stash *kolo_channel_take_stash(struct kolo_channel *channel)
 {
     struct kolo_stash *stash = channel->stash_first;
-    if (stash == NULL)
+    if (!stash)
         return NULL;
     channel->stash_first = stash->next;
-    if (channel->stash_first == NULL)
+    if (!channel->stash_first)
         channel->stash_last = NULL;
     return stash;
 }
@@ -207,13 +207,13 @@ void kolo_channel_drop_unfinished(struct kolo_channel *channel)
     struct kolo_stash *stash = channel->stash_first;
     bool is_behind = channel->is_cut; /* part of a message that will never be complete */
     channel->stash_first = channel->stash_last = NULL;
-    while (stash != NULL) {
+    while (stash) {
         struct kolo_stash *next = stash->next;
         stash->next = NULL;
         is_behind |= stash->turn_of != NULL;
         if (stash->is_remote || !stash->is_complete || is_behind) {
             give_back(channel->link, stash);
-        } else if (channel->stash_last == NULL) {
+        } else if (!channel->stash_last) {
             channel->stash_first = channel->stash_last = stash;
         } else {
             channel->stash_last->next = stash;

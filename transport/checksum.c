@@ -19,7 +19,7 @@ kolo_status kolo_sums_open(struct kolo_link *link)
     if (!kolo_link_settings(link)->checksum)
         return KOLO_OK;
     link->sums = kolo_aligned(KOLO_CHECKSUM_ALIGNMENT, sizeof *link->sums);
-    if (link->sums == NULL)
+    if (!link->sums)
         return KOLO_ERR_NO_MEMORY;
     link->header_bytes = KOLO_HEADER_BYTES_MAX;
     return KOLO_OK;
@@ -39,7 +39,7 @@ void kolo_frame_pack(const struct kolo_link *link, const struct kolo_frame *fram
                      uint8_t out[KOLO_HEADER_BYTES_MAX])
 {
     kolo_header_pack(&frame->header, out);
-    if (link->sums != NULL)
+    if (link->sums)
         append_sums(frame, out);
 }
 
@@ -49,9 +49,9 @@ void kolo_frame_pack(const struct kolo_link *link, const struct kolo_frame *fram
 static void say_way(const struct kolo_link *link, char *text, size_t capacity)
 {
     char place[256] = "", path[256] = "";
-    if (link->transport->describe != NULL)
+    if (link->transport->describe)
         link->transport->describe(link, place, sizeof place);
-    if (link->transport->explain != NULL)
+    if (link->transport->explain)
         link->transport->explain(link, path, sizeof path);
     const bool says_more = path[0] != '\0' && strcmp(place, path) != 0;
     snprintf(text, capacity, "%s%s%s%s", place[0] != '\0' ? place : link->transport->name,
@@ -77,7 +77,7 @@ static void say_call(const struct kolo_link *link, uint32_t channel, const struc
 {
     const struct kolo_endpoint_events *events = &link->endpoint->config.events;
     snprintf(text, capacity, "channel %u", channel);
-    if (events->words != NULL)
+    if (events->words)
         events->words(events->context, channel, desc, text, capacity);
 }
 
@@ -86,8 +86,7 @@ static void say_call(const struct kolo_link *link, uint32_t channel, const struc
 static size_t stashed_before(const struct kolo_channel *channel, const struct kolo_stash *stash)
 {
     size_t bytes = 0;
-    for (const struct kolo_stash *at = channel->stash_first; at != NULL && at != stash;
-         at = at->next)
+    for (const struct kolo_stash *at = channel->stash_first; at && at != stash; at = at->next)
         if (memcmp(&at->desc, &stash->desc, sizeof at->desc) == 0)
             bytes += at->bytes;
     return bytes;
@@ -105,10 +104,10 @@ static void say_frame(const struct kolo_link *link, char *text, size_t capacity)
         return;
     }
     say_call(link, header->channel, &header->desc, call, sizeof call);
-    if (sink->work != NULL)
+    if (sink->work)
         snprintf(text, capacity, "%u bytes from byte %zu on, in a message of %zu bytes of %s,",
                  header->bytes, sink->work->bytes_done - header->bytes, sink->work->bytes, call);
-    else if (sink->stash != NULL)
+    else if (sink->stash)
         snprintf(text, capacity, "%u bytes from byte %zu on, in a message of %s that came early,",
                  header->bytes, stashed_before(link->rx_channel, sink->stash), call);
     else
@@ -131,7 +130,7 @@ kolo_status kolo_frame_unpack(struct kolo_link *link, const uint8_t *in,
                               struct kolo_header *header_out)
 {
     kolo_header_unpack(in, header_out);
-    return link->sums == NULL ? KOLO_OK : verify_header(link, in);
+    return !link->sums ? KOLO_OK : verify_header(link, in);
 }
 
 /* ---- blocks ---- */
@@ -145,7 +144,7 @@ void kolo_block_seal(const struct kolo_link *link, uint8_t *block, size_t bytes)
 {
     struct kolo_writer writer =
         kolo_writer_over(block + bytes - sizeof(uint32_t), sizeof(uint32_t));
-    if (link->sums != NULL)
+    if (link->sums)
         kolo_write_u32(&writer, sum_of_block(block, bytes));
 }
 
@@ -154,7 +153,7 @@ kolo_status kolo_block_verify(const struct kolo_link *link, uint8_t *block, size
     uint8_t *end = block + bytes - sizeof(uint32_t);
     struct kolo_reader reader = kolo_reader_over(end, sizeof(uint32_t));
     const uint32_t sent = kolo_read_u32(&reader);
-    if (link->sums == NULL)
+    if (!link->sums)
         return KOLO_OK;
     if (sent != sum_of_block(block, bytes))
         return differs(link, "an RDMA handshake", sent, sum_of_block(block, bytes));

@@ -36,14 +36,14 @@ kolo_status kolo_transport_name_check(const char *name)
 static kolo_status unknown_transport(const char *name)
 {
     char known[KOLO_TEXT_MAX] = "auto";
-    for (int i = 0; kolo_transports[i] != NULL; i++)
+    for (int i = 0; kolo_transports[i]; i++)
         list(known, sizeof known, kolo_transports[i]->name);
     return kolo_fail(KOLO_ERR_CONFIG, "KOLO_TRANSPORT=%s: this build has %s", name, known);
 }
 
 const char *kolo_transport_name(size_t number)
 {
-    for (size_t i = 0; kolo_transports[i] != NULL; i++)
+    for (size_t i = 0; kolo_transports[i]; i++)
         if (i == number)
             return kolo_transports[i]->name;
     return NULL;
@@ -52,11 +52,11 @@ const char *kolo_transport_name(size_t number)
 const char *kolo_transport_probe(size_t number, const struct kolo_settings *settings,
                                  kolo_status *status_out, struct kolo_why *why_out)
 {
-    if (kolo_transport_name(number) == NULL)
+    if (!kolo_transport_name(number))
         return NULL;
     const struct kolo_transport *transport = kolo_transports[number];
     *why_out = (struct kolo_why){""};
-    *status_out = transport->probe != NULL ? transport->probe(settings, why_out) : KOLO_OK;
+    *status_out = transport->probe ? transport->probe(settings, why_out) : KOLO_OK;
     return transport->name;
 }
 
@@ -98,7 +98,7 @@ kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint)
     const char *forced = endpoint->config.settings->transport;
     kolo_status status = KOLO_OK;
     int opened = 0, known = 0;
-    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++) {
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i]; i++) {
         const char *name = kolo_transports[i]->name;
         if (!is_auto(endpoint) && strcmp(forced, name) != 0)
             continue;
@@ -118,7 +118,7 @@ kolo_status kolo_endpoint_open_ports(struct kolo_endpoint *endpoint)
 
 int kolo_transport_index(const char *name)
 {
-    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i]; i++)
         if (strcmp(kolo_transports[i]->name, name) == 0)
             return i;
     return -1;
@@ -128,7 +128,7 @@ const struct kolo_address *kolo_port_address_of(const struct kolo_port *port,
                                                 const struct kolo_peer *peer)
 {
     static const struct kolo_address none; /* for a transport that is not in this build's table */
-    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i]; i++)
         if (kolo_transports[i] == port->transport)
             return &peer->addresses[i];
     return &none;
@@ -155,7 +155,7 @@ static bool joins(const struct kolo_endpoint *endpoint, int index, int peer,
     const struct kolo_peer *theirs = &endpoint->peers[peer];
     const struct kolo_port *port = endpoint->ports[index];
     const struct kolo_transport *transport = kolo_transports[index];
-    if (port == NULL) {
+    if (!port) {
         if (endpoint->left_out[index].text[0] != '\0')
             snprintf(why_out->text, sizeof why_out->text, "no %s here: %.200s", transport->name,
                      endpoint->left_out[index].text);
@@ -172,9 +172,9 @@ static bool joins(const struct kolo_endpoint *endpoint, int index, int peer,
 int kolo_endpoint_choose(const struct kolo_endpoint *endpoint, int peer, struct kolo_why *why_out)
 {
     snprintf(why_out->text, sizeof why_out->text, "no transport is open");
-    if (endpoint->peers == NULL || peer < 0 || peer >= endpoint->config.size)
+    if (!endpoint->peers || peer < 0 || peer >= endpoint->config.size)
         return -1;
-    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++) {
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i]; i++) {
         if (!joins(endpoint, i, peer, why_out))
             continue;
         if (!is_auto(endpoint))
@@ -188,7 +188,7 @@ size_t kolo_endpoint_direct_bytes(const struct kolo_endpoint *endpoint, int peer
 {
     struct kolo_why why;
     const int index = kolo_endpoint_choose(endpoint, peer, &why);
-    if (index < 0 || kolo_transports[index]->direct_bytes == NULL)
+    if (index < 0 || !kolo_transports[index]->direct_bytes)
         return SIZE_MAX;
     return kolo_transports[index]->direct_bytes(endpoint->config.settings);
 }
@@ -197,7 +197,7 @@ size_t kolo_endpoint_direct_bytes(const struct kolo_endpoint *endpoint, int peer
 static const struct kolo_link *link_up(const struct kolo_endpoint *endpoint, int peer)
 {
     const struct kolo_link *link = kolo_map_get(&endpoint->links, (uint32_t)peer);
-    return link != NULL && link->state == KOLO_LINK_UP ? link : NULL;
+    return link && link->state == KOLO_LINK_UP ? link : NULL;
 }
 
 /** Appends to endpoint->why which path the existing link takes. */
@@ -205,7 +205,7 @@ static void explain(struct kolo_endpoint *endpoint, const struct kolo_link *link
 {
     size_t used = strlen(endpoint->why.text);
     char path[sizeof endpoint->why.text];
-    if (link->transport->explain == NULL)
+    if (!link->transport->explain)
         return;
     link->transport->explain(link, path, sizeof path);
     snprintf(endpoint->why.text + used, sizeof endpoint->why.text - used, "; %s", path);
@@ -214,15 +214,14 @@ static void explain(struct kolo_endpoint *endpoint, const struct kolo_link *link
 /** The name of the transport that a link which is up uses. */
 static const char *name_of(const struct kolo_link *link)
 {
-    return link->transport->goes_by != NULL ? link->transport->goes_by(link)
-                                            : link->transport->name;
+    return link->transport->goes_by ? link->transport->goes_by(link) : link->transport->name;
 }
 
 const char *kolo_endpoint_goes_by(struct kolo_endpoint *endpoint, int peer)
 {
     struct kolo_why why;
     const struct kolo_link *link = link_up(endpoint, peer);
-    if (link != NULL)
+    if (link)
         return name_of(link);
     const int index = kolo_endpoint_choose(endpoint, peer, &why);
     return index < 0 ? "none" : kolo_transports[index]->name;
@@ -233,10 +232,8 @@ void kolo_endpoint_choice(struct kolo_endpoint *endpoint, int peer, const char *
 {
     int index = kolo_endpoint_choose(endpoint, peer, &endpoint->why);
     const struct kolo_link *link = link_up(endpoint, peer);
-    *transport_out = link != NULL ? name_of(link)
-                     : index < 0  ? "none"
-                                  : kolo_transports[index]->name;
+    *transport_out = link ? name_of(link) : index < 0 ? "none" : kolo_transports[index]->name;
     *why_out = endpoint->why.text;
-    if (link != NULL)
+    if (link)
         explain(endpoint, link);
 }

@@ -257,7 +257,7 @@ static bool is_pending(const struct attempt *attempt)
 
 static bool is_settled(struct kolo_conn *conn, kolo_deadline now)
 {
-    return conn->race == NULL || now >= conn->settle_at || !find_attempt(conn, is_pending);
+    return !conn->race || now >= conn->settle_at || !find_attempt(conn, is_pending);
 }
 
 /** A place has answered: records the quality of its path, and how long to wait for the others. */
@@ -266,7 +266,7 @@ static void note_answer(struct attempt *attempt, kolo_deadline now)
     struct kolo_conn *conn = attempt->conn;
     int64_t more_ns = now - attempt->begun_at;
 
-    if (conn->race == NULL)
+    if (!conn->race)
         return;
     kolo_path_quality_measure(attempt->handshake.watch.fd, &attempt->place, conn->race->locals,
                               conn->race->local_count, conn->race->numa_node, &attempt->quality);
@@ -286,7 +286,7 @@ static struct attempt *choose_held(struct kolo_conn *conn)
     struct attempt *held[PLACES_MAX];
     size_t count = 0;
 
-    if (conn->race == NULL)
+    if (!conn->race)
         return find_attempt(conn, is_held);
     for (size_t i = 0; i < conn->count; i++)
         if (is_held(&conn->attempts[i])) {
@@ -300,7 +300,7 @@ static void tell_result(const struct kolo_conn *conn, const struct attempt *winn
 {
     struct kolo_race *race = conn->race;
 
-    if (race == NULL)
+    if (!race)
         return;
     kolo_path_quality_format(&winner->quality, race->text, sizeof race->text);
     race->tried = conn->count;
@@ -583,7 +583,7 @@ kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_dial_co
     if (count == 0 || count > PLACES_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "dial: %zu places to connect to", count);
     conn = kolo_calloc(1, sizeof *conn + count * sizeof conn->attempts[0]);
-    if (conn == NULL)
+    if (!conn)
         return KOLO_ERR_NO_MEMORY;
     conn->poller = poller;
     conn->secret = *config->secret;

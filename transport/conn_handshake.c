@@ -393,7 +393,7 @@ void kolo_handshake_drop(struct kolo_handshake *handshake)
     if (handshake->state != KOLO_HANDSHAKE_OVER) {
         kolo_poller_remove(handshake->poller, &handshake->watch);
         enter(handshake, KOLO_HANDSHAKE_OVER, 0);
-    } else if (handshake->watch.ready == NULL) {
+    } else if (!handshake->watch.ready) {
         return; /* was never begun */
     }
     if (handshake->watch.fd >= 0)

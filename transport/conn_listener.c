@@ -121,9 +121,9 @@ static kolo_status enter_room(struct kolo_listener *listener)
     struct kolo_conn_room **room = kolo_conn_room(listener->poller);
     struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
 
-    if (*room == NULL) {
+    if (!*room) {
         *room = kolo_calloc(1, sizeof **room);
-        if (*room == NULL)
+        if (!*room)
             return KOLO_ERR_NO_MEMORY;
         (void)getrlimit(RLIMIT_NOFILE, &limit);
         (*room)->limit = limit.rlim_cur < SIZE_MAX ? (size_t)limit.rlim_cur : SIZE_MAX;
@@ -140,7 +140,7 @@ static void leave_room(struct kolo_listener *listener)
     struct kolo_conn_room *room = listener->room;
     struct kolo_listener **at;
 
-    if (room == NULL)
+    if (!room)
         return;
     at = &room->first;
     while (*at != listener)
@@ -185,7 +185,7 @@ static struct pending *add_pending(struct kolo_listener *listener)
 {
     struct pending *pending = kolo_calloc(1, sizeof *pending);
 
-    if (pending == NULL)
+    if (!pending)
         return NULL;
     listener->room->count++;
     pending->listener = listener;
@@ -313,7 +313,7 @@ static void warn_of_shortage(struct kolo_listener *listener, int error)
 /** The older one of two; either may be NULL. */
 static struct pending *older(struct pending *a, struct pending *b)
 {
-    return a == NULL || (b != NULL && b->since < a->since) ? b : a;
+    return !a || (b && b->since < a->since) ? b : a;
 }
 
 /** Out of file descriptors or memory: drops the oldest pending connection to free its own. It may
@@ -374,7 +374,7 @@ static void begin_handshake(struct kolo_listener *listener, int fd, const struct
 {
     struct pending *pending = add_pending(listener);
 
-    if (pending == NULL) {
+    if (!pending) {
         close(fd);
         run_out(listener, ENOMEM);
         return;
@@ -518,7 +518,7 @@ static kolo_status bind_and_listen(struct kolo_listener *listener, const struct 
         if (is_open)
             kolo_place_set_port(&at, kolo_ports_at(&at.ports, first + i));
         what = try_place(listener, &at, is_given);
-        if (what == NULL)
+        if (!what)
             return KOLO_OK;
         if (!is_open || at.ports.low == 0 || (errno != EADDRINUSE && errno != EACCES))
             return fail_listen(&at, what, errno);
@@ -536,7 +536,7 @@ kolo_status kolo_listener_open(struct kolo_poller *poller,
     struct kolo_listener *listener = kolo_calloc(1, sizeof *listener);
     kolo_status status;
 
-    if (listener == NULL)
+    if (!listener)
         return KOLO_ERR_NO_MEMORY;
     listener->poller = poller;
     listener->listening.watch = (struct kolo_watch){.fd = -1, .ready = accept_some};
@@ -564,7 +564,7 @@ out:
 
 void kolo_listener_close(struct kolo_listener *listener)
 {
-    if (listener == NULL)
+    if (!listener)
         return;
     while (listener->oldest)
         remove_pending(listener->oldest);

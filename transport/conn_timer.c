@@ -21,9 +21,9 @@ kolo_status kolo_conn_timer_add(struct kolo_conn_timer *timer, struct kolo_polle
 {
     struct kolo_conn_list **list = kolo_poller_conns(poller);
 
-    if (*list == NULL)
+    if (!*list)
         *list = kolo_calloc(1, sizeof **list);
-    if (*list == NULL)
+    if (!*list)
         return KOLO_ERR_NO_MEMORY;
     timer->poller = poller;
     timer->previous = NULL;
@@ -39,7 +39,7 @@ void kolo_conn_timer_remove(struct kolo_conn_timer *timer)
 {
     struct kolo_conn_list **list;
 
-    if (timer->poller == NULL)
+    if (!timer->poller)
         return;
     list = kolo_poller_conns(timer->poller);
     if (timer->next)
@@ -49,7 +49,7 @@ void kolo_conn_timer_remove(struct kolo_conn_timer *timer)
     else
         (*list)->first = timer->next;
     timer->poller = NULL;
-    if ((*list)->first == NULL && (*list)->round % 2 == 0) {
+    if (!(*list)->first && (*list)->round % 2 == 0) {
         kolo_free_memory(*list);
         *list = NULL;
     }
@@ -72,7 +72,7 @@ kolo_deadline kolo_conn_expire(struct kolo_poller *poller)
     struct kolo_conn_timer *timer;
     kolo_deadline now, next = KOLO_NEVER;
 
-    if (*list == NULL)
+    if (!*list)
         return KOLO_NEVER;
     if ((*list)->round % 2 == 0) { /* otherwise called from a timer that fires, for the next time
                                     * only */
@@ -86,7 +86,7 @@ kolo_deadline kolo_conn_expire(struct kolo_poller *poller)
     }
     for (timer = (*list)->first; timer; timer = timer->next)
         next = kolo_deadline_min(next, timer->at);
-    if ((*list)->first == NULL && (*list)->round % 2 == 0) {
+    if (!(*list)->first && (*list)->round % 2 == 0) {
         kolo_free_memory(*list);
         *list = NULL;
     }

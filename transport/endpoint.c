@@ -34,7 +34,7 @@ kolo_status kolo_endpoint_open(const struct kolo_endpoint_config *config,
 {
     kolo_status status = KOLO_ERR_NO_MEMORY;
     struct kolo_endpoint *endpoint = kolo_calloc(1, sizeof *endpoint);
-    if (endpoint == NULL)
+    if (!endpoint)
         return status;
     endpoint->config = *config;
     atomic_init(&endpoint->next_timer, KOLO_NEVER);
@@ -110,11 +110,11 @@ kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_de
     struct kolo_why why;
     struct kolo_link *link;
     if (peer < 0 || peer >= endpoint->config.size || peer == endpoint->config.rank ||
-        endpoint->peers == NULL)
+        !endpoint->peers)
         return kolo_fail(KOLO_ERR_INVALID, "rank %d has no link to rank %d", endpoint->config.rank,
                          peer);
     link = find_link(endpoint, peer);
-    if (link == NULL) {
+    if (!link) {
         int index = kolo_endpoint_choose(endpoint, peer, &why);
         if (index < 0)
             return kolo_fail(KOLO_ERR_UNSUPPORTED, "no transport joins ranks %d and %d: %s",
@@ -124,7 +124,7 @@ kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_de
             return status;
     }
     if (has_fallen(link)) {
-        if (link->why_text != NULL)
+        if (link->why_text)
             kolo_detail_set(link->why_text);
         return link->why;
     }
@@ -135,25 +135,25 @@ kolo_status kolo_endpoint_link(struct kolo_endpoint *endpoint, int peer, kolo_de
 bool kolo_endpoint_link_fell(const struct kolo_endpoint *endpoint, int peer)
 {
     const struct kolo_link *link = find_link(endpoint, peer);
-    return link != NULL && has_fallen(link);
+    return link && has_fallen(link);
 }
 
 const char *kolo_endpoint_broken_link(const struct kolo_endpoint *endpoint, int peer)
 {
     const struct kolo_link *link = find_link(endpoint, peer);
-    return link != NULL && has_fallen(link) && link->why == KOLO_ERR_LINK ? link->why_text : NULL;
+    return link && has_fallen(link) && link->why == KOLO_ERR_LINK ? link->why_text : NULL;
 }
 
 struct kolo_link *kolo_endpoint_link_up(const struct kolo_endpoint *endpoint, int peer)
 {
     struct kolo_link *link = find_link(endpoint, peer);
-    return link != NULL && link->state == KOLO_LINK_UP ? link : NULL;
+    return link && link->state == KOLO_LINK_UP ? link : NULL;
 }
 
 bool kolo_endpoint_may_deliver(const struct kolo_endpoint *endpoint, int peer)
 {
     const struct kolo_link *link = kolo_endpoint_link_up(endpoint, peer);
-    return link != NULL && !link->heard_goodbye;
+    return link && !link->heard_goodbye;
 }
 
 void kolo_endpoint_attach(struct kolo_port *port, int peer)
@@ -161,10 +161,10 @@ void kolo_endpoint_attach(struct kolo_port *port, int peer)
     struct kolo_endpoint *endpoint = port->endpoint;
     const struct kolo_endpoint_events *events = &endpoint->config.events;
     struct kolo_link *link;
-    if (find_link(endpoint, peer) != NULL)
+    if (find_link(endpoint, peer))
         return;
     kolo_status status = make_link(port, peer, -1, KOLO_NEVER, &link);
-    if (status != KOLO_OK && events->down != NULL)
+    if (status != KOLO_OK && events->down)
         events->down(events->context, peer, status, kolo_error_detail());
 }
 
@@ -186,7 +186,7 @@ static void park(struct kolo_port *port, const struct kolo_greeting *theirs, int
 
 static void take_dial(struct kolo_link *link, int fd)
 {
-    if (link->state == KOLO_LINK_CONNECTING && link->transport->adopt != NULL)
+    if (link->state == KOLO_LINK_CONNECTING && link->transport->adopt)
         link->transport->adopt(link, fd);
     else
         close(fd);
@@ -205,22 +205,22 @@ void kolo_endpoint_incoming(struct kolo_port *port, const struct kolo_greeting *
         close(fd);
         return;
     }
-    if (endpoint->peers == NULL) {
+    if (!endpoint->peers) {
         park(port, theirs, fd);
         return;
     }
     struct kolo_link *link = find_link(endpoint, peer);
-    if (link != NULL && link->port == port) {
+    if (link && link->port == port) {
         take_dial(link, fd);
         return;
     }
-    if (link != NULL) {
+    if (link) {
         close(fd);
         return;
     }
     kolo_deadline deadline = kolo_deadline_in_ms(endpoint->config.settings->start_timeout_ms);
     kolo_status status = make_link(port, peer, fd, deadline, &link);
-    if (status != KOLO_OK && events->down != NULL)
+    if (status != KOLO_OK && events->down)
         events->down(events->context, peer, status, kolo_error_detail());
 }
 
@@ -269,7 +269,7 @@ static kolo_status check_checksums(const struct kolo_peer *peers, int size)
 /** Whether @p peer offers nothing but the transport that KOLO_TRANSPORT forces here. */
 static bool is_forced_there(const struct kolo_endpoint *endpoint, const struct kolo_peer *peer)
 {
-    for (size_t i = 0; kolo_transport_name(i) != NULL; i++) {
+    for (size_t i = 0; kolo_transport_name(i); i++) {
         const char *const name = kolo_transport_name(i);
         const bool is_ours = strcmp(name, endpoint->config.settings->transport) == 0;
         if (kolo_transport_is_offered(name, peer) != is_ours)
@@ -312,7 +312,7 @@ static bool progress_ports(struct kolo_endpoint *endpoint)
     bool moved = false;
     for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++) {
         struct kolo_port *port = endpoint->ports[i];
-        if (port != NULL && port->transport->poll != NULL && endpoint->peers != NULL)
+        if (port && port->transport->poll && endpoint->peers)
             moved |= port->transport->poll(port);
     }
     return moved;
@@ -332,9 +332,8 @@ static kolo_status progress_poller(struct kolo_endpoint *endpoint, bool *moved)
 /** Whether a link that is up has nothing to receive and nothing to hand over. */
 static bool is_quiet(const struct kolo_link *link)
 {
-    return link->signal != NULL && atomic_load(link->signal) == link->signal_seen &&
-           link->ready_first == NULL && link->owing_first == NULL && link->control_first == NULL &&
-           !link->owes_goodbye;
+    return link->signal && atomic_load(link->signal) == link->signal_seen && !link->ready_first &&
+           !link->owing_first && !link->control_first && !link->owes_goodbye;
 }
 
 bool kolo_link_has_signal(const struct kolo_link *link)
@@ -347,7 +346,7 @@ bool kolo_link_look(struct kolo_link *link)
     bool moved = false;
     if (link->state != KOLO_LINK_UP || is_quiet(link))
         return false;
-    if (link->transport->pull != NULL)
+    if (link->transport->pull)
         moved = link->transport->pull(link);
     if (link->state == KOLO_LINK_UP)
         moved |= kolo_link_push(link);
@@ -357,10 +356,10 @@ bool kolo_link_look(struct kolo_link *link)
 static bool progress_links(struct kolo_endpoint *endpoint, bool *needs_poller)
 {
     bool moved = false;
-    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next) {
+    for (struct kolo_link *link = endpoint->first_link; link; link = link->next) {
         moved |= kolo_link_look(link);
         *needs_poller |= link->state == KOLO_LINK_CONNECTING ||
-                         (link->state == KOLO_LINK_UP && link->transport->pull == NULL);
+                         (link->state == KOLO_LINK_UP && !link->transport->pull);
     }
     return moved;
 }
@@ -368,7 +367,7 @@ static bool progress_links(struct kolo_endpoint *endpoint, bool *needs_poller)
 static kolo_status progress(struct kolo_endpoint *endpoint, bool *moved_out)
 {
     kolo_status status = KOLO_OK;
-    bool needs_poller = endpoint->is_armed || endpoint->first_link == NULL;
+    bool needs_poller = endpoint->is_armed || !endpoint->first_link;
     bool moved = progress_ports(endpoint);
     moved |= progress_links(endpoint, &needs_poller);
     if (needs_poller || endpoint->tick++ % POLLER_ROUNDS == 0) {
@@ -376,7 +375,7 @@ static kolo_status progress(struct kolo_endpoint *endpoint, bool *moved_out)
         bool unused = false;
         moved |= progress_links(endpoint, &unused);
     }
-    if (moved_out != NULL)
+    if (moved_out)
         *moved_out = moved;
     return status;
 }
@@ -398,7 +397,7 @@ kolo_status kolo_endpoint_progress(struct kolo_endpoint *endpoint, bool *moved_o
 static void set_doorbells(struct kolo_endpoint *endpoint, uint32_t value)
 {
     for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
-        if (endpoint->ports[i] != NULL && endpoint->ports[i]->doorbell != NULL)
+        if (endpoint->ports[i] && endpoint->ports[i]->doorbell)
             atomic_store(endpoint->ports[i]->doorbell, value);
     endpoint->is_armed = value != 0;
 }
@@ -434,10 +433,10 @@ void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id)
 {
     kolo_boards_span_gone(endpoint, id);
     for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
-        if (endpoint->ports[i] != NULL && endpoint->ports[i]->transport->span_gone_port != NULL)
+        if (endpoint->ports[i] && endpoint->ports[i]->transport->span_gone_port)
             endpoint->ports[i]->transport->span_gone_port(endpoint->ports[i], id);
-    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
-        if (link->state == KOLO_LINK_UP && link->transport->span_gone != NULL)
+    for (struct kolo_link *link = endpoint->first_link; link; link = link->next)
+        if (link->state == KOLO_LINK_UP && link->transport->span_gone)
             link->transport->span_gone(link, id);
 }
 
@@ -447,7 +446,7 @@ bool kolo_endpoint_know(struct kolo_endpoint *endpoint, const struct kolo_pointe
     if (endpoint->config.settings->checksum) /* nobody could verify what no processor reads */
         return false;
     for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
-        if (endpoint->ports[i] != NULL && endpoint->ports[i]->transport->know != NULL)
+        if (endpoint->ports[i] && endpoint->ports[i]->transport->know)
             knows |= endpoint->ports[i]->transport->know(endpoint->ports[i], pointer);
     return knows;
 }
@@ -455,7 +454,7 @@ bool kolo_endpoint_know(struct kolo_endpoint *endpoint, const struct kolo_pointe
 void kolo_endpoint_device_gone(struct kolo_endpoint *endpoint, const void *memory)
 {
     for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
-        if (endpoint->ports[i] != NULL && endpoint->ports[i]->transport->device_gone != NULL)
+        if (endpoint->ports[i] && endpoint->ports[i]->transport->device_gone)
             endpoint->ports[i]->transport->device_gone(endpoint->ports[i], memory);
 }
 
@@ -463,16 +462,16 @@ void kolo_endpoint_forget(struct kolo_endpoint *endpoint, uint32_t first, uint32
 {
     if (kolo_forgotten_add(&endpoint->forgotten, first, count) != KOLO_OK)
         return; /* they end with their links */
-    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
+    for (struct kolo_link *link = endpoint->first_link; link; link = link->next)
         for (uint32_t i = 0; i < count; i++)
             kolo_channel_forget(link, first + i);
 }
 
 void kolo_endpoint_say_early(struct kolo_endpoint *endpoint, uint32_t channel_id)
 {
-    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next) {
+    for (struct kolo_link *link = endpoint->first_link; link; link = link->next) {
         const struct kolo_channel *channel = kolo_map_get(&link->channels, channel_id);
-        if (channel != NULL && channel->stash_first != NULL)
+        if (channel && channel->stash_first)
             kolo_channel_say_stashed(channel);
     }
 }
@@ -481,8 +480,7 @@ void kolo_endpoint_say_early(struct kolo_endpoint *endpoint, uint32_t channel_id
 
 static bool can_tell(const struct kolo_link *link)
 {
-    return link != NULL && link->state != KOLO_LINK_DOWN && !link->heard_goodbye &&
-           !link->said_goodbye;
+    return link && link->state != KOLO_LINK_DOWN && !link->heard_goodbye && !link->said_goodbye;
 }
 
 /* If there is no memory, the peer is not told: the runtime has also told the store, or relies on
@@ -499,11 +497,11 @@ static void tell_on(struct kolo_link *link, const struct kolo_desc *desc, const 
 static void tell(struct kolo_endpoint *endpoint, const int *peers, int count,
                  const struct kolo_desc *desc, const char *text)
 {
-    for (int i = 0; peers != NULL && i < count; i++)
+    for (int i = 0; peers && i < count; i++)
         tell_on(find_link(endpoint, peers[i]), desc, text);
-    if (peers != NULL)
+    if (peers)
         return;
-    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
+    for (struct kolo_link *link = endpoint->first_link; link; link = link->next)
         tell_on(link, desc, text);
 }
 
@@ -560,13 +558,13 @@ static bool is_busy(struct kolo_link *link)
     kolo_link_push(link);
     return link->state == KOLO_LINK_UP &&
            (link->sends > 0 || !link->said_goodbye ||
-            (link->transport->is_drained != NULL && !link->transport->is_drained(link)));
+            (link->transport->is_drained && !link->transport->is_drained(link)));
 }
 
 static struct kolo_link *find_busy(struct kolo_endpoint *endpoint)
 {
     struct kolo_link *busy = NULL;
-    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
+    for (struct kolo_link *link = endpoint->first_link; link; link = link->next)
         if (is_busy(link))
             busy = link;
     return busy;
@@ -575,12 +573,12 @@ static struct kolo_link *find_busy(struct kolo_endpoint *endpoint)
 /** A link that went down is not waited for, but may have lost what was sent over it. */
 static kolo_status find_loss(const struct kolo_endpoint *endpoint)
 {
-    for (const struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next)
+    for (const struct kolo_link *link = endpoint->first_link; link; link = link->next)
         if (link->has_lost)
             return kolo_fail(
                 KOLO_ERR_LINK, "what rank %d sent last may not have reached rank %d on %.64s: %s",
                 endpoint->config.rank, link->peer, endpoint->peers[link->peer].identity.host,
-                link->why_text != NULL ? link->why_text : kolo_status_text(link->why));
+                link->why_text ? link->why_text : kolo_status_text(link->why));
     return KOLO_OK;
 }
 
@@ -612,7 +610,7 @@ static void free_endpoint(struct kolo_endpoint *endpoint)
     for (size_t i = 0; i < endpoint->parked_count; i++)
         close(endpoint->parked[i].fd);
     kolo_free_memory(endpoint->parked);
-    while (endpoint->first_link != NULL) {
+    while (endpoint->first_link) {
         struct kolo_link *link = endpoint->first_link;
         endpoint->first_link = link->next;
         kolo_detail_set("the endpoint was closed");
@@ -622,7 +620,7 @@ static void free_endpoint(struct kolo_endpoint *endpoint)
     kolo_map_fini(&endpoint->links);
     kolo_forgotten_fini(&endpoint->forgotten);
     for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
-        if (endpoint->ports[i] != NULL)
+        if (endpoint->ports[i])
             endpoint->ports[i]->transport->close(endpoint->ports[i]);
     kolo_poller_destroy(endpoint->poller);
     explicit_bzero(&endpoint->config.secret, sizeof endpoint->config.secret);
@@ -632,7 +630,7 @@ static void free_endpoint(struct kolo_endpoint *endpoint)
 kolo_status kolo_endpoint_close(struct kolo_endpoint *endpoint, kolo_deadline deadline)
 {
     char detail[KOLO_DETAIL_MAX];
-    if (endpoint == NULL)
+    if (!endpoint)
         return KOLO_OK;
     endpoint->is_closing = true;
     kolo_boards_close(endpoint);

@@ -37,11 +37,11 @@ static kolo_status make_room(struct kolo_forgotten *forgotten)
     if (forgotten->count < forgotten->capacity)
         return KOLO_OK;
     const size_t capacity = forgotten->capacity == 0 ? RANGES_FIRST : 2 * forgotten->capacity;
-    struct kolo_forgotten_range *ranges = kolo_calloc(capacity, sizeof(*ranges));
-    if (ranges == NULL)
+    struct kolo_forgotten_range *ranges = kolo_calloc(capacity, sizeof *ranges);
+    if (!ranges)
         return KOLO_ERR_NO_MEMORY;
     if (forgotten->count > 0)
-        memcpy(ranges, forgotten->ranges, forgotten->count * sizeof(*ranges));
+        memcpy(ranges, forgotten->ranges, forgotten->count * sizeof *ranges);
     kolo_free_memory(forgotten->ranges);
     forgotten->ranges = ranges;
     forgotten->capacity = capacity;
@@ -52,7 +52,7 @@ static void remove_range(struct kolo_forgotten *forgotten, size_t at)
 {
     struct kolo_forgotten_range *range = &forgotten->ranges[at];
     forgotten->count--;
-    memmove(range, range + 1, (forgotten->count - at) * sizeof(*range));
+    memmove(range, range + 1, (forgotten->count - at) * sizeof *range);
 }
 
 kolo_status kolo_forgotten_add(struct kolo_forgotten *forgotten, uint32_t first, uint32_t count)
@@ -75,7 +75,7 @@ kolo_status kolo_forgotten_add(struct kolo_forgotten *forgotten, uint32_t first,
         remove_range(forgotten, at);
     if (joins_next || joins_previous)
         return KOLO_OK;
-    memmove(range + 1, range, (forgotten->count - at) * sizeof(*range));
+    memmove(range + 1, range, (forgotten->count - at) * sizeof *range);
     *range = (struct kolo_forgotten_range){first, last};
     forgotten->count++;
     return KOLO_OK;

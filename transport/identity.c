@@ -76,10 +76,10 @@ void kolo_peer_write(struct kolo_writer *writer, const struct kolo_peer *peer)
     kolo_write_i32(writer, identity->numa);
     kolo_write_u64(writer, peer->credit_bytes | (peer->checksum ? CHECKSUM_BIT : 0));
     uint8_t count = 0;
-    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i]; i++)
         count = (uint8_t)(count + (peer->addresses[i].bytes > 0));
     kolo_write_u8(writer, count);
-    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++) {
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i]; i++) {
         if (peer->addresses[i].bytes == 0)
             continue;
         kolo_write_text(writer, kolo_transports[i]->name);

@@ -47,7 +47,7 @@ static kolo_status inproc_open(struct kolo_endpoint *endpoint, struct kolo_port 
     if (status != KOLO_OK)
         return status;
     struct kolo_inproc_port *port = kolo_calloc(1, sizeof *port);
-    if (port == NULL)
+    if (!port)
         return KOLO_ERR_NO_MEMORY;
     port->cookie = cookie;
     port->rank = kolo_endpoint_config_of(endpoint)->rank;
@@ -86,15 +86,15 @@ static bool inproc_poll(struct kolo_port *base)
     struct kolo_inproc_pair *list = port->incoming;
     port->incoming = NULL;
     pthread_mutex_unlock(&port->mutex);
-    bool found = list != NULL || has_news;
-    while (list != NULL) {
+    bool found = list || has_news;
+    while (list) {
         struct kolo_inproc_pair *pair = list;
         list = pair->next;
         pair->next = NULL;
         int side = kolo_inproc_side(pair, port);
         port->offered = pair;
         kolo_endpoint_attach(base, pair->ports[1 - side]->rank);
-        if (port->offered != NULL) { /* no link was made of it */
+        if (port->offered) { /* no link was made of it */
             port->offered = NULL;
             kolo_inproc_pair_close(pair, side);
             kolo_inproc_pair_unref(pair);
@@ -112,7 +112,7 @@ static void inproc_close(struct kolo_port *base)
     struct kolo_inproc_pair *list = port->incoming;
     port->incoming = NULL;
     pthread_mutex_unlock(&port->mutex);
-    while (list != NULL) {
+    while (list) {
         struct kolo_inproc_pair *pair = list;
         list = pair->next;
         kolo_inproc_pair_close(pair, kolo_inproc_side(pair, port));
@@ -127,14 +127,14 @@ static kolo_status find_pair(struct kolo_inproc_port *port, int peer,
                              struct kolo_inproc_pair **pair_out)
 {
     kolo_status status = KOLO_OK;
-    if (port->offered != NULL) {
+    if (port->offered) {
         *pair_out = port->offered;
         port->offered = NULL;
         return KOLO_OK;
     }
     /* A peer that sent something and closed is no longer in the table, but what it sent is here. */
     *pair_out = kolo_inproc_take(port, peer);
-    if (*pair_out != NULL)
+    if (*pair_out)
         return KOLO_OK;
     const struct kolo_address *address =
         kolo_port_address_of(&port->base, kolo_endpoint_peer(port->base.endpoint, peer));
@@ -142,13 +142,13 @@ static kolo_status find_pair(struct kolo_inproc_port *port, int peer,
         return kolo_fail(KOLO_ERR_DATA, "the inproc address of rank %d is malformed", peer);
     struct kolo_reader reader = kolo_reader_over(address->data, address->bytes);
     struct kolo_inproc_port *other = kolo_inproc_find(kolo_read_u64(&reader));
-    if (other == NULL || other->rank != peer) {
+    if (!other || other->rank != peer) {
         kolo_inproc_port_unref(other);
         return kolo_fail(KOLO_ERR_PEER, "rank %d, a thread of this process, has closed", peer);
     }
     struct kolo_inproc_pair *pair = kolo_inproc_join(port, other, &status);
     kolo_inproc_port_unref(other);
-    if (pair == NULL)
+    if (!pair)
         return status;
     *pair_out = pair;
     return KOLO_OK;
@@ -170,7 +170,7 @@ static kolo_status inproc_connect(struct kolo_port *base, int peer, int fd, kolo
     (void)fd;
     (void)deadline; /* it is up at once, or fails */
     struct inproc_link *link = kolo_calloc(1, sizeof *link);
-    if (link == NULL)
+    if (!link)
         return KOLO_ERR_NO_MEMORY;
     kolo_link_init(&link->base, base, peer);
     KOLO_TRY(find_pair(port, peer, &link->pair));
@@ -204,11 +204,11 @@ static bool inproc_is_remote(struct kolo_link *link, const struct kolo_work *wor
 static struct kolo_inproc_loan *lend(struct inproc_link *link, const struct kolo_frame *frame)
 {
     struct kolo_inproc_loan *loan = kolo_calloc(1, sizeof *loan);
-    if (loan == NULL)
+    if (!loan)
         return NULL;
     atomic_init(&loan->state, LOAN_PENDING);
     loan->frame = *frame;
-    if (link->loan_last != NULL)
+    if (link->loan_last)
         link->loan_last->next = loan;
     else
         link->loan_first = loan;
@@ -219,7 +219,7 @@ static struct kolo_inproc_loan *lend(struct inproc_link *link, const struct kolo
 static void unlink_loan(struct inproc_link *link, struct kolo_inproc_loan *loan,
                         struct kolo_inproc_loan *before)
 {
-    if (before != NULL)
+    if (before)
         before->next = loan->next;
     else
         link->loan_first = loan->next;
@@ -233,14 +233,14 @@ static kolo_status publish(struct inproc_link *link, const struct kolo_frame *fr
     struct kolo_inproc_queue *queue = &link->pair->queues[1 - link->side];
     size_t bytes = frame->is_remote ? 0 : frame->bytes;
     struct kolo_inproc_node *node = kolo_aligned(_Alignof(max_align_t), sizeof *node + bytes);
-    if (node == NULL)
+    if (!node)
         return KOLO_ERR_NO_MEMORY;
     atomic_init(&node->next, NULL);
     node->header = frame->header;
     node->loan = NULL;
     if (frame->is_remote) {
         node->loan = lend(link, frame);
-        if (node->loan == NULL) {
+        if (!node->loan) {
             kolo_free_memory(node);
             return KOLO_ERR_NO_MEMORY;
         }
@@ -306,7 +306,7 @@ static bool inproc_release(struct kolo_link *link, uint64_t cookie)
 static kolo_status receive(struct kolo_link *link, const struct kolo_inproc_node *node)
 {
     struct kolo_inproc_loan *loan = node->loan;
-    if (loan != NULL)
+    if (loan)
         return kolo_link_rx_remote(link, &node->header, loan->frame.payload, loan->frame.bytes,
                                    (uint64_t)(uintptr_t)loan);
     kolo_status status = kolo_link_rx_begin(link, &node->header);
@@ -322,7 +322,7 @@ static struct kolo_inproc_node *take(struct inproc_link *link)
 {
     struct kolo_inproc_queue *queue = &link->pair->queues[link->side];
     struct kolo_inproc_node *node = atomic_load(&queue->head->next);
-    if (node == NULL)
+    if (!node)
         return NULL;
     if (queue->head != link->received)
         kolo_free_memory(queue->head);
@@ -334,7 +334,7 @@ static bool collect_loans(struct inproc_link *link)
 {
     struct kolo_inproc_loan *before = NULL;
     bool moved = false;
-    for (struct kolo_inproc_loan *loan = link->loan_first, *next; loan != NULL; loan = next) {
+    for (struct kolo_inproc_loan *loan = link->loan_first, *next; loan; loan = next) {
         next = loan->next;
         if (atomic_load(&loan->state) != LOAN_DONE) {
             before = loan;
@@ -382,7 +382,7 @@ static void inproc_withdraw(struct kolo_link *base, struct kolo_work *work)
 {
     struct inproc_link *link = (struct inproc_link *)base;
     struct kolo_inproc_loan *before = NULL;
-    for (struct kolo_inproc_loan *loan = link->loan_first, *next; loan != NULL; loan = next) {
+    for (struct kolo_inproc_loan *loan = link->loan_first, *next; loan; loan = next) {
         next = loan->next;
         if (loan->frame.work != work) {
             before = loan;
@@ -404,7 +404,7 @@ static void inproc_down(struct kolo_link *base)
     struct kolo_inproc_node *node;
     atomic_store(&link->pair->is_closed[link->side], true);
     while ((node = take(link)) != NULL) {
-        if (node->loan != NULL)
+        if (node->loan)
             inproc_release(base, (uint64_t)(uintptr_t)node->loan);
         node->loan = NULL;
     }

@@ -29,7 +29,7 @@ static struct inproc_board *inproc_board_of(struct kolo_board *base)
 
 static void segment_unref(struct kolo_inproc_segment *segment)
 {
-    if (segment == NULL || atomic_fetch_sub(&segment->refs, 1) > 1)
+    if (!segment || atomic_fetch_sub(&segment->refs, 1) > 1)
         return;
     munmap(segment->memory, segment->bytes);
     kolo_free_memory(segment);
@@ -38,7 +38,7 @@ static void segment_unref(struct kolo_inproc_segment *segment)
 static struct kolo_inproc_segment *segment_create(uint32_t board, size_t bytes)
 {
     struct kolo_inproc_segment *segment = kolo_calloc(1, sizeof *segment);
-    if (segment == NULL)
+    if (!segment)
         return NULL;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -78,9 +78,9 @@ static struct kolo_inproc_segment *take(struct kolo_inproc_port *port, uint32_t 
     const uint64_t bit = (uint64_t)1 << self;
     pthread_mutex_lock(&port->mutex);
     struct kolo_inproc_segment *segment = port->segments;
-    while (segment != NULL && (segment->board != board || (segment->taken & bit) != 0))
+    while (segment && (segment->board != board || (segment->taken & bit) != 0))
         segment = segment->next;
-    if (segment != NULL) {
+    if (segment) {
         segment->taken |= bit;
         atomic_fetch_add(&segment->refs, 1);
     }
@@ -99,17 +99,17 @@ static kolo_status inproc_open(struct kolo_board *base)
 {
     struct inproc_board *board = inproc_board_of(base);
     struct kolo_inproc_segment *segment = segment_create(base->id, base->segment_bytes);
-    if (segment == NULL)
+    if (!segment)
         return kolo_fail(KOLO_ERR_NO_MEMORY, "%zu bytes for board %u", base->segment_bytes,
                          base->id);
     board->segments[base->self] = segment;
     base->members[base->self].segment = segment->memory;
-    for (int i = 0; i < base->count && board->port == NULL; i++)
-        if (base->members[i].link != NULL)
+    for (int i = 0; i < base->count && !board->port; i++)
+        if (base->members[i].link)
             board->port = (struct kolo_inproc_port *)(void *)base->members[i].link->port;
     show(board->port, segment);
     for (int i = 0; i < base->count; i++) {
-        if (base->members[i].link == NULL)
+        if (!base->members[i].link)
             continue;
         struct kolo_inproc_port *theirs = kolo_inproc_peer(base->members[i].link);
         atomic_store(&theirs->has_news, true);
@@ -125,7 +125,7 @@ static void inproc_look(struct kolo_board *base, struct kolo_board_member *membe
         return;
     struct kolo_inproc_segment *segment =
         take(kolo_inproc_peer(member->link), base->id, base->self);
-    if (segment == NULL)
+    if (!segment)
         return;
     if (kolo_board_attach(base, member, segment->memory, segment->bytes))
         board->segments[member - base->members] = segment;
@@ -136,7 +136,7 @@ static void inproc_look(struct kolo_board *base, struct kolo_board_member *membe
 static void inproc_close(struct kolo_board *base)
 {
     struct inproc_board *board = inproc_board_of(base);
-    if (board->segments[base->self] != NULL)
+    if (board->segments[base->self])
         hide(board->port, board->segments[base->self]);
     for (int i = 0; i < base->count; i++)
         segment_unref(board->segments[i]);
@@ -147,7 +147,7 @@ static void inproc_close(struct kolo_board *base)
 static void inproc_ring(struct kolo_board *base)
 {
     for (int i = 0; i < base->count; i++)
-        if (base->members[i].link != NULL)
+        if (base->members[i].link)
             kolo_inproc_ring(kolo_inproc_peer(base->members[i].link));
 }
 

@@ -29,7 +29,7 @@ static struct {
 
 void kolo_inproc_port_unref(struct kolo_inproc_port *port)
 {
-    if (port == NULL || atomic_fetch_sub(&port->refs, 1) > 1)
+    if (!port || atomic_fetch_sub(&port->refs, 1) > 1)
         return;
     pthread_mutex_destroy(&port->mutex);
     kolo_free_memory(port);
@@ -58,9 +58,9 @@ struct kolo_inproc_port *kolo_inproc_find(uint64_t cookie)
 {
     pthread_mutex_lock(&registry.mutex);
     struct kolo_inproc_port *port = registry.buckets[cookie % REGISTRY_BUCKETS];
-    while (port != NULL && port->cookie != cookie)
+    while (port && port->cookie != cookie)
         port = port->next;
-    if (port != NULL)
+    if (port)
         atomic_fetch_add(&port->refs, 1);
     pthread_mutex_unlock(&registry.mutex);
     return port;
@@ -82,7 +82,7 @@ void kolo_inproc_ring(struct kolo_inproc_port *port)
 
 static void queue_fini(struct kolo_inproc_queue *queue)
 {
-    while (queue->head != NULL) {
+    while (queue->head) {
         struct kolo_inproc_node *node = queue->head;
         queue->head = atomic_load_explicit(&node->next, memory_order_relaxed);
         kolo_free_memory(node->loan); /* withdrawn, since its lender has closed as well */
@@ -92,7 +92,7 @@ static void queue_fini(struct kolo_inproc_queue *queue)
 
 void kolo_inproc_pair_unref(struct kolo_inproc_pair *pair)
 {
-    if (pair == NULL || atomic_fetch_sub(&pair->refs, 1) > 1)
+    if (!pair || atomic_fetch_sub(&pair->refs, 1) > 1)
         return;
     for (int side = 0; side < 2; side++) {
         queue_fini(&pair->queues[side]);
@@ -106,13 +106,13 @@ static struct kolo_inproc_pair *pair_create(struct kolo_inproc_port *lower,
                                             struct kolo_inproc_port *higher)
 {
     struct kolo_inproc_pair *pair = kolo_calloc(1, sizeof *pair);
-    if (pair == NULL)
+    if (!pair)
         return NULL;
     atomic_init(&pair->refs, 1);
     for (int side = 0; side < 2; side++) {
         struct kolo_inproc_node *empty = kolo_calloc(1, sizeof *empty);
         pair->queues[side].head = pair->queues[side].tail = empty;
-        if (empty == NULL) {
+        if (!empty) {
             kolo_inproc_pair_unref(pair);
             return NULL;
         }
@@ -139,7 +139,7 @@ void kolo_inproc_pair_close(struct kolo_inproc_pair *pair, int side)
  * held. */
 static struct kolo_inproc_pair *take_incoming(struct kolo_inproc_port *ours, int peer)
 {
-    for (struct kolo_inproc_pair **at = &ours->incoming; *at != NULL; at = &(*at)->next) {
+    for (struct kolo_inproc_pair **at = &ours->incoming; *at; at = &(*at)->next) {
         struct kolo_inproc_pair *pair = *at;
         if (pair->ports[1 - kolo_inproc_side(pair, ours)]->rank != peer)
             continue;
@@ -166,13 +166,13 @@ struct kolo_inproc_pair *kolo_inproc_join(struct kolo_inproc_port *ours,
     pthread_mutex_lock(&lower->mutex);
     pthread_mutex_lock(&higher->mutex);
     struct kolo_inproc_pair *pair = take_incoming(ours, theirs->rank);
-    if (pair == NULL && theirs->is_closed) {
+    if (!pair && theirs->is_closed) {
         *status_out =
             kolo_fail(KOLO_ERR_PEER, "rank %d, a thread of this process, has closed", theirs->rank);
-    } else if (pair == NULL) {
+    } else if (!pair) {
         pair = pair_create(lower, higher);
         *status_out = KOLO_ERR_NO_MEMORY;
-        if (pair != NULL) {
+        if (pair) {
             atomic_fetch_add(&pair->refs, 1);
             pair->next = theirs->incoming;
             theirs->incoming = pair;
@@ -181,7 +181,7 @@ struct kolo_inproc_pair *kolo_inproc_join(struct kolo_inproc_port *ours,
     }
     pthread_mutex_unlock(&higher->mutex);
     pthread_mutex_unlock(&lower->mutex);
-    if (pair != NULL)
+    if (pair)
         kolo_inproc_ring(theirs);
     return pair;
 }

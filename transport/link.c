@@ -37,7 +37,7 @@ bool kolo_link_gives_way(const struct kolo_link *link)
 
 static void drop_controls(struct kolo_link *link)
 {
-    while (link->control_first != NULL) {
+    while (link->control_first) {
         struct kolo_control *control = link->control_first;
         link->control_first = control->next;
         kolo_free_memory(control);
@@ -72,8 +72,8 @@ void kolo_link_set_up(struct kolo_link *link)
 
 bool kolo_link_reaches_devices(const struct kolo_link *link)
 {
-    return link->state == KOLO_LINK_UP && link->sums == NULL && /* no processor could verify them */
-           link->transport->reaches_devices != NULL && link->transport->reaches_devices(link);
+    return link->state == KOLO_LINK_UP && !link->sums && /* no processor could verify them */
+           link->transport->reaches_devices && link->transport->reaches_devices(link);
 }
 
 void kolo_link_fail_works(struct kolo_link *link, kolo_status why)
@@ -92,7 +92,7 @@ void kolo_link_left(struct kolo_link *link)
         return;
     link->heard_goodbye = true;
     kolo_link_fail_works(link, KOLO_ERR_PEER);
-    if (events->left != NULL)
+    if (events->left)
         events->left(events->context, link->peer);
 }
 
@@ -106,10 +106,10 @@ static void tell_down(const struct kolo_link *link)
 {
     const struct kolo_endpoint *endpoint = link->endpoint;
     const struct kolo_endpoint_events *events = &endpoint->config.events;
-    if (link->heard_goodbye || endpoint->is_closing || events->down == NULL)
+    if (link->heard_goodbye || endpoint->is_closing || !events->down)
         return;
     events->down(events->context, link->peer, link->why,
-                 link->why_text != NULL ? link->why_text : kolo_status_text(link->why));
+                 link->why_text ? link->why_text : kolo_status_text(link->why));
 }
 
 /** Whether something that was sent is lost with the link, while its works are still there. A send
@@ -120,7 +120,7 @@ static bool loses(const struct kolo_link *link)
     if (link->heard_goodbye || link->owes_left)
         return false;
     return (link->endpoint->is_closing && link->sends > 0) ||
-           (link->state == KOLO_LINK_UP && transport->has_undelivered != NULL &&
+           (link->state == KOLO_LINK_UP && transport->has_undelivered &&
             transport->has_undelivered(link));
 }
 
@@ -135,7 +135,7 @@ void kolo_link_set_down(struct kolo_link *link, kolo_status why)
     link->why_text = detail[0] != '\0' ? kolo_strdup(detail) : NULL;
     link->has_lost = loses(link);
     link->state = KOLO_LINK_DOWN;
-    if (link->transport->down != NULL)
+    if (link->transport->down)
         link->transport->down(link);
     kolo_link_fail_works(link, link->heard_goodbye ? KOLO_ERR_PEER : why);
     while ((channel = kolo_map_next(&link->channels, &cursor)) != NULL)
@@ -175,7 +175,7 @@ void kolo_link_send(struct kolo_link *link, uint32_t channel_id, const struct ko
                     const void *src, size_t bytes, struct kolo_work *work)
 {
     struct kolo_channel *channel = open_work(link, channel_id, desc, work, bytes);
-    if (channel == NULL)
+    if (!channel)
         return;
     work->src = src;
     kolo_status fault = channel->tx_fault != KOLO_OK ? channel->tx_fault : cannot(link);
@@ -190,11 +190,11 @@ void kolo_link_send(struct kolo_link *link, uint32_t channel_id, const struct ko
 
 static kolo_status check_action(const struct kolo_action *action, size_t bytes)
 {
-    if (action == NULL || action->kind == KOLO_COPY)
+    if (!action || action->kind == KOLO_COPY)
         return KOLO_OK;
     size_t element = kolo_dtype_bytes(action->dtype);
-    bool can = action->own != NULL ? element > 0 && KOLO_FRAME_STEP_BYTES % element == 0
-                                   : kolo_reduce_function(action->dtype, action->op) != NULL;
+    bool can = action->own ? element > 0 && KOLO_FRAME_STEP_BYTES % element == 0
+                           : kolo_reduce_function(action->dtype, action->op) != NULL;
     if (can && bytes % element == 0)
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_INVALID, "cannot receive %zu bytes as %s", bytes,
@@ -206,10 +206,10 @@ void kolo_link_recv(struct kolo_link *link, uint32_t channel_id, const struct ko
                     struct kolo_work *work)
 {
     struct kolo_channel *channel = open_work(link, channel_id, desc, work, bytes);
-    if (channel == NULL)
+    if (!channel)
         return;
     work->dst = dst;
-    if (action != NULL)
+    if (action)
         work->action = *action;
     kolo_status fault = check_action(action, bytes);
     if (fault == KOLO_OK)
@@ -225,8 +225,8 @@ void kolo_link_recv(struct kolo_link *link, uint32_t channel_id, const struct ko
         kolo_channel_remove_receive(channel, work);
         work->status = fault;
     }
-    if (work->status == KOLO_AGAIN && work->bytes_done == 0 && channel->stash_first == NULL &&
-        link->transport->posted != NULL)
+    if (work->status == KOLO_AGAIN && work->bytes_done == 0 && !channel->stash_first &&
+        link->transport->posted)
         link->transport->posted(link, work);
 }
 
@@ -236,7 +236,7 @@ static void cancel_send(struct kolo_channel *channel, struct kolo_work *work)
     bool is_begun = work->bytes_taken > 0 || work->frames_out > 0;
     kolo_channel_unready(channel);
     kolo_channel_remove_send(channel, work);
-    if ((work->frames_out > 0 || work->is_remote) && link->transport->withdraw != NULL)
+    if ((work->frames_out > 0 || work->is_remote) && link->transport->withdraw)
         link->transport->withdraw(link, work);
     work->frames_out = 0;
     if (is_begun) /* the peer has a part of it, so what follows would be taken for the rest */
@@ -259,7 +259,7 @@ static void cancel_receive(struct kolo_channel *channel, struct kolo_work *work)
  * destination. */
 static bool is_queued_send(const struct kolo_channel *channel, const struct kolo_work *work)
 {
-    for (const struct kolo_work *at = channel->send_first; at != NULL; at = at->next)
+    for (const struct kolo_work *at = channel->send_first; at; at = at->next)
         if (at == work)
             return true;
     return false;
@@ -267,10 +267,10 @@ static bool is_queued_send(const struct kolo_channel *channel, const struct kolo
 
 void kolo_work_cancel(struct kolo_work *work)
 {
-    if (work->status != KOLO_AGAIN || work->link == NULL)
+    if (work->status != KOLO_AGAIN || !work->link)
         return;
     struct kolo_channel *channel = kolo_map_get(&work->link->channels, work->channel);
-    if (channel == NULL)
+    if (!channel)
         return;
     if (is_queued_send(channel, work))
         cancel_send(channel, work);
@@ -283,7 +283,7 @@ void kolo_work_cancel(struct kolo_work *work)
  * MiB". */
 static void sum_works(const struct kolo_work *work, uint64_t *done, uint64_t *all)
 {
-    for (; work != NULL; work = work->next) {
+    for (; work; work = work->next) {
         *done += work->bytes_done;
         *all += work->bytes;
     }
@@ -295,7 +295,7 @@ void kolo_link_describe(const struct kolo_link *link, char *text, size_t capacit
     uint64_t sent = 0, to_send = 0, received = 0, to_receive = 0;
     uint32_t cursor = 0;
     const struct kolo_channel *channel;
-    if (link->transport->describe != NULL)
+    if (link->transport->describe)
         link->transport->describe(link, name, sizeof name);
     while ((channel = kolo_map_next(&link->channels, &cursor)) != NULL) {
         sum_works(channel->send_first, &sent, &to_send);

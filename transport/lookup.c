@@ -32,7 +32,7 @@ static const struct addrinfo stream = {.ai_socktype = SOCK_STREAM, .ai_flags = A
 
 static void destroy(struct lookup *lookup)
 {
-    if (lookup->found != NULL)
+    if (lookup->found)
         freeaddrinfo(lookup->found);
     (void)pthread_cond_destroy(&lookup->answered);
     (void)pthread_mutex_destroy(&lookup->lock);
@@ -43,7 +43,7 @@ static struct lookup *create(const char *host, const char *port)
 {
     const size_t host_bytes = strlen(host) + 1, port_bytes = strlen(port) + 1;
     struct lookup *lookup = kolo_calloc(1, sizeof *lookup + host_bytes + port_bytes);
-    if (lookup == NULL)
+    if (!lookup)
         return NULL;
     if (pthread_mutex_init(&lookup->lock, NULL) != 0) {
         kolo_free_memory(lookup);
@@ -138,7 +138,7 @@ kolo_status kolo_lookup(const char *host, const char *port, kolo_deadline deadli
         return fail_late(host);
 
     struct lookup *lookup = create(host, port);
-    if (lookup == NULL)
+    if (!lookup)
         return KOLO_ERR_NO_MEMORY;
     error = start(lookup);
     if (error != 0) {

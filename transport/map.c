@@ -18,7 +18,7 @@ static uint32_t map_start(const struct kolo_map *map, uint32_t key)
 static struct kolo_map_slot *map_slot(const struct kolo_map *map, uint32_t key)
 {
     uint32_t at = map_start(map, key);
-    while (map->slots[at].value != NULL && map->slots[at].key != key)
+    while (map->slots[at].value && map->slots[at].key != key)
         at = (at + 1) & (map->slot_count - 1);
     return &map->slots[at];
 }
@@ -33,10 +33,10 @@ static kolo_status map_rehash(struct kolo_map *map)
     struct kolo_map bigger = {.count = map->count};
     bigger.slot_count = map->slot_count == 0 ? MAP_SLOTS_FIRST : map->slot_count * 2;
     bigger.slots = kolo_calloc(bigger.slot_count, sizeof *bigger.slots);
-    if (bigger.slots == NULL)
+    if (!bigger.slots)
         return KOLO_ERR_NO_MEMORY;
     for (uint32_t i = 0; i < map->slot_count; i++)
-        if (map->slots[i].value != NULL)
+        if (map->slots[i].value)
             *map_slot(&bigger, map->slots[i].key) = map->slots[i];
     kolo_free_memory(map->slots);
     *map = bigger;
@@ -60,10 +60,10 @@ kolo_status kolo_map_put(struct kolo_map *map, uint32_t key, void *value)
 void kolo_map_remove(struct kolo_map *map, uint32_t key)
 {
     uint32_t mask = map->slot_count - 1;
-    if (kolo_map_get(map, key) == NULL)
+    if (!kolo_map_get(map, key))
         return;
     uint32_t gap = (uint32_t)(map_slot(map, key) - map->slots);
-    for (uint32_t at = (gap + 1) & mask; map->slots[at].value != NULL; at = (at + 1) & mask) {
+    for (uint32_t at = (gap + 1) & mask; map->slots[at].value; at = (at + 1) & mask) {
         uint32_t start = map_start(map, map->slots[at].key);
         if (((at - start) & mask) < ((at - gap) & mask))
             continue;
@@ -78,7 +78,7 @@ void *kolo_map_next(const struct kolo_map *map, uint32_t *cursor)
 {
     while (*cursor < map->slot_count) {
         void *value = map->slots[(*cursor)++].value;
-        if (value != NULL)
+        if (value)
             return value;
     }
     return NULL;

@@ -62,7 +62,7 @@ void kolo_path_quality_measure(int fd, const struct kolo_place *place,
 
     *quality_out = (struct kolo_path_quality){.rtt_us = rtt_us > 0 ? rtt_us : INT64_MAX / 4,
                                               .preference = UINT32_MAX};
-    if (local == NULL) {
+    if (!local) {
         quality_out->speed_mbit = place->facts.speed_mbit;
         return; /* its interface is not allowed by KOLO_NET: use it only if no other path exists */
     }
@@ -106,8 +106,8 @@ static const char *next_interface(const struct equals *equals, const char *name)
 
     for (size_t i = 0; i < equals->count; i++) {
         const char *here = equals->paths[i].interface;
-        if (is_equal(equals, i) && (name == NULL || strcmp(here, name) > 0) &&
-            (next == NULL || strcmp(here, next) < 0))
+        if (is_equal(equals, i) && (!name || strcmp(here, name) > 0) &&
+            (!next || strcmp(here, next) < 0))
             next = here;
     }
     return next;

@@ -35,9 +35,9 @@ struct kolo_place kolo_place_make(sa_family_t family, const void *ip, uint16_t p
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
 
     /* all zeroes mean "any" in both families */
-    if (family == AF_INET && ip != NULL)
+    if (family == AF_INET && ip)
         memcpy(&v4.sin_addr, ip, sizeof v4.sin_addr);
-    if (family == AF_INET6 && ip != NULL)
+    if (family == AF_INET6 && ip)
         memcpy(&v6.sin6_addr, ip, sizeof v6.sin6_addr);
     if (family == AF_INET)
         memcpy(&place.addr, &v4, place.bytes = sizeof v4);
@@ -174,7 +174,7 @@ static kolo_status split(const char *entry, size_t length, struct host_port *out
     char *rest;
     long port;
 
-    if (colon == NULL)
+    if (!colon)
         return fail_grammar(entry, length);
     host_length = (size_t)(colon - entry);
     port_length = (size_t)(end - colon - 1);

@@ -122,7 +122,7 @@ static bool is_offered(const struct ifaddrs *at)
 {
     const struct sockaddr_in6 *v6;
 
-    if (at->ifa_addr == NULL || !(at->ifa_flags & IFF_UP) || !(at->ifa_flags & IFF_RUNNING))
+    if (!at->ifa_addr || !(at->ifa_flags & IFF_UP) || !(at->ifa_flags & IFF_RUNNING))
         return false;
     if (at->ifa_addr->sa_family == AF_INET)
         return true;
@@ -195,7 +195,7 @@ static void note_unusable(struct locals *locals, const struct ifaddrs *at)
     const char *const why = why_unusable(at);
 
     memcpy(&place.addr, at->ifa_addr, place.bytes);
-    if (locals->net != NULL && kolo_places_entry(locals->net, at->ifa_name, &place) < 0)
+    if (locals->net && kolo_places_entry(locals->net, at->ifa_name, &place) < 0)
         return;
     (void)getnameinfo(at->ifa_addr, address_bytes(at), address, sizeof address, NULL, 0,
                       NI_NUMERICHOST);
@@ -311,9 +311,9 @@ static kolo_status parse_net(const char *entry, size_t length, struct net *out)
         bits = slash && slash[1] >= '0' && slash[1] <= '9' ? strtoul(slash + 1, &rest, 10) : max;
         out->bits = (unsigned)bits;
         if (out->family != AF_UNSPEC && bits <= max &&
-            (slash == NULL || (slash[1] >= '0' && slash[1] <= '9' && *rest == '\0')))
+            (!slash || (slash[1] >= '0' && slash[1] <= '9' && *rest == '\0')))
             return KOLO_OK;
-        if (out->family == AF_UNSPEC && slash == NULL && length < sizeof out->name) {
+        if (out->family == AF_UNSPEC && !slash && length < sizeof out->name) {
             memcpy(out->name, text, length + 1);
             return KOLO_OK;
         }
@@ -486,7 +486,7 @@ static void find_label(struct local *local)
         return;
     for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
         struct kolo_place place = {.bytes = sizeof(struct sockaddr_in)};
-        if (at->ifa_addr == NULL || at->ifa_addr->sa_family != AF_INET)
+        if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET)
             continue;
         memcpy(&place.addr, at->ifa_addr, place.bytes);
         if (kolo_place_is_same_ip(&place, &local->place))

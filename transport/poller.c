@@ -40,7 +40,7 @@ kolo_status kolo_poller_create(struct kolo_poller **poller_out)
 {
     kolo_status status = KOLO_ERR_NO_MEMORY;
     struct kolo_poller *poller = kolo_calloc(1, sizeof *poller);
-    if (poller == NULL)
+    if (!poller)
         return status;
     poller->event_fd = -1;
     poller->epoll_fd = kolo_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
@@ -62,7 +62,7 @@ out:
 
 void kolo_poller_destroy(struct kolo_poller *poller)
 {
-    if (poller == NULL)
+    if (!poller)
         return;
     if (poller->epoll_fd >= 0)
         close(poller->epoll_fd);
@@ -91,7 +91,7 @@ void kolo_poller_remove(struct kolo_poller *poller, struct kolo_watch *watch)
     struct epoll_event unused = {0};
     if (epoll_ctl(poller->epoll_fd, EPOLL_CTL_DEL, watch->fd, &unused) == 0)
         poller->watches--;
-    for (struct batch *batch = poller->batch; batch != NULL; batch = batch->outer)
+    for (struct batch *batch = poller->batch; batch; batch = batch->outer)
         for (int i = 0; i < batch->count; i++)
             if (batch->events[i].data.ptr == watch)
                 batch->events[i].data.ptr = NULL;
@@ -113,14 +113,14 @@ kolo_status kolo_poller_dispatch(struct kolo_poller *poller, int *count_out)
         poller->batch = &batch;
         for (int i = 0; i < batch.count; i++) {
             struct kolo_watch *watch = batch.events[i].data.ptr;
-            if (watch == NULL)
+            if (!watch)
                 continue;
             watch->ready(watch, batch.events[i].events);
             ran++;
         }
         poller->batch = batch.outer;
     }
-    if (count_out != NULL)
+    if (count_out)
         *count_out = ran;
     return KOLO_OK;
 }

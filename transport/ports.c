@@ -16,7 +16,7 @@ static uint16_t read_port(const char **text)
     char *rest = NULL;
     unsigned long port = **text >= '0' && **text <= '9' ? strtoul(*text, &rest, 10) : 0;
 
-    if (rest == NULL || port > 65535)
+    if (!rest || port > 65535)
         return 0;
     *text = rest;
     return (uint16_t)port;

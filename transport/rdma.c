@@ -105,7 +105,7 @@ static void end_links(struct rdma_port *port, kolo_status why)
 {
     char detail[KOLO_DETAIL_MAX];
     kolo_detail_keep(detail);
-    for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next) {
+    for (struct tcp_link *tcp = port->tcp.first; tcp; tcp = tcp->next) {
         const struct rdma_link *link = (const struct rdma_link *)tcp;
         bool may_go_on = link->stage == RDMA_SETTLED || !kolo_rdma_is_forced(port);
         if (!link->is_by_rdma && may_go_on)
@@ -118,7 +118,7 @@ static void end_links(struct rdma_port *port, kolo_status why)
 static void drop_leftovers(struct rdma_port *port)
 {
     port->has_leftovers = false;
-    for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next)
+    for (struct tcp_link *tcp = port->tcp.first; tcp; tcp = tcp->next)
         kolo_rdma_drop_leftover((struct rdma_link *)tcp);
 }
 
@@ -126,7 +126,7 @@ static void drop_leftovers(struct rdma_port *port)
 static void stop_rails(struct rdma_port *port)
 {
     port->has_stopping = false;
-    for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next)
+    for (struct tcp_link *tcp = port->tcp.first; tcp; tcp = tcp->next)
         port->has_stopping |= kolo_rdma_rails_step((struct rdma_link *)tcp);
 }
 
@@ -144,7 +144,7 @@ static bool mend_links(struct rdma_port *port)
 {
     bool moved = false;
     port->has_broken = false;
-    for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next) {
+    for (struct tcp_link *tcp = port->tcp.first; tcp; tcp = tcp->next) {
         const struct rdma_resume *resume = &((const struct rdma_link *)tcp)->resume;
         const enum kolo_rdma_resume_step before = resume->step;
         kolo_deadline at = kolo_rdma_resume_step((struct rdma_link *)tcp);
@@ -292,7 +292,7 @@ static void watch_all(struct rdma_port *port, kolo_deadline now)
 {
     bool is_late = now - port->watches_at > 2 * kolo_tcp_watch_us(&port->tcp) * 1000;
     port->watches_at = KOLO_NEVER;
-    for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next) {
+    for (struct tcp_link *tcp = port->tcp.first; tcp; tcp = tcp->next) {
         const struct rdma_link *link = (const struct rdma_link *)tcp;
         if (!link->is_by_rdma || tcp->base.state != KOLO_LINK_UP)
             continue;
@@ -309,7 +309,7 @@ static void look(struct kolo_conn_timer *timer, kolo_deadline now)
     struct rdma_port *port = ((struct rdma_timer *)timer)->port;
     timer->at = KOLO_NEVER;
     (void)kolo_rdma_poll(&port->tcp.base); /* what arrived meanwhile arrived in time */
-    for (struct tcp_link *tcp = port->tcp.first; tcp != NULL; tcp = tcp->next)
+    for (struct tcp_link *tcp = port->tcp.first; tcp; tcp = tcp->next)
         kolo_rdma_look_at(port, kolo_rdma_watch_probe((struct rdma_link *)tcp, now));
     if (port->watches_at <= now)
         watch_all(port, now);
@@ -353,7 +353,7 @@ static void close_nic(struct rdma_nic *nic)
 static void close_port(struct kolo_port *base)
 {
     struct rdma_port *port = (struct rdma_port *)base;
-    if (port == NULL)
+    if (!port)
         return;
     for (int i = 0; i <= port->other_count; i++)
         unwatch_nic(kolo_rdma_nic_at(port, i));
@@ -435,7 +435,7 @@ static kolo_status fill_others(struct rdma_port *port, const struct kolo_verbs *
     const struct kolo_rdma_device *taken[KOLO_RDMA_RAILS_MAX] = {port->nic.device};
     char name[128];
     port->others = kolo_calloc(KOLO_RDMA_RAILS_MAX, sizeof *port->others);
-    if (port->others == NULL)
+    if (!port->others)
         return KOLO_ERR_NO_MEMORY;
     while (port->other_count + 1 < most) {
         struct rdma_nic *nic = &port->others[port->other_count];
@@ -483,7 +483,7 @@ static kolo_status open_port(struct kolo_endpoint *endpoint, struct kolo_port **
 {
     struct kolo_address address = {.bytes = 0};
     struct rdma_port *port = kolo_calloc(1, sizeof *port);
-    if (port == NULL)
+    if (!port)
         return KOLO_ERR_NO_MEMORY;
     port->tcp.base.endpoint = endpoint;
     port->tcp.rider = &rider;

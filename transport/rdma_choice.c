@@ -34,7 +34,7 @@ static kolo_status take_entry(const char *list, int number, char text_out[ENTRY_
     const size_t capacity = ENTRY_BYTES;
     for (; number > 0; number--) {
         const char *comma = strchr(list, ',');
-        if (comma == NULL)
+        if (!comma)
             return kolo_fail(KOLO_ERR_UNSUPPORTED, "KOLO_RDMA_DEVICE names no further port");
         list = comma + 1;
     }
@@ -47,13 +47,13 @@ static kolo_status parse_wanted(const char *text, struct wanted *wanted_out)
 {
     struct wanted wanted = {.port = 0};
     const char *colon = strchr(text, ':');
-    size_t length = colon != NULL ? (size_t)(colon - text) : strlen(text);
-    bool is_good = length < sizeof wanted.name && (length > 0 || colon == NULL);
-    for (const char *at = colon != NULL ? colon + 1 : ""; is_good && *at != '\0'; at++) {
+    size_t length = colon ? (size_t)(colon - text) : strlen(text);
+    bool is_good = length < sizeof wanted.name && (length > 0 || !colon);
+    for (const char *at = colon ? colon + 1 : ""; is_good && *at != '\0'; at++) {
         is_good = *at >= '0' && *at <= '9' && wanted.port <= PORTS_MAX;
         wanted.port = wanted.port * 10 + (unsigned)(*at - '0');
     }
-    if (!is_good || (colon != NULL && (wanted.port < 1 || wanted.port > PORTS_MAX)))
+    if (!is_good || (colon && (wanted.port < 1 || wanted.port > PORTS_MAX)))
         return kolo_fail(KOLO_ERR_CONFIG,
                          "RDMA device '%s': expected NAME or NAME:PORT, such as mlx5_0:1", text);
     memcpy(wanted.name, text, length);
@@ -281,7 +281,7 @@ kolo_status kolo_rdma_device_open_next(const struct kolo_verbs *verbs,
     kolo_status status = read_settings(settings, &search);
     if (status == KOLO_OK)
         status = find_best(verbs, &search);
-    if (status == KOLO_OK && search.found == NULL)
+    if (status == KOLO_OK && !search.found)
         status = fail_none(&search);
     if (status != KOLO_OK)
         return status;

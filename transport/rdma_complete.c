@@ -61,7 +61,7 @@ static const struct {
 
 static bool is_known(enum ibv_wc_status status)
 {
-    return (size_t)status < sizeof meanings / sizeof meanings[0] && meanings[status].text != NULL;
+    return (size_t)status < sizeof meanings / sizeof meanings[0] && meanings[status].text;
 }
 
 const char *kolo_rdma_status_text(enum ibv_wc_status status)
@@ -80,7 +80,7 @@ static kolo_status enter(struct kolo_rdma_track *track)
     struct kolo_rdma_completions *completions = track->completions;
     do
         track->number = completions->next_number++ & ((1u << TRACK_BITS) - 1);
-    while (kolo_map_get(&completions->tracks, track->number) != NULL);
+    while (kolo_map_get(&completions->tracks, track->number));
     return kolo_map_put(&completions->tracks, track->number, track);
 }
 
@@ -96,7 +96,7 @@ kolo_status kolo_rdma_track_open(struct kolo_rdma_track *track,
                          "rdma %s: the completion queue of %u entries is full, %u more are needed",
                          completions->device->name, completions->entries, capacity);
     made.requests = kolo_calloc(capacity, sizeof *made.requests);
-    if (made.requests == NULL)
+    if (!made.requests)
         return KOLO_ERR_NO_MEMORY;
     *track = made;
     kolo_status status = enter(track);
@@ -111,7 +111,7 @@ kolo_status kolo_rdma_track_open(struct kolo_rdma_track *track,
 
 void kolo_rdma_track_close(struct kolo_rdma_track *track)
 {
-    if (track->requests == NULL)
+    if (!track->requests)
         return;
     kolo_map_remove(&track->completions->tracks, track->number);
     track->completions->entries_used -= track->capacity;
@@ -163,7 +163,7 @@ static void fail(struct kolo_rdma_track *track, kolo_status why,
     track->has_failed = true;
     track->ops->describe(track, peer, sizeof peer);
     kolo_rdma_device_format(track->completions->device, device, sizeof device);
-    if (what != NULL)
+    if (what)
         snprintf(request, sizeof request, "%s of %zu bytes: ", what->what, what->bytes);
     kolo_fail(why, "%s by rdma %s: %s%s", peer, device, request, text);
     track->ops->failed(track, why);
@@ -210,7 +210,7 @@ static void fail_by_status(struct kolo_rdma_track *track, const struct ibv_wc *w
 /** All requests up to @p number succeeded. */
 static void finish(struct kolo_rdma_track *track, uint64_t number, const struct ibv_wc *wc)
 {
-    while (track->first <= number && !track->has_failed && track->requests != NULL) {
+    while (track->first <= number && !track->has_failed && track->requests) {
         const struct kolo_rdma_request request = *request_at(track, track->first);
         track->first++;
         track->ops->done(track, &request, track->is_receive ? wc : NULL);
@@ -251,7 +251,7 @@ static kolo_status make(struct kolo_rdma_completions *completions)
     struct kolo_rdma_device *device = completions->device;
     errno = 0;
     completions->channel = device->verbs->create_comp_channel(device->context);
-    if (completions->channel == NULL)
+    if (!completions->channel)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno,
                                "rdma %s: a completion channel cannot be made", device->name);
     if (!kolo_descriptor_set_nonblocking(completions->channel->fd))
@@ -259,7 +259,7 @@ static kolo_status make(struct kolo_rdma_completions *completions)
     errno = 0;
     completions->queue = device->verbs->create_cq(device->context, (int)completions->entries, NULL,
                                                   completions->channel, 0);
-    if (completions->queue == NULL)
+    if (!completions->queue)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno,
                                "rdma %s: a completion queue of %u entries cannot be made",
                                device->name, completions->entries);
@@ -275,7 +275,7 @@ kolo_status kolo_rdma_completions_open(struct kolo_rdma_device *device, uint32_t
             "rdma %s: a completion queue of %u entries is too large: the device has at most %u",
             device->name, entries, device->completions_max);
     struct kolo_rdma_completions *completions = kolo_calloc(1, sizeof *completions);
-    if (completions == NULL)
+    if (!completions)
         return KOLO_ERR_NO_MEMORY;
     completions->device = device;
     completions->entries = entries;
@@ -304,16 +304,16 @@ static int hear(const struct kolo_rdma_completions *completions)
 
 void kolo_rdma_completions_close(struct kolo_rdma_completions *completions)
 {
-    if (completions == NULL)
+    if (!completions)
         return;
     const struct kolo_verbs *verbs = completions->device->verbs;
-    if (completions->queue != NULL) {
+    if (completions->queue) {
         /* the library waits for events that are not acknowledged */
         (void)hear(completions);
         if (verbs->destroy_cq(completions->queue) != 0)
             KOLO_WARN("rdma %s: a completion queue is still in use", completions->device->name);
     }
-    if (completions->channel != NULL)
+    if (completions->channel)
         (void)verbs->destroy_comp_channel(completions->channel);
     kolo_map_fini(&completions->tracks);
     kolo_free_memory(completions);
@@ -333,7 +333,7 @@ kolo_status kolo_rdma_completions_poll(struct kolo_rdma_completions *completions
         for (int i = 0; i < count; i++) {
             struct kolo_rdma_track *track =
                 kolo_map_get(&completions->tracks, (uint32_t)(wcs[i].wr_id >> NUMBER_BITS));
-            if (track != NULL)
+            if (track)
                 complete(track, &wcs[i]);
             else
                 completions->late++;

@@ -123,12 +123,12 @@ static kolo_status cannot_open(const struct ibv_device *which, int error)
 
 void kolo_rdma_device_close(struct kolo_rdma_device *device)
 {
-    if (device == NULL)
+    if (!device)
         return;
     kolo_rdma_unregister_refused(device);
-    if (device->domain != NULL && device->verbs->dealloc_pd(device->domain) != 0)
+    if (device->domain && device->verbs->dealloc_pd(device->domain) != 0)
         KOLO_WARN("rdma %s: its protection domain is still in use", device->name);
-    const int error = device->context != NULL ? device->verbs->close_device(device->context) : 0;
+    const int error = device->context ? device->verbs->close_device(device->context) : 0;
     if (error != 0)
         KOLO_WARN("rdma %s: it cannot be closed: what it holds goes with the process",
                   device->name);
@@ -141,14 +141,14 @@ static kolo_status open_context(const struct kolo_verbs *verbs, struct ibv_devic
 {
     struct ibv_device_attr attr;
     struct kolo_rdma_device *device = kolo_calloc(1, sizeof *device);
-    if (device == NULL)
+    if (!device)
         return KOLO_ERR_NO_MEMORY;
     device->verbs = verbs;
     snprintf(device->name, sizeof device->name, "%s", verbs->get_device_name(which));
     errno = 0;
     device->context = verbs->open_device(which);
     kolo_status status = KOLO_OK;
-    if (device->context == NULL)
+    if (!device->context)
         status = cannot_open(which, errno);
     int error = status == KOLO_OK ? verbs->query_device(device->context, &attr) : 0;
     if (error != 0)
@@ -173,7 +173,7 @@ kolo_status kolo_rdma_device_prepare(struct kolo_rdma_device *device)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "its news cannot be read");
     errno = 0;
     device->domain = device->verbs->alloc_pd(device->context);
-    return device->domain != NULL
+    return device->domain
                ? KOLO_OK
                : kolo_fail_errno(KOLO_ERR_UNSUPPORTED, errno, "it has no protection domain for us");
 }
@@ -186,10 +186,10 @@ static kolo_status list_devices(const struct kolo_verbs *verbs, struct ibv_devic
     int count = 0;
     errno = 0;
     struct ibv_device **list = verbs->get_device_list(&count);
-    if (list == NULL && errno != ENOSYS)
+    if (!list && errno != ENOSYS)
         return kolo_fail_errno(KOLO_ERR_UNSUPPORTED, errno, "RDMA devices cannot be listed");
-    if (list == NULL || count == 0) {
-        if (list != NULL)
+    if (!list || count == 0) {
+        if (list)
             verbs->free_device_list(list);
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "no RDMA device on this host; if it has a card, is "
                                                "the kernel module loaded (ib_uverbs)?");
@@ -324,15 +324,15 @@ kolo_status kolo_rdma_device_news(struct kolo_rdma_device *device)
     const char *end = NULL;
     errno = 0;
     while (device->verbs->get_async_event(device->context, &event) == 0) {
-        if (end == NULL)
+        if (!end)
             end = end_text(event.event_type);
         log_event(device, &event);
         device->verbs->ack_async_event(&event);
         errno = 0;
     }
-    if (end == NULL && errno != EAGAIN && !device->is_gone)
+    if (!end && errno != EAGAIN && !device->is_gone)
         end = "its news cannot be read any more: look at dmesg";
-    if (end == NULL)
+    if (!end)
         return KOLO_OK;
     device->is_gone = true;
     return kolo_fail(KOLO_ERR_LINK, "rdma %s port %u: %s", device->name, device->port, end);
@@ -360,7 +360,7 @@ static bool tell_port(void *context, struct kolo_rdma_device *device, const char
 {
     const struct listing *listing = context;
     char port[IBV_SYSFS_NAME_MAX + 8], text[KOLO_DETAIL_MAX], gid[KOLO_RDMA_GID_TEXT], what[96];
-    if (device != NULL)
+    if (device)
         format_port(device, what, sizeof what);
     if (number > 0)
         snprintf(port, sizeof port, "%s:%u", name, number);
@@ -371,7 +371,7 @@ static bool tell_port(void *context, struct kolo_rdma_device *device, const char
         kolo_rdma_gid_format(&device->gids.all[0], gid, sizeof gid);
         snprintf(text, sizeof text, "%s of %s, MTU %d (%s)", gid,
                  interface[0] != '\0' ? interface : "no interface", 128 << device->mtu, what);
-    } else if (device != NULL) {
+    } else if (device) {
         snprintf(text, sizeof text, "cannot be used: %.800s (%s)", kolo_error_detail(), what);
     } else {
         snprintf(text, sizeof text, "cannot be used: %.800s", kolo_error_detail());

@@ -23,9 +23,9 @@ static struct kolo_rdma_region *take(struct kolo_rdma_direct *direct, const void
 {
     struct kolo_rdma_region *region = kolo_rdma_regions_take_device(direct->regions, memory, bytes);
     struct kolo_span span;
-    if (region != NULL)
+    if (region)
         return region;
-    if (direct->is_refused || direct->regions->heap == NULL ||
+    if (direct->is_refused || !direct->regions->heap ||
         !kolo_heap_find(direct->regions->heap, memory, bytes, &span))
         return NULL;
     kolo_status status =
@@ -39,7 +39,7 @@ static struct kolo_rdma_region *take(struct kolo_rdma_direct *direct, const void
 
 static void give(struct kolo_rdma_regions *regions, struct kolo_rdma_region **region)
 {
-    if (*region != NULL)
+    if (*region)
         kolo_rdma_regions_give(regions, *region);
     *region = NULL;
 }
@@ -90,7 +90,7 @@ void kolo_rdma_direct_fini(struct kolo_rdma_direct *direct)
 static struct kolo_rdma_lent *free_slot(struct kolo_rdma_direct *direct)
 {
     for (int i = 0; i < KOLO_RDMA_SLOTS; i++)
-        if (direct->lent[i].region == NULL)
+        if (!direct->lent[i].region)
             return &direct->lent[i];
     return NULL;
 }
@@ -98,10 +98,10 @@ static struct kolo_rdma_lent *free_slot(struct kolo_rdma_direct *direct)
 bool kolo_rdma_direct_lend(struct kolo_rdma_direct *direct, struct kolo_work *work, uint8_t type,
                            struct kolo_desc *desc_out, uint8_t payload_out[KOLO_RDMA_OFFER_BYTES])
 {
-    const void *into = work->action.landing != NULL ? work->action.landing : work->dst;
+    const void *into = work->action.landing ? work->action.landing : work->dst;
     struct kolo_rdma_lent *lent = free_slot(direct);
-    struct kolo_rdma_region *region = lent != NULL ? take(direct, into, work->bytes) : NULL;
-    if (region == NULL)
+    struct kolo_rdma_region *region = lent ? take(direct, into, work->bytes) : NULL;
+    if (!region)
         return false;
     *lent = (struct kolo_rdma_lent){.work = work,
                                     .region = region,
@@ -123,7 +123,7 @@ bool kolo_rdma_direct_lend(struct kolo_rdma_direct *direct, struct kolo_work *wo
     kolo_write_u64(&writer, work->bytes);
     kolo_write_u8(&writer, rails);
     for (int i = 1; i < KOLO_RDMA_RAILS_MAX; i++)
-        kolo_write_u32(&writer, lent->rails[i] != NULL ? lent->rails[i]->remote_key : 0);
+        kolo_write_u32(&writer, lent->rails[i] ? lent->rails[i]->remote_key : 0);
     return true;
 }
 
@@ -152,9 +152,9 @@ void kolo_rdma_direct_tell_sum(const struct kolo_rdma_writing *writing, uint8_t 
 /** The message is complete. */
 static void land(struct kolo_rdma_direct *direct, struct kolo_rdma_lent *lent)
 {
-    if (lent->work != NULL && lent->region->is_device)
+    if (lent->work && lent->region->is_device)
         lent->work->has_landed = true;
-    else if (lent->work != NULL && lent->region->is_gone)
+    else if (lent->work && lent->region->is_gone)
         kolo_rdma_regions_bring(direct->regions, lent->region, lent->work->dst, lent->work->bytes);
     lent->work = NULL;
     give_all(direct, &lent->region, lent->rails);
@@ -166,7 +166,7 @@ kolo_status kolo_rdma_direct_written(struct kolo_rdma_direct *direct, uint16_t m
     struct kolo_rdma_lent *lent = &direct->lent[mark % KOLO_RDMA_SLOTS];
     const uint8_t parts = (uint8_t)(mark >> (SLOT_BITS + GENERATION_BITS));
     const bool is_part = parts == KOLO_RDMA_PART;
-    if (lent->region == NULL || lent->generation != (mark >> SLOT_BITS) % KOLO_RDMA_GENERATIONS ||
+    if (!lent->region || lent->generation != (mark >> SLOT_BITS) % KOLO_RDMA_GENERATIONS ||
         (is_part ? lent->parts_there == KOLO_RDMA_RAILS_MAX - 1
                  : lent->has_mark || parts >= KOLO_RDMA_RAILS_MAX))
         return kolo_fail(
@@ -194,7 +194,7 @@ kolo_status kolo_rdma_direct_heard_sum(struct kolo_rdma_direct *direct,
     const uint8_t slot = kolo_read_u8(&reader), generation = kolo_read_u8(&reader);
     const uint8_t reserved = kolo_read_u8(&reader);
     struct kolo_rdma_lent *lent = &direct->lent[slot % KOLO_RDMA_SLOTS];
-    if (slot >= KOLO_RDMA_SLOTS || reserved != 0 || lent->region == NULL ||
+    if (slot >= KOLO_RDMA_SLOTS || reserved != 0 || !lent->region ||
         lent->generation != generation || lent->has_sum)
         return kolo_fail(KOLO_ERR_PROTOCOL,
                          "the peer tells the checksum of a message where nothing is offered (slot "
@@ -264,7 +264,7 @@ static int find_offer(const struct kolo_rdma_direct *direct, const struct kolo_w
 static struct kolo_rdma_writing *free_writing(struct kolo_rdma_direct *direct)
 {
     for (int i = 0; i < KOLO_RDMA_SLOTS; i++)
-        if (direct->writings[i].region == NULL)
+        if (!direct->writings[i].region)
             return &direct->writings[i];
     return NULL;
 }
@@ -272,7 +272,7 @@ static struct kolo_rdma_writing *free_writing(struct kolo_rdma_direct *direct)
 bool kolo_rdma_direct_has_entry(const struct kolo_rdma_direct *direct)
 {
     for (int i = 0; i < KOLO_RDMA_SLOTS; i++)
-        if (direct->writings[i].region == NULL)
+        if (!direct->writings[i].region)
             return true;
     return false;
 }
@@ -281,10 +281,10 @@ bool kolo_rdma_direct_has_entry(const struct kolo_rdma_direct *direct)
 static bool may_promise(const struct kolo_rdma_direct *direct)
 {
     int count = 0;
-    if (direct->regions->devices == NULL)
+    if (!direct->regions->devices)
         return true;
     for (int i = 0; i < KOLO_RDMA_SLOTS; i++)
-        count += direct->writings[i].region != NULL && direct->writings[i].offer.bytes > 0;
+        count += direct->writings[i].region && direct->writings[i].offer.bytes > 0;
     return count < KOLO_RDMA_PROMISES;
 }
 
@@ -311,13 +311,13 @@ bool kolo_rdma_direct_is_over(const struct kolo_rdma_writing *writing)
 
 bool kolo_rdma_direct_promise(struct kolo_rdma_direct *direct, const struct kolo_work *work)
 {
-    if (kolo_rdma_direct_find(direct, work) != NULL)
+    if (kolo_rdma_direct_find(direct, work))
         return true;
     int slot = find_offer(direct, work);
     struct kolo_rdma_writing *writing =
         slot >= 0 && may_promise(direct) ? free_writing(direct) : NULL;
-    struct kolo_rdma_region *region = writing != NULL ? take(direct, work->src, work->bytes) : NULL;
-    if (region == NULL)
+    struct kolo_rdma_region *region = writing ? take(direct, work->src, work->bytes) : NULL;
+    if (!region)
         return false;
     *writing = (struct kolo_rdma_writing){
         .work = work, .region = region, .offer = direct->offers[slot], .slot = (uint8_t)slot};
@@ -332,9 +332,8 @@ struct kolo_rdma_writing *kolo_rdma_direct_frame(struct kolo_rdma_direct *direct
                                                  const struct kolo_frame *frame)
 {
     struct kolo_rdma_writing *writing = free_writing(direct);
-    struct kolo_rdma_region *region =
-        writing != NULL ? take(direct, frame->payload, frame->bytes) : NULL;
-    if (region == NULL)
+    struct kolo_rdma_region *region = writing ? take(direct, frame->payload, frame->bytes) : NULL;
+    if (!region)
         return NULL;
     *writing = (struct kolo_rdma_writing){
         .work = frame->work, .region = region, .frame = *frame, .is_begun = true};
@@ -346,7 +345,7 @@ struct kolo_rdma_writing *kolo_rdma_direct_find(struct kolo_rdma_direct *direct,
                                                 const struct kolo_work *work)
 {
     for (int i = 0; i < KOLO_RDMA_SLOTS; i++)
-        if (direct->writings[i].region != NULL && direct->writings[i].work == work)
+        if (direct->writings[i].region && direct->writings[i].work == work)
             return &direct->writings[i];
     return NULL;
 }

@@ -22,11 +22,11 @@ void kolo_rdma_fallen_note(struct kolo_rdma_fallen *fallen, int peer, const char
                            const char *text)
 {
     struct kolo_rdma_cause *cause = find(fallen, text);
-    if (cause == NULL && fallen->cause_count == KOLO_RDMA_CAUSES) {
+    if (!cause && fallen->cause_count == KOLO_RDMA_CAUSES) {
         kolo_rdma_fallen_tell(fallen);
         fallen->cause_count = 0;
     }
-    if (cause == NULL) {
+    if (!cause) {
         cause = &fallen->causes[fallen->cause_count++];
         *cause = (struct kolo_rdma_cause){.peer = peer};
         snprintf(cause->text, sizeof cause->text, "%s", text);

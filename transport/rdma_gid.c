@@ -100,10 +100,10 @@ static void find_ipoib(const struct ibv_device *device, uint8_t port, char name[
     name[0] = '\0';
     snprintf(path, sizeof path, "%.255s/device/net", device->ibdev_path);
     DIR *folder = opendir(path);
-    while (folder != NULL && (entry = readdir(folder)) != NULL)
+    while (folder && (entry = readdir(folder)) != NULL)
         if (entry->d_name[0] != '.' && card_port(entry->d_name) == port)
             snprintf(name, IF_NAMESIZE, "%.15s", entry->d_name);
-    if (folder != NULL)
+    if (folder)
         (void)closedir(folder);
 }
 
@@ -145,7 +145,7 @@ static bool allow(const char *net, const char *ipoib, const struct ibv_gid_entry
     bool is_infiniband = gid->kind == KOLO_RDMA_INFINIBAND;
     if (is_infiniband)
         snprintf(gid->interface, sizeof gid->interface, "%s", ipoib);
-    else if (from->ndev_ifindex == 0 || if_indextoname(from->ndev_ifindex, gid->interface) == NULL)
+    else if (from->ndev_ifindex == 0 || !if_indextoname(from->ndev_ifindex, gid->interface))
         gid->interface[0] = '\0';
     int entry = is_infiniband ? entry_of_interface(net, ipoib) : entry_of_address(net, gid);
     gid->entry = (uint8_t)(entry < UINT8_MAX ? entry : UINT8_MAX);
@@ -173,7 +173,7 @@ kolo_status kolo_rdma_gids_read(const struct kolo_verbs *verbs, struct ibv_conte
     struct kolo_rdma_gid gid, left_out = {.kind = 0};
     char ipoib[IF_NAMESIZE], text[KOLO_RDMA_GID_TEXT];
     struct ibv_gid_entry *table = kolo_calloc(TABLE_MAX, sizeof *table);
-    if (table == NULL)
+    if (!table)
         return KOLO_ERR_NO_MEMORY;
     ssize_t count = verbs->query_gid_table(context, table, TABLE_MAX, 0, sizeof *table);
     find_ipoib(context->device, port, ipoib);

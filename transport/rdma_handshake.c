@@ -35,7 +35,7 @@ void kolo_rdma_hello_pack(const struct kolo_rdma_hello *hello, uint8_t out[KOLO_
 
 static bool is_published(const struct kolo_rdma_gid *gid, const struct kolo_rdma_gids *published)
 {
-    for (size_t i = 0; published != NULL && i < published->count; i++)
+    for (size_t i = 0; published && i < published->count; i++)
         if (published->all[i].kind == gid->kind &&
             memcmp(published->all[i].bytes, gid->bytes, sizeof gid->bytes) == 0)
             return true;

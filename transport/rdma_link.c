@@ -112,7 +112,7 @@ static int64_t patience_ns(const struct rdma_port *port)
 static void send_probe(struct rdma_link *link)
 {
     uint8_t *buffer = kolo_rdma_queue_buffer(link->queue);
-    if (buffer == NULL) {
+    if (!buffer) {
         decline(link, link->broke[0] != '\0' ? link->broke
                                              : "there is no buffer free for a first message");
         return;
@@ -139,7 +139,7 @@ kolo_deadline kolo_rdma_watch_probe(struct rdma_link *link, kolo_deadline now)
 void kolo_rdma_set_signal(struct rdma_link *link)
 {
     static const _Atomic uint64_t never;
-    const bool is_idle = link->writing == NULL && link->checks.count == 0;
+    const bool is_idle = !link->writing && link->checks.count == 0;
     link->tcp.base.signal = is_idle ? &never : NULL;
 }
 
@@ -420,7 +420,7 @@ void kolo_rdma_ready(struct tcp_link *tcp)
  *  their completion comes with its own. */
 static bool waits_for_those_before(const struct kolo_frame *frame)
 {
-    return frame->work != NULL && frame->work->is_taken && frame->work->frames_out > 1;
+    return frame->work && frame->work->is_taken && frame->work->frames_out > 1;
 }
 
 /** The next frame for an eager buffer. While a message is being written in pieces of limited size,
@@ -429,7 +429,7 @@ static bool next_frame(struct rdma_link *link, struct kolo_frame *frame_out)
 {
     struct kolo_link *base = &link->tcp.base;
     const size_t most = link->queue->message_bytes - base->header_bytes;
-    if (link->writing == NULL)
+    if (!link->writing)
         return kolo_link_next_frame(base, most, frame_out);
     return kolo_link_next_frame_beside(base, link->writing->frame.header.channel, most, frame_out);
 }

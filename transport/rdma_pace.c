@@ -44,8 +44,7 @@ static double fastest(struct kolo_rdma_pace *const *paces, int count)
 {
     double least = 0;
     for (int i = 0; i < count; i++)
-        if (paces[i] != NULL && is_measured(paces[i]) &&
-            (least == 0 || ns_per_byte(paces[i]) < least))
+        if (paces[i] && is_measured(paces[i]) && (least == 0 || ns_per_byte(paces[i]) < least))
             least = ns_per_byte(paces[i]);
     return least > 0 ? least : 1;
 }
@@ -61,7 +60,7 @@ static double all_takes(struct kolo_rdma_pace *const *paces, int count, size_t l
 {
     double bytes = (double)left, bytes_per_ns = 0;
     for (int i = 0; i < count; i++)
-        if (paces[i] != NULL) {
+        if (paces[i]) {
             bytes += (double)paces[i]->out_bytes;
             bytes_per_ns += 1 / (is_measured(paces[i]) ? ns_per_byte(paces[i]) : unknown);
         }
@@ -82,7 +81,7 @@ int kolo_rdma_pace_choose(struct kolo_rdma_pace *const *paces, int count, size_t
     double soonest = 0, soonest_with_room = 0;
     int best = -1, with_room = -1;
     for (int i = 0; i < count; i++) {
-        if (paces[i] == NULL)
+        if (!paces[i])
             continue;
         const double here = takes(paces[i], bytes, unknown);
         if (best < 0 || here < soonest) {
@@ -97,7 +96,7 @@ int kolo_rdma_pace_choose(struct kolo_rdma_pace *const *paces, int count, size_t
     if (with_room >= 0 && with_room != best && soonest_with_room > whole)
         with_room = -1; /* it would finish last */
     for (int i = 0; i < count && with_room >= 0; i++)
-        if (paces[i] != NULL && i != with_room)
+        if (paces[i] && i != with_room)
             fade(paces[i]);
     return with_room;
 }

@@ -40,7 +40,7 @@ kolo_status kolo_rdma_pair_make(const struct kolo_rdma_completions *completions,
     static const uint32_t inline_bytes[] = {220, 96, 48, 0};
     for (size_t i = 0; i < sizeof inline_bytes / sizeof inline_bytes[0]; i++) {
         struct ibv_qp *pair = create(completions, requests, parts, inline_bytes[i]);
-        if (pair == NULL)
+        if (!pair)
             continue;
         *pair_out = pair;
         *inline_bytes_out = inline_bytes[i];
@@ -130,7 +130,7 @@ kolo_status kolo_rdma_pair_cut(const struct kolo_rdma_device *device, struct ibv
 
 bool kolo_rdma_pair_destroy(const struct kolo_rdma_device *device, struct ibv_qp *pair)
 {
-    int error = pair != NULL ? device->verbs->destroy_qp(pair) : 0;
+    int error = pair ? device->verbs->destroy_qp(pair) : 0;
     if (error == 0 || device->is_gone)
         return true;
     KOLO_WARN("rdma %s: a queue pair cannot be destroyed: %s", device->name, strerror(error));

@@ -182,7 +182,7 @@ static void track_failed(struct kolo_rdma_track *track, kolo_status why)
     const bool may_survive = track->is_survivable || (queue->ops->is_spare && why == KOLO_ERR_LINK);
     if (queue->has_failed || (queue->is_cut && may_survive))
         return;
-    bool is_survivable = may_survive && queue->is_connected && queue->ops->broke != NULL;
+    bool is_survivable = may_survive && queue->is_connected && queue->ops->broke;
     if (is_survivable && queue->ops->broke(queue))
         return;
     queue->has_failed = true;
@@ -259,7 +259,7 @@ static void sent(struct kolo_rdma_track *track, const struct kolo_rdma_request *
         return;
     if (request->is_piece)
         queue->ops->passed(queue, request->bytes);
-    if (request->context != NULL)
+    if (request->context)
         queue->ops->has_written(queue, request->context);
     if (queue->has_failed || (track->first != track->signaled && track->first != track->next))
         return; /* broken by that callback, or not the last request of this completion */
@@ -282,7 +282,7 @@ static kolo_status make_memory(struct kolo_rdma_queue *queue)
      * memory. */
     size_t bytes = (2 * (size_t)queue->buffers * queue->buffer_bytes + page - 1) / page * page;
     queue->memory = kolo_aligned(page, bytes);
-    if (queue->memory == NULL)
+    if (!queue->memory)
         return KOLO_ERR_NO_MEMORY;
     memset(queue->memory, 0, bytes);
     return kolo_rdma_register(device, queue->memory, bytes, IBV_ACCESS_LOCAL_WRITE, &queue->region);
@@ -312,10 +312,10 @@ kolo_status kolo_rdma_queue_open(struct kolo_rdma_completions *completions,
 {
     kolo_status status;
     struct kolo_rdma_queue *queue = kolo_calloc(1, sizeof *queue);
-    if (queue == NULL)
+    if (!queue)
         return KOLO_ERR_NO_MEMORY;
     queue->posted = kolo_calloc(buffers, sizeof *queue->posted);
-    if (queue->posted == NULL) {
+    if (!queue->posted) {
         kolo_free_memory(queue);
         return KOLO_ERR_NO_MEMORY;
     }
@@ -358,12 +358,12 @@ static void free_memory(void *memory, size_t bytes)
 
 void kolo_rdma_queue_close(struct kolo_rdma_queue *queue)
 {
-    if (queue == NULL)
+    if (!queue)
         return;
     destroy_pair(queue);
     kolo_rdma_track_close(&queue->sends);
     kolo_rdma_track_close(&queue->receives);
-    if (queue->region != NULL)
+    if (queue->region)
         kolo_rdma_unregister(queue->completions->device, queue->region, queue->memory,
                              queue->region->length, free_memory);
     else
@@ -449,7 +449,7 @@ static void post_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_wri
         .opcode = opcode,
         .imm_data = number,
         .wr.rdma = {.remote_addr = write->address, .rkey = write->remote_key}};
-    post(queue, request, &send, request->context != NULL || request->is_piece);
+    post(queue, request, &send, request->context || request->is_piece);
 }
 
 void kolo_rdma_queue_write(struct kolo_rdma_queue *queue, const struct kolo_rdma_write *write)
@@ -515,8 +515,7 @@ void kolo_rdma_queue_give_up(struct kolo_rdma_queue *queue, const char *text)
 kolo_status kolo_rdma_queue_cut(struct kolo_rdma_queue *queue)
 {
     queue->is_cut = queue->holds = true;
-    return queue->pair != NULL ? kolo_rdma_pair_cut(queue->completions->device, queue->pair)
-                               : KOLO_OK;
+    return queue->pair ? kolo_rdma_pair_cut(queue->completions->device, queue->pair) : KOLO_OK;
 }
 
 /** Receives complete in order: the first flushed one comes after all that were not flushed. */

@@ -117,7 +117,7 @@ static void settle_rows(struct rdma_rail *rail)
     for (int i = 0; i < KOLO_RDMA_SLOTS && link->tcp.base.state == KOLO_LINK_UP; i++) {
         struct kolo_rdma_writing *writing = &link->direct.writings[i];
         struct kolo_rdma_row *row = &writing->rows[rail->number];
-        if (writing->region == NULL || row->state == KOLO_RDMA_ROW_NONE)
+        if (!writing->region || row->state == KOLO_RDMA_ROW_NONE)
             continue;
         if (row->state == KOLO_RDMA_ROW_CLOSED && row->closes <= rail->received)
             kolo_rdma_row_is_over(link, row);
@@ -312,7 +312,7 @@ static void send_first(struct rdma_rail *rail)
 {
     uint8_t *buffer = kolo_rdma_queue_buffer(rail->queue);
     rail->step = RAIL_PROVES;
-    if (buffer == NULL)
+    if (!buffer)
         return; /* it has broken, and stops */
     memset(buffer, 0, rail->queue->message_bytes);
     kolo_rdma_queue_send(rail->queue, rail->queue->message_bytes, true);
@@ -324,9 +324,9 @@ static void do_without(struct rdma_link *link, uint8_t number)
     struct rdma_rail *rail = &link->rails.all[number];
     KOLO_INFO("rank %d on %.63s by rdma: there is no rail %d: %s", link->tcp.base.peer,
               kolo_rdma_peer_host(link), number + 1, kolo_error_detail());
-    if (rail->queue != NULL && rail->step < RAIL_STOPS)
+    if (rail->queue && rail->step < RAIL_STOPS)
         stop_rail(rail);
-    else if (rail->queue == NULL) {
+    else if (!rail->queue) {
         rail->step = RAIL_OVER;
         say(link, number, OVER, 0, 0, NULL, 0);
     }
@@ -450,7 +450,7 @@ static void heard_over(struct rdma_rail *rail, uint64_t received)
         KOLO_INFO("rank %d on %.63s by rdma: rail %d has ended there", rail->link->tcp.base.peer,
                   kolo_rdma_peer_host(rail->link), rail->number + 1);
         stop_rail(rail);
-    } else if (rail->step == RAIL_OVER && rail->queue != NULL) {
+    } else if (rail->step == RAIL_OVER && rail->queue) {
         settle_rows(rail);
     }
 }
@@ -503,12 +503,12 @@ void kolo_rdma_rails_lost(struct rdma_nic *nic)
 {
     char detail[KOLO_DETAIL_MAX];
     kolo_detail_keep(detail);
-    for (struct tcp_link *tcp = nic->port->tcp.first; tcp != NULL; tcp = tcp->next) {
+    for (struct tcp_link *tcp = nic->port->tcp.first; tcp; tcp = tcp->next) {
         struct rdma_link *link = (struct rdma_link *)tcp;
         for (int i = 1; link->is_by_rdma && i < KOLO_RDMA_RAILS_MAX; i++) {
             struct rdma_rail *rail = &link->rails.all[i];
             kolo_detail_set(detail);
-            if (rail->nic == nic && rail->queue != NULL && rail->step < RAIL_STOPS)
+            if (rail->nic == nic && rail->queue && rail->step < RAIL_STOPS)
                 (void)broke(rail->queue);
         }
     }
@@ -519,7 +519,7 @@ bool kolo_rdma_rails_stop(struct rdma_link *link)
     bool has_ended = true;
     for (int i = 1; i < KOLO_RDMA_RAILS_MAX; i++) {
         struct rdma_rail *rail = &link->rails.all[i];
-        if (rail->queue != NULL)
+        if (rail->queue)
             has_ended &= kolo_rdma_queue_stop(rail->queue);
         rail->step = RAIL_OVER;
     }

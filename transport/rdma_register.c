@@ -44,7 +44,7 @@ kolo_status kolo_rdma_register(const struct kolo_rdma_device *device, void *memo
 {
     errno = 0;
     struct ibv_mr *handle = device->verbs->reg_mr(device->domain, memory, bytes, access);
-    if (handle == NULL)
+    if (!handle)
         return cannot(device, bytes, errno);
     *handle_out = handle;
     return KOLO_OK;
@@ -73,7 +73,7 @@ void kolo_rdma_unregister(struct kolo_rdma_device *device, struct ibv_mr *handle
     const size_t length = handle->length;
     int error = undo(device, handle);
     if (error == 0) {
-        if (memory != NULL)
+        if (memory)
             release(memory, bytes);
         return;
     }
@@ -81,7 +81,7 @@ void kolo_rdma_unregister(struct kolo_rdma_device *device, struct ibv_mr *handle
               "again when the device is closed, and the memory kept until then",
               device->name, length, error);
     struct kolo_rdma_refused *refused = kolo_calloc(1, sizeof *refused);
-    if (refused == NULL)
+    if (!refused)
         return; /* kept for good */
     *refused = (struct kolo_rdma_refused){device->refused, handle, memory, bytes, release};
     device->refused = refused;
@@ -92,14 +92,14 @@ static int undo_refused(struct kolo_rdma_device *device)
 {
     int count = 0;
     struct kolo_rdma_refused **at = &device->refused;
-    while (*at != NULL) {
+    while (*at) {
         struct kolo_rdma_refused *refused = *at;
         if (undo(device, refused->handle) != 0) {
             at = &refused->next;
             continue;
         }
         *at = refused->next;
-        if (refused->memory != NULL)
+        if (refused->memory)
             refused->release(refused->memory, refused->bytes);
         kolo_free_memory(refused);
         count++;
@@ -111,7 +111,7 @@ void kolo_rdma_unregister_refused(struct kolo_rdma_device *device)
 {
     int count = 0;
     (void)undo_refused(device);
-    while (device->refused != NULL) {
+    while (device->refused) {
         struct kolo_rdma_refused *refused = device->refused;
         device->refused = refused->next;
         kolo_free_memory(refused);
@@ -129,7 +129,7 @@ static kolo_status make(struct kolo_rdma_regions *regions, void *memory, size_t 
                         struct kolo_rdma_region **region_out)
 {
     struct kolo_rdma_region *region = kolo_calloc(1, sizeof *region);
-    if (region == NULL)
+    if (!region)
         return KOLO_ERR_NO_MEMORY;
     kolo_status status =
         kolo_rdma_register(regions->device, memory, bytes,
@@ -151,7 +151,7 @@ static void unmap(void *pages, size_t bytes)
 
 static void destroy(struct kolo_rdma_regions *regions, struct kolo_rdma_region *region)
 {
-    if (region->handle != NULL)
+    if (region->handle)
         kolo_rdma_unregister(regions->device, region->handle, region->pages, region->handle->length,
                              unmap);
     kolo_free_memory(region);
@@ -162,7 +162,7 @@ static void destroy(struct kolo_rdma_regions *regions, struct kolo_rdma_region *
 static struct kolo_rdma_region *kept(const struct kolo_rdma_regions *regions, uint64_t span)
 {
     struct kolo_rdma_region *region = kolo_map_get(&regions->spans, (uint32_t)span);
-    return region != NULL && region->span == span ? region : NULL;
+    return region && region->span == span ? region : NULL;
 }
 
 static void forget(struct kolo_rdma_regions *regions, struct kolo_rdma_region *region)
@@ -232,7 +232,7 @@ static kolo_status keep(struct kolo_rdma_regions *regions, const struct kolo_spa
     if (status != KOLO_OK)
         return status;
     status = map_pages(region, span);
-    if (status == KOLO_OK && kolo_map_get(&regions->spans, (uint32_t)span->id) == NULL) {
+    if (status == KOLO_OK && !kolo_map_get(&regions->spans, (uint32_t)span->id)) {
         region->span = span->id;
         status = kolo_map_put(&regions->spans, (uint32_t)span->id, region);
     }
@@ -272,7 +272,7 @@ static kolo_status register_device(struct kolo_rdma_regions *regions,
     const struct kolo_rdma_device *device = regions->device;
     const struct kolo_extent *extent = &region->extent;
     int fd = -1;
-    if (device->verbs->reg_dmabuf_mr == NULL)
+    if (!device->verbs->reg_dmabuf_mr)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "libibverbs has no ibv_reg_dmabuf_mr: install rdma-core 34 or newer");
     kolo_status status = kolo_pointer_share(pointer, extent, &fd);
@@ -284,7 +284,7 @@ static kolo_status register_device(struct kolo_rdma_regions *regions,
                                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     int error = errno;
     (void)close(fd);
-    if (region->handle == NULL)
+    if (!region->handle)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, error,
                                "rdma %s: %zu bytes of a device's memory cannot be registered",
                                device->name, extent->bytes);
@@ -298,7 +298,7 @@ static bool know_anew(struct kolo_rdma_regions *regions, const struct kolo_point
                       const struct kolo_extent *extent)
 {
     struct kolo_rdma_region *region = kolo_calloc(1, sizeof *region);
-    if (region == NULL)
+    if (!region)
         return false;
     region->is_device = true;
     region->extent = *extent;
@@ -320,7 +320,7 @@ bool kolo_rdma_regions_know(struct kolo_rdma_regions *regions, const struct kolo
         kolo_detail_set("");
         return false;
     }
-    while (*at != NULL) {
+    while (*at) {
         struct kolo_rdma_region *region = *at;
         if (region->extent.id == extent.id)
             return region->handle != NULL;
@@ -337,7 +337,7 @@ static struct kolo_rdma_region *find_device(const struct kolo_rdma_regions *regi
                                             const void *memory, size_t bytes)
 {
     struct kolo_rdma_region *region = regions->devices;
-    while (region != NULL && !(region->handle != NULL && covers(region, memory, bytes)))
+    while (region && !(region->handle && covers(region, memory, bytes)))
         region = region->next;
     return region;
 }
@@ -352,7 +352,7 @@ struct kolo_rdma_region *kolo_rdma_regions_take_device(struct kolo_rdma_regions 
                                                        const void *memory, size_t bytes)
 {
     struct kolo_rdma_region *region = find_device(regions, memory, bytes);
-    if (region != NULL)
+    if (region)
         region->users++;
     return region;
 }
@@ -360,7 +360,7 @@ struct kolo_rdma_region *kolo_rdma_regions_take_device(struct kolo_rdma_regions 
 void kolo_rdma_regions_forget(struct kolo_rdma_regions *regions, const void *memory)
 {
     struct kolo_rdma_region **at = &regions->devices;
-    while (*at != NULL)
+    while (*at)
         if (covers(*at, memory, 1))
             forget_device(regions, at);
         else
@@ -379,7 +379,7 @@ void kolo_rdma_regions_fini(struct kolo_rdma_regions *regions)
 {
     (void)forget_idle(regions);
     kolo_map_fini(&regions->spans);
-    while (regions->devices != NULL)
+    while (regions->devices)
         forget_device(regions, &regions->devices);
 }
 
@@ -389,9 +389,9 @@ kolo_status kolo_rdma_regions_take(struct kolo_rdma_regions *regions, void *memo
     struct kolo_span span;
     struct kolo_rdma_region *region = NULL;
     kolo_status status = KOLO_OK;
-    if (regions->heap != NULL && kolo_heap_find(regions->heap, memory, bytes, &span)) {
+    if (regions->heap && kolo_heap_find(regions->heap, memory, bytes, &span)) {
         region = kept(regions, span.id);
-        if (region == NULL)
+        if (!region)
             status = keep(regions, &span, &region);
     } else {
         status = make_surely(regions, memory, bytes, &region);
@@ -414,7 +414,7 @@ void kolo_rdma_regions_give(struct kolo_rdma_regions *regions, struct kolo_rdma_
 void kolo_rdma_regions_gone(struct kolo_rdma_regions *regions, uint64_t id)
 {
     struct kolo_rdma_region *region = kept(regions, id);
-    if (region == NULL)
+    if (!region)
         return;
     if (region->users == 0) {
         forget(regions, region);

@@ -27,7 +27,7 @@ static int64_t patience_ns(const struct rdma_link *link)
 static void keep(char **kept, const char *text)
 {
     kolo_free_memory(*kept);
-    *kept = text != NULL ? kolo_strdup(text) : NULL;
+    *kept = text ? kolo_strdup(text) : NULL;
 }
 
 /** Keeps the detail, which says why the pair broke. */
@@ -80,7 +80,7 @@ bool kolo_rdma_resume_broke(struct kolo_rdma_queue *queue)
     wait_a_little(link);
     if (kolo_rdma_queue_cut(queue) == KOLO_OK)
         return true;
-    kolo_detail_set(resume->why != NULL ? resume->why : "");
+    kolo_detail_set(resume->why ? resume->why : "");
     return false;
 }
 
@@ -90,7 +90,7 @@ static void give_up(struct rdma_link *link, kolo_status why, const char *text)
     const char *broke = link->resume.why;
     kolo_link_set_down(&link->tcp.base,
                        kolo_fail(why, "%.600s; it could not be brought back: %.300s",
-                                 broke != NULL ? broke : "the queue pair broke", text));
+                                 broke ? broke : "the queue pair broke", text));
 }
 
 static void give_up_by(struct rdma_link *link, kolo_status why)
@@ -107,7 +107,7 @@ static void give_up_late(struct rdma_link *link)
     const char *failed = link->resume.failed;
     char text[KOLO_DETAIL_MAX];
     snprintf(text, sizeof text, "no fresh pair was joined within KOLO_PEER_TIMEOUT%s%s",
-             failed != NULL ? ": " : "", failed != NULL ? failed : "");
+             failed ? ": " : "", failed ? failed : "");
     give_up(link, KOLO_ERR_LINK, text);
 }
 

@@ -29,7 +29,7 @@ void kolo_rdma_row_is_over(struct rdma_link *link, struct kolo_rdma_row *row)
     row->state = KOLO_RDMA_ROW_NONE;
     if (!kolo_rdma_direct_is_over(writing))
         return;
-    if (writing->work != NULL)
+    if (writing->work)
         kolo_link_frame_done(&link->tcp.base, &writing->frame);
     kolo_rdma_direct_end(&link->direct, writing);
 }
@@ -64,7 +64,7 @@ static struct kolo_rdma_writing *find_again(struct rdma_link *link)
     for (int i = 0; i < KOLO_RDMA_SLOTS; i++) {
         struct kolo_rdma_writing *writing = &link->direct.writings[i];
         for (int r = 1; r < KOLO_RDMA_RAILS_MAX; r++)
-            if (writing->region != NULL && writing->rows[r].state == KOLO_RDMA_ROW_AGAIN &&
+            if (writing->region && writing->rows[r].state == KOLO_RDMA_ROW_AGAIN &&
                 writing->rows[0].state != KOLO_RDMA_ROW_OPEN) {
                 writing->again = &writing->rows[r];
                 writing->posted = 0;
@@ -76,10 +76,10 @@ static struct kolo_rdma_writing *find_again(struct rdma_link *link)
 
 static struct kolo_rdma_writing *next_writing(struct rdma_link *link)
 {
-    if (link->writing == NULL && link->has_again) {
+    if (!link->writing && link->has_again) {
         struct kolo_rdma_writing *writing = find_again(link);
         link->has_again = writing != NULL;
-        if (writing != NULL)
+        if (writing)
             kolo_rdma_set_writing(link, writing);
     }
     return link->writing;
@@ -88,7 +88,7 @@ static struct kolo_rdma_writing *next_writing(struct rdma_link *link)
 void kolo_rdma_wake_writing(struct rdma_link *link)
 {
     link->has_again = true;
-    if (link->tcp.base.state == KOLO_LINK_UP && next_writing(link) != NULL)
+    if (link->tcp.base.state == KOLO_LINK_UP && next_writing(link))
         (void)kolo_link_push(&link->tcp.base);
 }
 
@@ -114,7 +114,7 @@ static bool tell_sum(struct rdma_link *link, struct kolo_rdma_writing *writing)
     if (writing->has_told_sum)
         return true;
     uint8_t *buffer = kolo_rdma_queue_buffer(link->queue);
-    if (buffer == NULL)
+    if (!buffer)
         return false;
     sum_up(link, writing, writing->frame.bytes);
     kolo_rdma_direct_tell_sum(writing, KOLO_RDMA_SUM_FRAME, kolo_checksum_end(&base->sums->out),
@@ -128,7 +128,7 @@ static bool tell_sum(struct rdma_link *link, struct kolo_rdma_writing *writing)
 void kolo_rdma_finish_sum(struct rdma_link *link, const struct kolo_work *work)
 {
     struct kolo_rdma_writing *writing = link->writing;
-    if (writing != NULL && writing->work == work)
+    if (writing && writing->work == work)
         sum_up(link, writing, writing->frame.bytes);
 }
 
@@ -138,14 +138,13 @@ void kolo_rdma_finish_sum(struct rdma_link *link, const struct kolo_work *work)
  *  no more. */
 static bool may_have(const struct rdma_link *link, const struct kolo_rdma_writing *writing, int r)
 {
-    return writing->rails[r] != NULL && goes(link, r) &&
-           writing->rows[r].state != KOLO_RDMA_ROW_CLOSED;
+    return writing->rails[r] && goes(link, r) && writing->rows[r].state != KOLO_RDMA_ROW_CLOSED;
 }
 
 /** Whether rails other than the first may carry pieces of it. */
 static bool is_striped(const struct rdma_link *link, const struct kolo_rdma_writing *writing)
 {
-    if (writing->again != NULL || link->direct.rails_open == 0)
+    if (writing->again || link->direct.rails_open == 0)
         return false;
     for (int r = 1; r < KOLO_RDMA_RAILS_MAX; r++)
         if (may_have(link, writing, r))
@@ -185,7 +184,7 @@ static bool post_piece(struct rdma_link *link, struct kolo_rdma_writing *writing
         bytes = KOLO_RDMA_PIECE_BYTES;
     const int rail = choose(link, writing, bytes);
     struct kolo_rdma_queue *queue = rail >= 0 ? queue_of(link, rail) : NULL;
-    if (queue == NULL || !kolo_rdma_queue_can_write(queue, false))
+    if (!queue || !kolo_rdma_queue_can_write(queue, false))
         return false;
     const struct kolo_rdma_write write = next_bytes(writing, rail, bytes);
     struct kolo_rdma_row *row = &writing->rows[rail];
@@ -204,8 +203,8 @@ static bool post_piece(struct rdma_link *link, struct kolo_rdma_writing *writing
 static void post_last(struct rdma_link *link, struct kolo_rdma_writing *writing, size_t bytes)
 {
     const struct kolo_rdma_write write = next_bytes(writing, 0, bytes);
-    struct kolo_rdma_row *row = writing->again != NULL ? writing->again : &writing->rows[0];
-    const uint8_t parts = writing->again != NULL ? KOLO_RDMA_PART : writing->parts;
+    struct kolo_rdma_row *row = writing->again ? writing->again : &writing->rows[0];
+    const uint8_t parts = writing->again ? KOLO_RDMA_PART : writing->parts;
     writing->posted += bytes;
     writing->again = NULL;
     row->state = KOLO_RDMA_ROW_CLOSED;

@@ -38,7 +38,7 @@ static int query_port(const struct kolo_verbs *verbs, struct ibv_context *contex
 {
     struct verbs_context *driver = __extension__ verbs_get_ctx_op(context, query_port);
     memset(attributes_out, 0, sizeof *attributes_out);
-    if (driver != NULL)
+    if (driver)
         return driver->query_port(context, port, attributes_out, sizeof *attributes_out);
     return verbs->query_port_old(context, port, (struct _compat_ibv_port_attr *)attributes_out);
 }
@@ -71,14 +71,14 @@ kolo_status kolo_verbs_bind(const char *library, struct kolo_verbs *verbs_out)
                                .poll_cq = poll_cq,
                                .req_notify_cq = req_notify_cq};
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL)
+    if (!handle)
         return kolo_fail(KOLO_ERR_UNSUPPORTED,
                          "%s cannot be loaded (%s); install the packages libibverbs1 and "
                          "ibverbs-providers (rdma-core)",
                          library, dlerror());
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
         void *function = dlsym(handle, symbols[i].name);
-        if (function == NULL && !symbols[i].may_lack) {
+        if (!function && !symbols[i].may_lack) {
             (void)dlclose(handle);
             return kolo_fail(KOLO_ERR_UNSUPPORTED,
                              "%s has no %s: install libibverbs1 of rdma-core 32 or newer", library,
@@ -124,7 +124,7 @@ static void load(void)
 kolo_status kolo_verbs_load(const struct kolo_verbs **verbs_out)
 {
     const struct kolo_verbs *replacement = atomic_load(&loaded.replacement);
-    if (replacement != NULL) {
+    if (replacement) {
         *verbs_out = replacement;
         return KOLO_OK;
     }

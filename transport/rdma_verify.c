@@ -31,7 +31,7 @@ static void go_on(struct rdma_link *link, size_t most)
     struct kolo_link *base = &link->tcp.base;
     struct rdma_checks *checks = &link->checks;
     const struct rdma_check check = *check_at(checks, 0);
-    if (check.work == NULL) { /* was given up */
+    if (!check.work) { /* was given up */
         remove_first(link);
         return;
     }

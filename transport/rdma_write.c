@@ -50,7 +50,7 @@ void kolo_rdma_cut_off_all(struct kolo_link *base)
     struct rdma_link *link = link_of(base);
     for (int i = 0; i < KOLO_RDMA_SLOTS; i++) {
         const struct kolo_rdma_lent *lent = &link->direct.lent[i];
-        if (lent->work == NULL) /* what was given up already has other pages */
+        if (!lent->work) /* what was given up already has other pages */
             continue;
         kolo_status status = KOLO_ERR_UNSUPPORTED;
         if (!lent->region->is_device)
@@ -114,7 +114,7 @@ void kolo_rdma_take_back(struct kolo_link *base, struct kolo_work *work)
     /* A message whose frames have begun is not written any more. */
     bool may_come = base->state == KOLO_LINK_UP && !base->heard_goodbye && work->bytes_done == 0;
     kolo_rdma_direct_reclaim(&link->direct, work, may_come);
-    if (may_come && work->action.landing != NULL)
+    if (may_come && work->action.landing)
         end_access(base);
     else if (may_come)
         cut_off(base, work->dst, work->bytes);
@@ -127,15 +127,15 @@ void kolo_rdma_take_mark(struct rdma_link *link, uint16_t mark)
     if (!link->is_by_rdma || base->state != KOLO_LINK_UP)
         return;
     kolo_status status = kolo_rdma_direct_written(&link->direct, mark, &told);
-    const bool is_whole = status == KOLO_OK && told.work != NULL && told.is_whole;
-    if (status == KOLO_OK && told.work != NULL && told.has_turn)
+    const bool is_whole = status == KOLO_OK && told.work && told.is_whole;
+    if (status == KOLO_OK && told.work && told.has_turn)
         status = kolo_link_rx_turn(base, told.work);
-    if (status == KOLO_OK && is_whole && base->sums != NULL && !told.has_sum)
+    if (status == KOLO_OK && is_whole && base->sums && !told.has_sum)
         status = kolo_fail(KOLO_ERR_PROTOCOL, "rank %d wrote a message without its checksum",
                            base->peer);
     if (status != KOLO_OK) {
         kolo_link_set_down(base, status);
-    } else if (is_whole && base->sums != NULL) {
+    } else if (is_whole && base->sums) {
         kolo_rdma_check(link, told.work, told.sum);
     } else if (is_whole) {
         told.work->is_lent = false;
@@ -156,7 +156,7 @@ kolo_status kolo_rdma_control(struct kolo_link *base, const struct kolo_header *
     struct rdma_link *link = link_of(base);
     if (link->is_by_rdma && header->desc.bytes[0] == KOLO_RDMA_RAIL_FRAME)
         return kolo_rdma_rails_heard(link, header, payload);
-    if (link->is_by_rdma && base->sums != NULL && header->desc.bytes[0] == KOLO_RDMA_SUM_FRAME &&
+    if (link->is_by_rdma && base->sums && header->desc.bytes[0] == KOLO_RDMA_SUM_FRAME &&
         header->bytes == 0)
         return kolo_rdma_direct_heard_sum(&link->direct, &header->desc);
     if (!link->is_by_rdma || header->desc.bytes[0] != OFFER)
@@ -178,17 +178,17 @@ bool kolo_rdma_is_remote(struct kolo_link *base, const struct kolo_work *work)
 
 bool kolo_rdma_may_take_frame(const struct rdma_link *link)
 {
-    return link->direct.regions->devices == NULL || kolo_rdma_direct_has_entry(&link->direct);
+    return !link->direct.regions->devices || kolo_rdma_direct_has_entry(&link->direct);
 }
 
 bool kolo_rdma_send_in_place(struct rdma_link *link, const struct kolo_frame *frame)
 {
     struct kolo_rdma_writing *writing = NULL;
-    if (link->queue->takes_parts && frame->work != NULL && frame->bytes > 0 &&
+    if (link->queue->takes_parts && frame->work && frame->bytes > 0 &&
         (is_long(&link->tcp.base, frame->work) ||
          kolo_rdma_regions_is_device(link->direct.regions, frame->payload, frame->bytes)))
         writing = kolo_rdma_direct_frame(&link->direct, frame);
-    if (writing == NULL)
+    if (!writing)
         return false;
     const struct kolo_rdma_write rest = {
         .data = frame->payload, .bytes = frame->bytes, .key = writing->region->local_key};

@@ -28,7 +28,7 @@ static void owe(struct kolo_channel *channel)
         return;
     channel->is_owing = true;
     channel->owing_next = NULL;
-    if (link->owing_last != NULL)
+    if (link->owing_last)
         link->owing_last->owing_next = channel;
     else
         link->owing_first = channel;
@@ -74,7 +74,7 @@ static void mismatch(struct kolo_channel *channel, struct kolo_work *work,
     struct kolo_desc expected = work->desc;
     channel->rx_fault = KOLO_ERR_MISMATCH;
     kolo_channel_fail_receives(channel, KOLO_ERR_MISMATCH);
-    if (events->mismatch != NULL)
+    if (events->mismatch)
         events->mismatch(events->context, channel->link->peer, channel->id, &expected, arrived);
 }
 
@@ -129,7 +129,7 @@ static void combine(struct kolo_work *work, const void *data, size_t bytes)
 static void absorb(struct kolo_channel *channel, struct kolo_work *work, const void *data,
                    size_t bytes)
 {
-    if (work == NULL)
+    if (!work)
         return;
     combine(work, data, bytes);
     finish(channel, work);
@@ -139,13 +139,13 @@ static void absorb_remote(struct kolo_channel *channel, struct kolo_work *work, 
                           size_t bytes, uint64_t cookie)
 {
     struct kolo_link *link = channel->link;
-    if (work != NULL && link->transport->claim != NULL && !link->transport->claim(link, cookie))
+    if (work && link->transport->claim && !link->transport->claim(link, cookie))
         return; /* its sender gave it up; its receiver is told elsewhere why */
-    if (work != NULL)
+    if (work)
         combine(work, data, bytes);
-    if (link->transport->release(link, cookie) && work != NULL)
+    if (link->transport->release(link, cookie) && work)
         finish(channel, work);
-    else if (work != NULL) /* what was read is worthless; its receiver is told elsewhere why */
+    else if (work) /* what was read is worthless; its receiver is told elsewhere why */
         work->bytes_done -= bytes;
 }
 
@@ -179,7 +179,7 @@ static void deliver_one(struct kolo_channel *channel, struct kolo_stash *stash)
 {
     struct kolo_link *link = channel->link;
     struct kolo_work *work;
-    if (stash->turn_of != NULL) {
+    if (stash->turn_of) {
         deliver_turn(channel, stash);
         return;
     }
@@ -199,13 +199,13 @@ static void deliver_one(struct kolo_channel *channel, struct kolo_stash *stash)
  *  there is none. */
 static bool can_take(const struct kolo_channel *channel)
 {
-    return channel->recv_first != NULL && !channel->recv_first->has_turn;
+    return channel->recv_first && !channel->recv_first->has_turn;
 }
 
 void kolo_channel_deliver(struct kolo_channel *channel)
 {
     bool delivered = false;
-    while (channel->stash_first != NULL && channel->stash_first->is_complete &&
+    while (channel->stash_first && channel->stash_first->is_complete &&
            (can_take(channel) || channel->rx_fault != KOLO_OK)) {
         deliver_one(channel, kolo_channel_take_stash(channel));
         delivered = true;
@@ -213,7 +213,7 @@ void kolo_channel_deliver(struct kolo_channel *channel)
     const struct kolo_work *work = channel->recv_first;
     /* all early frames are delivered, so no frame is just being written directly into the
      * receive */
-    if (delivered && channel->stash_first == NULL && work != NULL && work->bytes_done > 0)
+    if (delivered && !channel->stash_first && work && work->bytes_done > 0)
         prepay(channel, work->bytes - work->bytes_done);
 }
 
@@ -221,17 +221,17 @@ void kolo_channel_deliver(struct kolo_channel *channel)
 static void say_early(const struct kolo_channel *channel, const struct kolo_desc *desc)
 {
     const struct kolo_endpoint_events *events = &channel->link->endpoint->config.events;
-    if (events->early != NULL)
+    if (events->early)
         events->early(events->context, channel->link->peer, channel->id, desc);
 }
 
 void kolo_channel_say_stashed(const struct kolo_channel *channel)
 {
     const struct kolo_stash *first = channel->stash_first, *other = first->next;
-    while (other != NULL && memcmp(&other->desc, &first->desc, sizeof(first->desc)) == 0)
+    while (other && memcmp(&other->desc, &first->desc, sizeof first->desc) == 0)
         other = other->next;
     say_early(channel, &first->desc);
-    if (other != NULL)
+    if (other)
         say_early(channel, &other->desc);
 }
 
@@ -240,10 +240,10 @@ static struct kolo_stash *add_stash(struct kolo_channel *channel, const struct k
                                     size_t payload_bytes)
 {
     struct kolo_stash *stash = kolo_aligned(_Alignof(max_align_t), sizeof *stash + payload_bytes);
-    if (stash == NULL)
+    if (!stash)
         return NULL;
     *stash = (struct kolo_stash){.desc = *desc, .bytes = payload_bytes};
-    if (channel->stash_last != NULL)
+    if (channel->stash_last)
         channel->stash_last->next = stash;
     else
         channel->stash_first = stash;
@@ -254,7 +254,7 @@ static struct kolo_stash *add_stash(struct kolo_channel *channel, const struct k
 /* Whether a frame that begins now must queue behind others, or wait for a receive. */
 static bool is_early(const struct kolo_channel *channel)
 {
-    return channel->rx_fault == KOLO_OK && (channel->stash_first != NULL || !can_take(channel));
+    return channel->rx_fault == KOLO_OK && (channel->stash_first || !can_take(channel));
 }
 
 /* ---- control frames ---- */
@@ -264,9 +264,9 @@ static kolo_status heard_credit(struct kolo_link *link, struct kolo_reader *read
     uint32_t id = kolo_read_u32(reader);
     uint64_t bytes = kolo_read_u64(reader);
     struct kolo_channel *channel = kolo_map_get(&link->channels, id);
-    if (channel == NULL && kolo_forgotten_has(&link->endpoint->forgotten, id))
+    if (!channel && kolo_forgotten_has(&link->endpoint->forgotten, id))
         return KOLO_OK;
-    if (channel == NULL)
+    if (!channel)
         return kolo_fail(KOLO_ERR_PROTOCOL,
                          "rank %d returned credit on channel %u, which was never used", link->peer,
                          id);
@@ -285,7 +285,7 @@ static void heard_abort(struct kolo_link *link, struct kolo_reader *reader)
     memcpy(text, link->rx_control, bytes);
     text[bytes] = '\0';
     kolo_text_clean_bytes(text, bytes);
-    if (events->aborted != NULL)
+    if (events->aborted)
         events->aborted(events->context, link->peer, subject, why, text);
 }
 
@@ -293,7 +293,7 @@ static void heard_finalized(struct kolo_link *link, struct kolo_reader *reader)
 {
     const struct kolo_endpoint_events *events = &link->endpoint->config.events;
     uint32_t subject = kolo_read_u32(reader), sequence = kolo_read_u32(reader);
-    if (events->finalized != NULL)
+    if (events->finalized)
         events->finalized(events->context, link->peer, subject, sequence);
 }
 
@@ -301,9 +301,9 @@ static void heard_loan(struct kolo_link *link, uint8_t type, struct kolo_reader 
 {
     const struct kolo_endpoint_events *events = &link->endpoint->config.events;
     const uint64_t number = kolo_read_u64(reader);
-    if (type == KOLO_CONTROL_RECALL && events->recalled != NULL)
+    if (type == KOLO_CONTROL_RECALL && events->recalled)
         events->recalled(events->context, link->peer, number);
-    else if (type == KOLO_CONTROL_RETURNED && events->returned != NULL)
+    else if (type == KOLO_CONTROL_RETURNED && events->returned)
         events->returned(events->context, link->peer, number);
 }
 
@@ -313,7 +313,7 @@ static kolo_status heard_control(struct kolo_link *link)
     uint8_t type = header->desc.bytes[0];
     struct kolo_reader reader =
         kolo_reader_over(header->desc.bytes + 4, sizeof header->desc.bytes - 4);
-    if (type >= KOLO_CONTROL_TRANSPORT && link->transport->control != NULL)
+    if (type >= KOLO_CONTROL_TRANSPORT && link->transport->control)
         return link->transport->control(link, header, link->rx_control);
     if (type == KOLO_CONTROL_CREDIT && header->bytes == 0)
         return heard_credit(link, &reader);
@@ -344,9 +344,9 @@ static kolo_status begin_control(struct kolo_link *link, size_t bytes)
     if (bytes > KOLO_CONTROL_BYTES_MAX)
         return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d sent a control frame of %zu bytes", link->peer,
                          bytes);
-    if (bytes > 0 && link->rx_control == NULL) {
+    if (bytes > 0 && !link->rx_control) {
         link->rx_control = kolo_calloc(1, KOLO_CONTROL_BYTES_MAX);
-        if (link->rx_control == NULL)
+        if (!link->rx_control)
             return KOLO_ERR_NO_MEMORY;
     }
     kolo_sink_to_memory(&link->sink, link->rx_control, bytes);
@@ -371,7 +371,7 @@ static kolo_status open_channel(struct kolo_link *link, const struct kolo_header
                                 size_t bytes, struct kolo_channel **channel_out)
 {
     struct kolo_channel *channel = kolo_channel_of(link, header->channel);
-    if (channel == NULL)
+    if (!channel)
         return link->channels.count >= KOLO_CHANNELS_MAX ? KOLO_ERR_PROTOCOL : KOLO_ERR_NO_MEMORY;
     *channel_out = channel;
     link->rx_prepaid = kolo_min_bytes(bytes, channel->prepaid);
@@ -381,8 +381,7 @@ static kolo_status open_channel(struct kolo_link *link, const struct kolo_header
 
 static bool is_forgotten(const struct kolo_link *link, uint32_t id)
 {
-    return kolo_map_get(&link->channels, id) == NULL &&
-           kolo_forgotten_has(&link->endpoint->forgotten, id);
+    return !kolo_map_get(&link->channels, id) && kolo_forgotten_has(&link->endpoint->forgotten, id);
 }
 
 bool kolo_link_is_early(const struct kolo_link *link, const struct kolo_header *header)
@@ -391,7 +390,7 @@ bool kolo_link_is_early(const struct kolo_link *link, const struct kolo_header *
         link->heard_goodbye)
         return false;
     const struct kolo_channel *channel = kolo_map_get(&link->channels, header->channel);
-    return channel != NULL ? is_early(channel) : !is_forgotten(link, header->channel);
+    return channel ? is_early(channel) : !is_forgotten(link, header->channel);
 }
 
 static kolo_status begin_frame(struct kolo_link *link, const struct kolo_header *header)
@@ -412,14 +411,14 @@ static kolo_status begin_frame(struct kolo_link *link, const struct kolo_header 
     link->bytes_received += header->bytes;
     if (is_early(channel)) {
         struct kolo_stash *stash = add_stash(channel, &header->desc, header->bytes);
-        if (stash == NULL)
+        if (!stash)
             return KOLO_ERR_NO_MEMORY;
         kolo_sink_to_stash(&link->sink, stash);
         say_early(channel, &header->desc);
         return KOLO_OK;
     }
     KOLO_TRY(match(channel, &header->desc, header->bytes, false, &work));
-    if (work != NULL) {
+    if (work) {
         kolo_sink_to_work(&link->sink, work, header->bytes);
         prepay(channel, work->bytes - work->bytes_done - header->bytes);
     }
@@ -430,7 +429,7 @@ out:
 kolo_status kolo_link_rx_begin(struct kolo_link *link, const struct kolo_header *header)
 {
     kolo_status status = begin_frame(link, header);
-    if (link->sums != NULL)
+    if (link->sums)
         kolo_sums_begin(link);
     return status;
 }
@@ -444,24 +443,24 @@ kolo_status kolo_link_rx_end(struct kolo_link *link)
     if (sink->left > 0)
         return kolo_fail(KOLO_ERR_INTERNAL, "a frame from rank %d ended %zu bytes early",
                          link->peer, sink->left);
-    if (link->sums != NULL) {
+    if (link->sums) {
         kolo_status status = kolo_sums_verify(link);
         if (status != KOLO_OK)
             return status;
     }
-    if (channel == NULL && link->rx_header.channel == KOLO_CHANNEL_CONTROL)
+    if (!channel && link->rx_header.channel == KOLO_CHANNEL_CONTROL)
         return heard_control(link);
-    if (channel == NULL)
+    if (!channel)
         return KOLO_OK; /* forgotten */
     struct kolo_work *work = sink->work;
     struct kolo_stash *stash = sink->stash;
     kolo_sink_drop(sink);
-    if (stash != NULL) {
+    if (stash) {
         stash->is_complete = true;
         kolo_channel_deliver(channel);
         return KOLO_OK;
     }
-    if (work != NULL)
+    if (work)
         finish(channel, work);
     kolo_channel_consumed(channel,
                           KOLO_FRAME_COST_BYTES + link->rx_header.bytes - link->rx_prepaid);
@@ -485,7 +484,7 @@ kolo_status kolo_link_rx_remote(struct kolo_link *link, const struct kolo_header
         status = open_channel(link, header, 0, &channel);
     if (status == KOLO_OK && is_early(channel)) {
         struct kolo_stash *stash = add_stash(channel, &header->desc, 0);
-        if (stash != NULL) {
+        if (stash) {
             stash->bytes = bytes;
             stash->data = data;
             stash->cookie = cookie;
@@ -520,7 +519,7 @@ kolo_status kolo_link_rx_turn(struct kolo_link *link, struct kolo_work *work)
     if (!is_early(channel))
         return take_turn(channel, work);
     struct kolo_stash *stash = add_stash(channel, &work->desc, 0);
-    if (stash == NULL)
+    if (!stash)
         return KOLO_ERR_NO_MEMORY;
     stash->turn_of = work;
     stash->is_complete = true;

@@ -63,7 +63,7 @@ static kolo_status open_listener(struct kolo_shm_port *port, struct kolo_endpoin
 static void shm_close(struct kolo_port *base)
 {
     struct kolo_shm_port *port = (struct kolo_shm_port *)(void *)base;
-    if (port == NULL)
+    if (!port)
         return;
     kolo_listener_close(port->listener);
     kolo_shm_memory_unmap(port->page, KOLO_SHM_BELL_BYTES);
@@ -77,7 +77,7 @@ static kolo_status shm_open_port(struct kolo_endpoint *endpoint, struct kolo_por
 {
     struct kolo_shm_port *port = kolo_calloc(1, sizeof *port);
     kolo_status status;
-    if (port == NULL)
+    if (!port)
         return KOLO_ERR_NO_MEMORY;
     port->page_fd = -1;
     KOLO_TRY(

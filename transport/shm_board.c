@@ -115,7 +115,7 @@ static struct kolo_board_member *find_waiting(struct kolo_board *board,
 {
     for (int i = 0; i < board->count; i++) {
         struct kolo_board_member *member = &board->members[i];
-        if (member->link == link && member->segment == NULL && member->other_bytes == 0)
+        if (member->link == link && !member->segment && member->other_bytes == 0)
             return member;
     }
     return NULL;
@@ -124,12 +124,12 @@ static struct kolo_board_member *find_waiting(struct kolo_board *board,
 /** Passes a segment to the board that waits for it. False: no board does. */
 static bool deliver(struct kolo_shm_link *link, const struct kolo_shm_segment *segment)
 {
-    for (struct kolo_board *board = *kolo_endpoint_boards(link->base.endpoint); board != NULL;
+    for (struct kolo_board *board = *kolo_endpoint_boards(link->base.endpoint); board;
          board = board->next) {
         if (board->id != segment->board || board->ops != &kolo_board_shm)
             continue;
         struct kolo_board_member *member = find_waiting(board, &link->base);
-        if (member == NULL)
+        if (!member)
             return false;
         if (!kolo_board_attach(board, member, segment->base, segment->bytes))
             kolo_shm_memory_unmap(segment->base, segment->bytes);
@@ -226,7 +226,7 @@ static kolo_status exchange(struct shm_board *board)
     for (int i = 0; i < board->base.count; i++) {
         struct kolo_link *base = board->base.members[i].link;
         struct kolo_shm_segment segment;
-        if (base == NULL)
+        if (!base)
             continue;
         struct kolo_shm_link *link = kolo_shm_link_of(base);
         if (take_early(&link->boards, board->base.id, &segment))
@@ -294,11 +294,11 @@ static void shm_close(struct kolo_board *base)
     struct shm_board *board = shm_board_of(base);
     kolo_board_settle(base);
     for (int i = 0; i < KOLO_BOARD_LENT_MAX; i++)
-        if (board->pins[i].base != NULL)
+        if (board->pins[i].base)
             unpin(board, &board->pins[i]);
     for (int i = 0; i < base->count; i++) {
         struct kolo_board_member *member = &base->members[i];
-        if (member->link != NULL && board->fd >= 0)
+        if (member->link && board->fd >= 0)
             take_back(board, kolo_shm_link_of(member->link));
         kolo_shm_memory_unmap(member->segment, base->segment_bytes);
         member->segment = NULL;
@@ -313,11 +313,11 @@ static void shm_ring(struct kolo_board *base)
 {
     for (int i = 0; i < base->count; i++) {
         const struct kolo_link *link = base->members[i].link;
-        if (link == NULL)
+        if (!link)
             continue;
         const struct kolo_shm_bell *bell =
             &((const struct kolo_shm_link *)(const void *)link)->bell;
-        if (bell->armed != NULL)
+        if (bell->armed)
             kolo_shm_bell_ring(bell);
     }
 }
@@ -338,7 +338,7 @@ static struct pin *oldest_pin(struct shm_board *board)
     struct pin *oldest = &board->pins[0];
     for (int i = 0; i < KOLO_BOARD_LENT_MAX; i++) {
         struct pin *pin = &board->pins[i];
-        if (pin->base == NULL)
+        if (!pin->base)
             return pin;
         if (pin->last_use < oldest->last_use)
             oldest = pin;
@@ -358,11 +358,11 @@ static struct pin *pin_span(struct shm_board *board, const struct kolo_span *spa
     pin->span = span->id;
     for (int i = 0; i < board->base.count; i++) {
         struct kolo_link *base = board->base.members[i].link;
-        struct kolo_shm_link *link = base != NULL ? kolo_shm_link_of(base) : NULL;
+        struct kolo_shm_link *link = base ? kolo_shm_link_of(base) : NULL;
         pin->handles[i] = -1;
-        if (link != NULL && link->state == KOLO_SHM_OPEN && are_all)
+        if (link && link->state == KOLO_SHM_OPEN && are_all)
             pin->handles[i] = (int16_t)kolo_shm_lender_pin(&link->lender, link->watch.fd, span);
-        are_all &= link == NULL || pin->handles[i] >= 0;
+        are_all &= !link || pin->handles[i] >= 0;
     }
     if (are_all)
         return pin;
@@ -375,7 +375,7 @@ static struct pin *find_pin(struct shm_board *board, const void *memory, size_t 
     for (int i = 0; i < KOLO_BOARD_LENT_MAX; i++) {
         struct pin *pin = &board->pins[i];
         uintptr_t offset = (uintptr_t)memory - (uintptr_t)pin->base;
-        if (pin->base != NULL && offset < pin->bytes && bytes <= pin->bytes - offset)
+        if (pin->base && offset < pin->bytes && bytes <= pin->bytes - offset)
             return pin;
     }
     return NULL;
@@ -389,9 +389,9 @@ static void shm_lend(struct kolo_board *base, const void *memory, size_t bytes,
     struct kolo_span span;
     struct pin *pin = find_pin(board, memory, bytes);
     *name_out = (struct kolo_board_name){0};
-    if (pin == NULL && heap != NULL && kolo_heap_find(heap, memory, bytes, &span))
+    if (!pin && heap && kolo_heap_find(heap, memory, bytes, &span))
         pin = pin_span(board, &span);
-    if (pin == NULL)
+    if (!pin)
         return;
     pin->last_use = ++board->uses;
     name_out->span = pin->span;
@@ -405,7 +405,7 @@ static kolo_status borrow_own(struct shm_board *board, const struct kolo_board_n
     for (int i = 0; i < KOLO_BOARD_LENT_MAX; i++) {
         const struct pin *pin = &board->pins[i];
         uint64_t offset = name->offset - pin->offset;
-        if (pin->base == NULL || pin->span != name->span || offset > pin->bytes ||
+        if (!pin->base || pin->span != name->span || offset > pin->bytes ||
             bytes > pin->bytes - offset)
             continue;
         *memory_out = (uint8_t *)(uintptr_t)pin->base + offset;
@@ -423,8 +423,7 @@ static kolo_status look_for_span(struct kolo_shm_link *link)
     if (link->state == KOLO_SHM_OPEN)
         kolo_shm_end(link, status);
     return kolo_fail(link->base.why, "%s",
-                     link->base.why_text != NULL ? link->base.why_text
-                                                 : kolo_status_text(link->base.why));
+                     link->base.why_text ? link->base.why_text : kolo_status_text(link->base.why));
 }
 
 static kolo_status shm_borrow(struct kolo_board *base, struct kolo_board_member *member,
@@ -432,7 +431,7 @@ static kolo_status shm_borrow(struct kolo_board *base, struct kolo_board_member 
                               uint8_t **memory_out)
 {
     struct shm_board *board = shm_board_of(base);
-    if (member->link == NULL)
+    if (!member->link)
         return borrow_own(board, name, bytes, memory_out);
     struct kolo_shm_link *link = kolo_shm_link_of(member->link);
     board->is_using = true;
@@ -455,7 +454,7 @@ static kolo_status shm_sever(struct kolo_board *base, const void *memory, size_t
 {
     struct kolo_heap *heap = kolo_endpoint_config_of(base->endpoint)->heap;
     struct kolo_span span;
-    if (heap == NULL || bytes == 0 || !kolo_heap_find(heap, memory, 1, &span))
+    if (!heap || bytes == 0 || !kolo_heap_find(heap, memory, 1, &span))
         return KOLO_OK; // no other process can have mapped it
     return kolo_heap_sever(heap, memory, bytes, tell_gone, base->endpoint);
 }
@@ -485,8 +484,7 @@ static kolo_status shm_pull(struct kolo_board *base, int index, uint64_t address
  *  links. */
 static bool is_any_using(struct kolo_endpoint *endpoint)
 {
-    for (struct kolo_board *board = *kolo_endpoint_boards(endpoint); board != NULL;
-         board = board->next)
+    for (struct kolo_board *board = *kolo_endpoint_boards(endpoint); board; board = board->next)
         if (board->ops == &kolo_board_shm && shm_board_of(board)->is_using)
             return true;
     return false;
@@ -497,7 +495,7 @@ static void shm_settle(struct kolo_board *base)
     shm_board_of(base)->is_using = false;
     for (int i = 0; i < base->count; i++) {
         struct kolo_link *link = base->members[i].link;
-        if (link == NULL || kolo_shm_link_of(link)->borrower.graves == NULL)
+        if (!link || !kolo_shm_link_of(link)->borrower.graves)
             continue;
         if (is_any_using(base->endpoint))
             return;
@@ -509,7 +507,7 @@ static void shm_span_gone(struct kolo_board *base, uint64_t id)
 {
     struct shm_board *board = shm_board_of(base);
     for (int i = 0; i < KOLO_BOARD_LENT_MAX; i++)
-        if (board->pins[i].base != NULL && board->pins[i].span == id)
+        if (board->pins[i].base && board->pins[i].span == id)
             unpin(board, &board->pins[i]);
 }
 

@@ -185,7 +185,7 @@ bool kolo_shm_lender_promise(struct kolo_shm_lender *lender, int socket,
                              const struct kolo_work *work)
 {
     struct kolo_shm_loan *loan = find_promise(lender, work);
-    if (loan != NULL) // asked before, or that work was cancelled and this is another one
+    if (loan) // asked before, or that work was cancelled and this is another one
         free_loan(lender, loan);
     if (~lender->taken == 0)
         return false;
@@ -204,7 +204,7 @@ kolo_status kolo_shm_lender_offer(struct kolo_shm_lender *lender, const struct k
                                   uint8_t descriptor_out[KOLO_SHM_DESCRIPTOR_BYTES])
 {
     struct kolo_shm_loan *loan = find_promise(lender, frame->work);
-    if (loan == NULL)
+    if (!loan)
         return kolo_fail(KOLO_ERR_INTERNAL, "shm: a remote frame of %zu bytes without a promise",
                          frame->bytes);
     struct kolo_writer writer = kolo_writer_over(descriptor_out, KOLO_SHM_DESCRIPTOR_BYTES);
@@ -229,7 +229,7 @@ bool kolo_shm_lender_collect(struct kolo_shm_lender *lender, struct kolo_frame *
             continue;
         atomic_store(&lender->slots[slot], SLOT_FREE);
         *frame_out = loan->frame;
-        if (loan->work == NULL)
+        if (!loan->work)
             frame_out->work = NULL;
         free_loan(lender, loan);
         return true;
@@ -242,7 +242,7 @@ void kolo_shm_lender_withdraw(struct kolo_shm_lender *lender, const struct kolo_
     for (uint64_t left = lender->taken; left != 0; left &= left - 1) {
         uint32_t slot = (uint32_t)__builtin_ctzll(left);
         struct kolo_shm_loan *loan = &lender->loans[slot];
-        if (loan->work == NULL || (work != NULL && loan->work != work))
+        if (!loan->work || (work && loan->work != work))
             continue;
         if (!loan->is_offered) {
             free_loan(lender, loan);
@@ -275,10 +275,10 @@ static void unmap_span(struct kolo_shm_borrowed_span *span)
  * is short, they are kept for ever, since a write to what is mapped there later would be worse. */
 static void make_grave(struct kolo_shm_borrower *borrower, struct kolo_shm_borrowed_span *span)
 {
-    struct kolo_shm_grave *grave = kolo_calloc(1, sizeof(*grave));
+    struct kolo_shm_grave *grave = kolo_calloc(1, sizeof *grave);
     (void)mmap(span->base, span->bytes, PROT_READ | PROT_WRITE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    if (grave != NULL) {
+    if (grave) {
         *grave = (struct kolo_shm_grave){borrower->graves, span->base, span->bytes};
         borrower->graves = grave;
     }
@@ -288,11 +288,11 @@ static void make_grave(struct kolo_shm_borrower *borrower, struct kolo_shm_borro
 static struct kolo_shm_borrowed_span *find_borrowed(struct kolo_shm_borrower *borrower, uint64_t id)
 {
     struct kolo_shm_borrowed_span *span = &borrower->spans[home_of(id)];
-    if (span->base != NULL && span->id == id)
+    if (span->base && span->id == id)
         return span;
     for (uint32_t i = 0; i < KOLO_SHM_SPANS; i++) {
         span = &borrower->spans[i];
-        if (span->base != NULL && span->id == id)
+        if (span->base && span->id == id)
             return span;
     }
     return NULL;
@@ -302,7 +302,7 @@ kolo_status kolo_shm_borrower_open(struct kolo_shm_borrower *borrower, uint64_t 
                                    size_t bytes, uint8_t **memory_out)
 {
     struct kolo_shm_borrowed_span *span = find_borrowed(borrower, id);
-    if (span == NULL)
+    if (!span)
         return KOLO_AGAIN;
     if (offset > span->bytes || bytes > span->bytes - offset)
         return kolo_fail(KOLO_ERR_PROTOCOL, "shm: %zu bytes at %llu of a span of %zu bytes", bytes,
@@ -330,7 +330,7 @@ kolo_status kolo_shm_borrower_map(struct kolo_shm_borrower *borrower,
 {
     uint32_t handle = (uint32_t)message->id;
     if (message->fd_count != 1 || handle >= KOLO_SHM_SPANS || message->bytes == 0 ||
-        borrower->spans[handle].base != NULL)
+        borrower->spans[handle].base)
         return kolo_fail(KOLO_ERR_PROTOCOL,
                          "shm: impossible span (handle %u, %llu bytes, %zu descriptors)", handle,
                          (unsigned long long)message->bytes, message->fd_count);
@@ -350,8 +350,7 @@ kolo_status kolo_shm_borrower_unmap(struct kolo_shm_borrower *borrower,
                                     const struct kolo_shm_message *message)
 {
     uint32_t handle = (uint32_t)message->id;
-    if (message->fd_count != 0 || handle >= KOLO_SHM_SPANS ||
-        borrower->spans[handle].base == NULL ||
+    if (message->fd_count != 0 || handle >= KOLO_SHM_SPANS || !borrower->spans[handle].base ||
         borrower->spans[handle].generation != (uint32_t)(message->id >> 32) ||
         borrower->spans[handle].loans > 0)
         return kolo_fail(KOLO_ERR_PROTOCOL,
@@ -376,7 +375,7 @@ kolo_status kolo_shm_borrower_take(struct kolo_shm_borrower *borrower,
         return kolo_fail(KOLO_ERR_PROTOCOL, "shm: impossible loan (slot %u, span %u)", slot,
                          handle);
     struct kolo_shm_borrowed_span *span = &borrower->spans[handle];
-    if (span->base == NULL || span->generation != generation)
+    if (!span->base || span->generation != generation)
         return KOLO_AGAIN;
     if (offset > span->bytes || bytes > span->bytes - offset)
         return kolo_fail(KOLO_ERR_PROTOCOL,

@@ -109,7 +109,7 @@ void kolo_shm_inbox_fini(struct kolo_shm_inbox *inbox)
 static bool keep_fds(struct kolo_shm_inbox *inbox, struct msghdr *header)
 {
     bool fit = true;
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(header); at != NULL; at = CMSG_NXTHDR(header, at)) {
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(header); at; at = CMSG_NXTHDR(header, at)) {
         if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
             continue;
         size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -289,7 +289,7 @@ kolo_status kolo_shm_memory_map(int fd, size_t bytes, bool is_writable, void **b
 
 void kolo_shm_memory_unmap(void *base, size_t bytes)
 {
-    if (base != NULL)
+    if (base)
         munmap(base, bytes);
 }
 
@@ -370,7 +370,7 @@ kolo_status kolo_shm_bell_open(struct kolo_shm_bell *bell, int page_fd, int even
 
 void kolo_shm_bell_close(struct kolo_shm_bell *bell)
 {
-    if (bell->armed == NULL)
+    if (!bell->armed)
         return;
     kolo_shm_memory_unmap(bell->armed, KOLO_SHM_BELL_BYTES);
     close(bell->event_fd);

@@ -16,8 +16,7 @@ bool kolo_shm_is_remote(struct kolo_link *base, const struct kolo_work *work)
     struct kolo_shm_link *link = kolo_shm_link_of(base);
     const struct kolo_endpoint_config *config = kolo_endpoint_config_of(base->endpoint);
     struct kolo_span span;
-    if (config->heap == NULL || work->bytes == 0 ||
-        work->bytes < config->settings->shm_direct_bytes ||
+    if (!config->heap || work->bytes == 0 || work->bytes < config->settings->shm_direct_bytes ||
         !kolo_heap_find(config->heap, work->src, work->bytes, &span))
         return false;
     base->signal_seen = KOLO_SHM_ALWAYS_LOOK; // to see what becomes of the loan
@@ -98,7 +97,7 @@ static bool collect(struct kolo_shm_link *link)
     struct kolo_frame frame;
     bool moved = false;
     while (kolo_shm_lender_collect(&link->lender, &frame)) {
-        if (frame.work != NULL)
+        if (frame.work)
             kolo_link_frame_done(&link->base, &frame);
         moved = true;
     }
@@ -115,7 +114,7 @@ static kolo_status feed(struct kolo_link *base, const struct kolo_shm_piece *pie
     size_t done = 0, bytes;
     while (done < piece->bytes) {
         uint8_t *room = kolo_sink_room(&base->sink, &bytes);
-        if (room != NULL) {
+        if (room) {
             bytes = bytes < piece->bytes - done ? bytes : piece->bytes - done;
             memcpy(room, piece->at + done, bytes);
             kolo_sink_stored(&base->sink, bytes);

@@ -76,7 +76,7 @@ void kolo_shm_describe(const struct kolo_link *base, char *text, size_t capacity
     const struct kolo_shm_link *link = (const struct kolo_shm_link *)base;
     const struct kolo_identity *who = &kolo_endpoint_peer(base->endpoint, base->peer)->identity;
     char so_far[KOLO_DETAIL_MAX];
-    if (link->conn == NULL) {
+    if (!link->conn) {
         snprintf(text, capacity, "shm %.63s pid %d", who->host, who->pid);
         return;
     }
@@ -131,7 +131,7 @@ void kolo_shm_down(struct kolo_link *base)
     enter(link, KOLO_SHM_CLOSED);
     disconnect(link);
     unwatch(link, &link->timer);
-    if (link->memory != NULL)
+    if (link->memory)
         kolo_shm_lender_withdraw(&link->lender, NULL);
 }
 
@@ -327,7 +327,7 @@ kolo_status kolo_shm_read_socket(struct kolo_shm_link *link)
             message.kind < KOLO_SHM_MESSAGE_KINDS ? takes[link->state][message.kind] : NULL;
         if (message.span != 0 && message.kind != KOLO_SHM_SPAN)
             status = kolo_fail(KOLO_ERR_PROTOCOL, "a message of kind %u with a span", message.kind);
-        else if (handler != NULL)
+        else if (handler)
             status = handler(link, &message);
         else
             status = kolo_fail(KOLO_ERR_PROTOCOL, "an unexpected message of kind %u", message.kind);
@@ -487,7 +487,7 @@ kolo_status kolo_shm_connect(struct kolo_port *port, int peer, int fd, kolo_dead
                              struct kolo_link **link_out)
 {
     struct kolo_shm_link *link = kolo_calloc(1, sizeof *link);
-    if (link == NULL) {
+    if (!link) {
         if (fd >= 0)
             close(fd);
         return KOLO_ERR_NO_MEMORY;

@@ -21,7 +21,7 @@ void kolo_sink_to_work(struct kolo_sink *sink, struct kolo_work *work, size_t by
         sink->local = (const uint8_t *)action->local + done;
         sink->own = action->own;
         sink->dtype = action->dtype;
-        if (action->own == NULL)
+        if (!action->own)
             sink->reduce = kolo_reduce_function(action->dtype, action->op);
         sink->element_bytes = kolo_dtype_bytes(action->dtype);
         sink->incoming_first = action->incoming_first;
@@ -47,17 +47,17 @@ void kolo_sink_drop(struct kolo_sink *sink)
 static void advance(struct kolo_sink *sink, size_t bytes)
 {
     sink->left -= bytes;
-    if (sink->dst != NULL)
+    if (sink->dst)
         sink->dst += bytes;
-    if (sink->local != NULL)
+    if (sink->local)
         sink->local += bytes;
-    if (sink->work != NULL)
+    if (sink->work)
         sink->work->bytes_done += bytes;
 }
 
 uint8_t *kolo_sink_room(struct kolo_sink *sink, size_t *room_out)
 {
-    if (sink->reduce != NULL || sink->own != NULL || sink->dst == NULL || sink->left == 0)
+    if (sink->reduce || sink->own || !sink->dst || sink->left == 0)
         return NULL;
     *room_out = sink->left;
     return sink->dst;
@@ -66,7 +66,7 @@ uint8_t *kolo_sink_room(struct kolo_sink *sink, size_t *room_out)
 void kolo_sink_stored(struct kolo_sink *sink, size_t bytes)
 {
     bytes = bytes < sink->left ? bytes : sink->left;
-    if (sink->sum != NULL)
+    if (sink->sum)
         kolo_checksum_add(sink->sum, sink->dst, bytes);
     advance(sink, bytes);
 }
@@ -78,7 +78,7 @@ static void combine(const struct kolo_sink *sink, const void *data, size_t count
                          sink->incoming_first ? (const void *)sink->local : data};
     void *out = sink->dst;
     const uint64_t mode = kolo_float_mode_begin();
-    if (sink->own != NULL)
+    if (sink->own)
         kolo_operator_fold(sink->own, sink->dtype, &out, 1, in, 2, count, KOLO_STORE_CACHED);
     else
         sink->reduce(out, in[0], in[1], count);
@@ -93,11 +93,11 @@ size_t kolo_sink_put(struct kolo_sink *sink, const void *data, size_t bytes)
     if (bytes == 0)
         return 0;
     size_t count = bytes / sink->element_bytes;
-    if (sink->sum != NULL)
+    if (sink->sum)
         kolo_checksum_add(sink->sum, data, bytes);
-    if (sink->reduce != NULL || sink->own != NULL)
+    if (sink->reduce || sink->own)
         combine(sink, data, count);
-    else if (sink->dst != NULL)
+    else if (sink->dst)
         memcpy(sink->dst, data, bytes);
     advance(sink, bytes);
     return bytes;

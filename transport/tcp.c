@@ -537,7 +537,7 @@ kolo_status kolo_tcp_connect(struct kolo_port *base, int peer, int fd, kolo_dead
     size_t bytes = port->rider ? port->rider->link_bytes : sizeof(struct tcp_link);
     struct tcp_link *tcp = kolo_calloc(1, bytes);
 
-    if (tcp == NULL) {
+    if (!tcp) {
         if (fd >= 0)
             close(fd);
         return KOLO_ERR_NO_MEMORY;

@@ -269,7 +269,7 @@ void kolo_tcp_close(struct kolo_port *base)
 {
     struct tcp_port *port = (struct tcp_port *)base;
 
-    if (port == NULL)
+    if (!port)
         return;
     kolo_tcp_fini_port(port);
     kolo_free_memory(port);
@@ -367,7 +367,7 @@ kolo_status kolo_tcp_open(struct kolo_endpoint *endpoint, struct kolo_port **por
     struct tcp_port *port = kolo_calloc(1, sizeof *port);
     kolo_status status;
 
-    if (port == NULL)
+    if (!port)
         return KOLO_ERR_NO_MEMORY;
     status = kolo_tcp_init_port(port, endpoint, &kolo_transport_tcp, KOLO_PURPOSE_TCP, address_out);
     if (status != KOLO_OK) {

@@ -174,9 +174,9 @@ bool kolo_tcp_receive(struct tcp_link *tcp)
 
     if (tcp->rx.is_running || tcp->base.state != KOLO_LINK_UP)
         return false;
-    if (tcp->rx.buf == NULL)
+    if (!tcp->rx.buf)
         tcp->rx.buf = kolo_aligned(64, BUFFER_BYTES);
-    if (tcp->rx.buf == NULL) {
+    if (!tcp->rx.buf) {
         kolo_link_set_down(&tcp->base, KOLO_ERR_NO_MEMORY);
         return true;
     }

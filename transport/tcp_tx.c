@@ -181,7 +181,7 @@ static void keep_copy(struct tcp_link *tcp, struct tcp_tx_frame *item)
 {
     if (item->frame.bytes > 0) {
         item->copy = kolo_aligned(16, item->frame.bytes);
-        if (item->copy == NULL) {
+        if (!item->copy) {
             kolo_link_set_down(&tcp->base, KOLO_ERR_NO_MEMORY);
             return;
         }

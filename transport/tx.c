@@ -55,15 +55,15 @@ void kolo_channel_wake(struct kolo_channel *channel)
     struct kolo_link *link = channel->link;
     struct kolo_work *work = channel->send_next;
     size_t unused;
-    if (channel->is_ready || work == NULL || link->state != KOLO_LINK_UP)
+    if (channel->is_ready || !work || link->state != KOLO_LINK_UP)
         return;
-    if (work->bytes_taken == 0 && link->transport->is_remote != NULL)
+    if (work->bytes_taken == 0 && link->transport->is_remote)
         work->is_remote = link->transport->is_remote(link, work);
     if (!frame_within_credit(channel, &unused))
         return;
     channel->is_ready = true;
     channel->ready_next = NULL;
-    if (link->ready_last != NULL)
+    if (link->ready_last)
         link->ready_last->ready_next = channel;
     else
         link->ready_first = channel;
@@ -78,7 +78,7 @@ void kolo_channel_unready(struct kolo_channel *channel)
         return;
     for (struct kolo_channel *at = link->ready_first; at != channel; at = at->ready_next)
         before = at;
-    if (before != NULL)
+    if (before)
         before->ready_next = channel->ready_next;
     else
         link->ready_first = channel->ready_next;
@@ -90,7 +90,7 @@ void kolo_channel_unready(struct kolo_channel *channel)
 void kolo_link_reconsider(struct kolo_link *link, uint32_t id)
 {
     struct kolo_channel *channel = kolo_map_get(&link->channels, id);
-    if (channel == NULL || !channel->is_ready)
+    if (!channel || !channel->is_ready)
         return;
     kolo_channel_unready(channel);
     kolo_channel_wake(channel);
@@ -102,7 +102,7 @@ kolo_status kolo_channel_credit(struct kolo_channel *channel, uint64_t bytes)
     uint64_t limit = channel->link->credit_bytes;
     if (channel->tx_fault != KOLO_OK) /* may be for what was cancelled; nothing is sent */
         return KOLO_OK;
-    if (work != NULL && work->bytes_taken > 0)
+    if (work && work->bytes_taken > 0)
         limit += work->bytes - work->bytes_taken; /* the peer has room for all of that */
     if (channel->credit > limit || bytes > limit - channel->credit)
         return kolo_fail(KOLO_ERR_PROTOCOL,
@@ -127,7 +127,7 @@ static void take_credit(struct kolo_link *link, struct kolo_frame *frame)
 {
     struct kolo_channel *channel = link->owing_first;
     link->owing_first = channel->owing_next;
-    if (link->owing_first == NULL)
+    if (!link->owing_first)
         link->owing_last = NULL;
     channel->is_owing = false;
     control_frame(frame, KOLO_CONTROL_CREDIT, NULL, 0);
@@ -144,7 +144,7 @@ static bool take_control(struct kolo_link *link, size_t max_bytes, struct kolo_f
     if (control->header.bytes > max_bytes)
         return false;
     link->control_first = control->next;
-    if (link->control_first == NULL)
+    if (!link->control_first)
         link->control_last = NULL;
     *frame = (struct kolo_frame){.header = control->header,
                                  .payload = control->payload,
@@ -157,12 +157,12 @@ kolo_status kolo_link_queue_control(struct kolo_link *link, const struct kolo_de
                                     const void *payload, size_t bytes)
 {
     struct kolo_control *control = kolo_calloc(1, sizeof *control + bytes);
-    if (control == NULL)
+    if (!control)
         return KOLO_ERR_NO_MEMORY;
     control->header = (struct kolo_header){KOLO_CHANNEL_CONTROL, (uint32_t)bytes, *desc};
     if (bytes > 0)
         memcpy(control->payload, payload, bytes);
-    if (link->control_last != NULL)
+    if (link->control_last)
         link->control_last->next = control;
     else
         link->control_first = control;
@@ -184,7 +184,7 @@ kolo_status kolo_link_send_control(struct kolo_link *link, const struct kolo_des
 bool kolo_link_has_frames(const struct kolo_link *link)
 {
     return link->state == KOLO_LINK_UP && !link->said_goodbye &&
-           (link->control_first != NULL || link->owing_first != NULL || link->ready_first != NULL ||
+           (link->control_first || link->owing_first || link->ready_first ||
             (link->owes_goodbye && link->sends == 0));
 }
 
@@ -225,11 +225,11 @@ bool kolo_link_next_frame(struct kolo_link *link, size_t max_bytes, struct kolo_
 {
     if (!kolo_link_has_frames(link))
         return false;
-    if (link->control_first != NULL)
+    if (link->control_first)
         return take_control(link, max_bytes, frame_out);
-    else if (link->owing_first != NULL)
+    else if (link->owing_first)
         take_credit(link, frame_out);
-    else if (link->ready_first != NULL)
+    else if (link->ready_first)
         return take_data(link, max_bytes, frame_out);
     else {
         control_frame(frame_out, KOLO_CONTROL_GOODBYE, NULL, 0);
@@ -244,9 +244,9 @@ bool kolo_link_next_frame(struct kolo_link *link, size_t max_bytes, struct kolo_
 static bool bring_other(struct kolo_link *link, uint32_t id)
 {
     struct kolo_channel *channel = link->ready_first;
-    while (channel != NULL && (channel->id == id || channel->send_next->is_remote))
+    while (channel && (channel->id == id || channel->send_next->is_remote))
         channel = channel->ready_next;
-    if (channel == NULL || channel == link->ready_first)
+    if (!channel || channel == link->ready_first)
         return channel != NULL;
     kolo_channel_unready(channel);
     channel->is_ready = true;
@@ -258,7 +258,7 @@ static bool bring_other(struct kolo_link *link, uint32_t id)
 bool kolo_link_next_frame_beside(struct kolo_link *link, uint32_t id, size_t max_bytes,
                                  struct kolo_frame *frame_out)
 {
-    const bool has_others = link->control_first != NULL || link->owing_first != NULL;
+    const bool has_others = link->control_first || link->owing_first;
     return (has_others || bring_other(link, id)) &&
            kolo_link_next_frame(link, max_bytes, frame_out);
 }
@@ -267,7 +267,7 @@ bool kolo_link_frame_done(struct kolo_link *link, const struct kolo_frame *frame
 {
     struct kolo_work *work = frame->work;
     kolo_free_memory(frame->control);
-    if (work == NULL || link->state == KOLO_LINK_DOWN)
+    if (!work || link->state == KOLO_LINK_DOWN)
         return false;
     work->bytes_done += frame->bytes;
     work->frames_out--;

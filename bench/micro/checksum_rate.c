@@ -42,7 +42,7 @@ static void measure(const uint8_t *data, double gigabytes[VARIANTS][LENGTHS])
     static double seconds[VARIANTS][TURNS];
     for (int length = 0; length < LENGTHS; length++) {
         for (int turn = 0; turn < TURNS; turn++)
-            for (int v = 0; v < VARIANTS && kolo_checksum_variants[v] != NULL; v++)
+            for (int v = 0; v < VARIANTS && kolo_checksum_variants[v]; v++)
                 if (kolo_checksum_variants[v]->usable())
                     seconds[v][turn] = turn_s(kolo_checksum_variants[v], data, lengths[length]);
         for (int v = 0; v < VARIANTS; v++) {
@@ -57,14 +57,14 @@ int main(void)
     const size_t most = lengths[LENGTHS - 1];
     double gigabytes[VARIANTS][LENGTHS];
     uint8_t *data = aligned_alloc(4096, most);
-    if (data == NULL) {
+    if (!data) {
         fprintf(stderr, "checksum_rate: no memory for %zu bytes\n", most);
         return EXIT_FAILURE;
     }
     memset(data, 1, most);
     measure(data, gigabytes);
     printf("%-8s %9s %9s %9s %9s  GB/s\n", "variant", "40 B", "16 KiB", "1 MiB", "64 MiB");
-    for (int v = 0; v < VARIANTS && kolo_checksum_variants[v] != NULL; v++) {
+    for (int v = 0; v < VARIANTS && kolo_checksum_variants[v]; v++) {
         if (!kolo_checksum_variants[v]->usable())
             continue;
         printf("%-8s", kolo_checksum_variants[v]->name);

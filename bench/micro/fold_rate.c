@@ -126,7 +126,7 @@ static void pin(int rank)
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET((size_t)(rank % (int)sysconf(_SC_NPROCESSORS_ONLN)), &set);
-    sched_setaffinity(0, sizeof(set), &set);
+    sched_setaffinity(0, sizeof set, &set);
 }
 
 /** All processes of one number of vectors; the parent waits. */

@@ -99,7 +99,7 @@ int main(int argc, char **argv)
                     !is_wanted(argc, argv, 3, op_text))
                     continue;
                 char name[64];
-                snprintf(name, sizeof(name), "%s %s %s", variant, type_text, op_text);
+                snprintf(name, sizeof name, "%s %s %s", variant, type_text, op_text);
                 fill(a, most, (kolo_dtype)dtype);
                 fill(b, most, (kolo_dtype)dtype);
                 print_row(name, kolo_reduce_function_of(variant, (kolo_dtype)dtype, (kolo_redop)op),

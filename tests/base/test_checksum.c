@@ -41,8 +41,8 @@ Test(checksum, has_the_values_of_the_library)
                      known[i].length);
     cr_assert_eq(kolo_checksum_of("abc", 3), 0x78af5f94892f3950);
     cr_assert_eq(kolo_checksum_of(NULL, 0), known[0].sum);
-    for (int v = 0; kolo_checksum_variants[v] != NULL; v++)
-        for (size_t i = 0; usable(v) != NULL && i < sizeof known / sizeof known[0]; i++)
+    for (int v = 0; kolo_checksum_variants[v]; v++)
+        for (size_t i = 0; usable(v) && i < sizeof known / sizeof known[0]; i++)
             cr_assert_eq(usable(v)->of(bytes, known[i].length), known[i].sum, "%s, %zu bytes",
                          usable(v)->name, known[i].length);
 }
@@ -50,9 +50,9 @@ Test(checksum, has_the_values_of_the_library)
 Test(checksum, uses_the_best_variant)
 {
     const struct kolo_checksum_variant *first = NULL, *last = NULL;
-    for (int v = 0; kolo_checksum_variants[v] != NULL; v++) {
+    for (int v = 0; kolo_checksum_variants[v]; v++) {
         last = usable(v);
-        first = first != NULL ? first : last;
+        first = first ? first : last;
     }
     cr_assert(last != NULL, "every processor can run the last variant");
     cr_assert_str_eq(last->name, "c");
@@ -85,13 +85,13 @@ static void compare(size_t length, size_t offset)
     cr_assert(posix_memalign((void **)&memory, 64, offset + length + (offset + length == 0)) == 0);
     uint8_t *data = memory + offset;
     memcpy(data, bytes, length);
-    while (kolo_checksum_variants[last + 1] != NULL)
+    while (kolo_checksum_variants[last + 1])
         last++;
     const uint64_t sum = kolo_checksum_variants[last]->of(data, length);
-    for (int v = 0; kolo_checksum_variants[v] != NULL; v++) {
+    for (int v = 0; kolo_checksum_variants[v]; v++) {
         const struct kolo_checksum_variant *variant = usable(v);
         const unsigned seed = (unsigned)(length * 64 + offset);
-        if (variant == NULL)
+        if (!variant)
             continue;
         cr_assert_eq(variant->of(data, length), sum, "%s, %zu bytes at %zu", variant->name, length,
                      offset);

@@ -53,7 +53,7 @@ Test(process_stat, the_name_of_a_process_may_have_anything, .timeout = 60)
     char text[256];
     const pid_t pid = go_on(CLOSES);
     char *end = kolo_process_read_stat(pid, text, sizeof text);
-    cr_assert(end != NULL && end[1] == ' ' && strchr("SRD", end[2]) != NULL, "%s", text);
+    cr_assert(end && end[1] == ' ' && strchr("SRD", end[2]), "%s", text);
     *end = '\0';
     cr_assert(strcmp(strchr(text, '(') + 1, "a) Z 1 (b") == 0, "%s", text);
     (void)kill(pid, SIGKILL);

@@ -17,7 +17,7 @@ static int is_meant(void)
 {
     static int count;
     const char *rank = getenv("RANK"), *meant = getenv("FLIP_RANK");
-    return rank != NULL && meant != NULL && strcmp(rank, meant) == 0 && ++count >= NTH;
+    return rank && meant && strcmp(rank, meant) == 0 && ++count >= NTH;
 }
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
@@ -29,9 +29,9 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     while (at < message->msg_iovlen && message->msg_iov[at].iov_len < LONG_BYTES)
         at++;
     if (at < message->msg_iovlen && message->msg_iovlen <= 64 && is_meant()) {
-        memcpy(parts, message->msg_iov, message->msg_iovlen * sizeof(*parts));
+        memcpy(parts, message->msg_iov, message->msg_iovlen * sizeof *parts);
         copy = malloc(parts[at].iov_len);
-        if (copy == NULL)
+        if (!copy)
             abort();
         memcpy(copy, parts[at].iov_base, parts[at].iov_len);
         copy[2] ^= 0x10; /* near the start: whatever the kernel takes of it includes the bit */

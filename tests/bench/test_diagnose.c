@@ -55,7 +55,7 @@ static void finds(struct diagnosis *d, const char *who, const char *measure)
         diagnose_say(&d->findings[i], text, sizeof text);
         cr_log_info("%s", text);
         cr_expect_str_eq(d->findings[i].who, who, "%s", text);
-        cr_expect(strchr(text, '\n') == NULL && strstr(text, who) == text);
+        cr_expect(!strchr(text, '\n') && strstr(text, who) == text);
     }
     cr_assert_eq(d->nfindings, 1, "%zu findings instead of one of %s", d->nfindings, who);
     cr_expect_str_eq(d->findings[0].measure, measure);

@@ -79,7 +79,7 @@ run_check() {
     output=$(bash "$checks/$1.sh" "$work/tree" "${more[@]}" 2>&1) || result=$?
 }
 
-all=(include_direction clang_format banned_calls exported_symbols fused settings_doc mirrored_tests function_length spdx line_length conditionals man_pages file_map)
+all=(include_direction clang_format banned_calls exported_symbols fused settings_doc mirrored_tests function_length spdx line_length idioms conditionals man_pages file_map)
 fresh_tree
 for check in "${all[@]}"; do
     run_check "$check"
@@ -165,6 +165,16 @@ put base/right.c "$columns" '// clang-format off' "$columns$columns" '// clang-f
 [[ $result -eq 0 ]] || { echo "line_length: 100 columns or a table are refused" >&2; mistakes=$((mistakes + 1)); }
 fresh_tree
 put base/wrong.c "// clang-format off" '// clang-format on' "$columns "; expect line_length 'base/wrong.c:4: 101 columns'
+
+for code in 'if (p != NULL)' 'return a && p->q == NULL;' 'x = p != NULL ? 1 : 2;' 'if (f(p) == NULL || q)' 'n = sizeof(*p);' \
+    'n = sizeof(p->q);'; do
+    put base/wrong.c 'void f(void)' '{' "$code" '}'; expect idioms 'base/wrong.c:4: '
+done
+for code in 'bool is_there = p != NULL;' 'while ((p = f()) != NULL && *p)' 'n = sizeof(int);' '#define N(a) sizeof((a)[0])'; do
+    put base/right.c "$code"; run_check idioms
+    [[ $result -eq 0 ]] || { echo "idioms: '$code' is refused" >&2; mistakes=$((mistakes + 1)); }
+    fresh_tree
+done
 
 for directive in '#if 1' '#ifdef X' '# ifndef X' '#else'; do
     put base/wrong.c "$directive"; expect conditionals 'base/wrong.c:2:'

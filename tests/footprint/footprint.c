@@ -63,9 +63,9 @@ static int count_lines(const char *path)
 {
     FILE *file = fopen(path, "r");
     int lines = 0, c;
-    while (file != NULL && (c = getc(file)) != EOF)
+    while (file && (c = getc(file)) != EOF)
         lines += c == '\n';
-    if (file != NULL)
+    if (file)
         fclose(file);
     return lines;
 }
@@ -74,9 +74,9 @@ static int count_fds(void)
 {
     DIR *folder = opendir("/proc/self/fd");
     int count = 0;
-    while (folder != NULL && readdir(folder) != NULL)
+    while (folder && readdir(folder))
         count++;
-    if (folder != NULL)
+    if (folder)
         closedir(folder);
     return count;
 }
@@ -86,12 +86,12 @@ static struct taken look(void)
     struct taken taken = {.maps = count_lines("/proc/self/maps"), .fds = count_fds()};
     char line[256];
     FILE *file = fopen("/proc/self/smaps_rollup", "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+    while (file && fgets(line, sizeof line, file)) {
         taken.pss_mib = field_mib(line, "Pss:", taken.pss_mib);
         taken.file_mib = field_mib(line, "Pss_File:", taken.file_mib);
         taken.rss_mib = field_mib(line, "Rss:", taken.rss_mib);
     }
-    if (file != NULL)
+    if (file)
         fclose(file);
     taken.pss_mib -= taken.file_mib; /* zero before Linux 5.4, which does not report it */
     return taken;
@@ -288,7 +288,7 @@ static kolo_status hold(struct kolo_comm *comm, int who, const char *name, size_
 {
     float *data = calloc(count + 1, sizeof *data);
     double used = 0;
-    if (data == NULL)
+    if (!data)
         return KOLO_ERR_NO_MEMORY;
     for (int i = 0; i < ATTEMPTS; i++) {
         int32_t is_over = 0;

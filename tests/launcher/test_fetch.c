@@ -81,5 +81,5 @@ Test(fetch, failures_are_told)
                      "file 'x': not read within 0.1 s (KOLO_START_TIMEOUT), as "
                      "its file system did not answer; name a file that can "
                      "be read");
-    cr_assert(data == NULL && bytes == 0);
+    cr_assert(!data && bytes == 0);
 }

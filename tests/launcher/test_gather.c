@@ -87,7 +87,7 @@ Test(gather, takes_no_more_than_there_can_be)
     size_t taken = 0;
     while (kolo_gather_take(gather, 1, data, sizeof data) == KOLO_OK)
         taken += sizeof data;
-    cr_assert(taken <= maker_bytes() && strstr(kolo_error_detail(), "rank 1") != NULL);
+    cr_assert(taken <= maker_bytes() && strstr(kolo_error_detail(), "rank 1"));
     cr_assert(kolo_gather_take(gather, 2, data, 1) == KOLO_ERR_PROTOCOL);
     cr_assert(kolo_gather_take(gather, -1, data, 1) == KOLO_ERR_PROTOCOL);
     cr_assert(kolo_gather_take(NULL, 0, data, 1) == KOLO_ERR_PROTOCOL);

@@ -45,7 +45,7 @@ Test(options, leaves_the_program_its_arguments)
     cr_assert(options.np == 0 && options.command == KOLO_COMMAND_RUN);
     cr_assert(strcmp(options.hosts, "a:1") == 0);
     cr_assert(strcmp(options.program[0], "prog") == 0);
-    cr_assert(strcmp(options.program[3], "--help") == 0 && options.program[4] == NULL);
+    cr_assert(strcmp(options.program[3], "--help") == 0 && !options.program[4]);
     kolo_options_fini(&options);
     cr_assert(PARSE(&options, "-v", "--", "-odd-name") == KOLO_OK);
     cr_assert(options.verbose && strcmp(options.program[0], "-odd-name") == 0);

@@ -70,7 +70,7 @@ Test(spec, survives)
     cr_assert(kolo_spec_unpack(&reader, &back) == KOLO_OK, "%s", kolo_error_detail());
     cr_assert(strcmp(back.cwd, "/tmp/somewhere") == 0);
     cr_assert(back.argv.count == 3 && strcmp(back.argv.at[2], "a b\n'c'") == 0 &&
-              back.argv.at[3] == NULL && back.argv.at[1][0] == '\0');
+              !back.argv.at[3] && back.argv.at[1][0] == '\0');
     cr_assert(back.env.count == 2 && strcmp(back.env.at[0], "A=3=4") == 0);
     cr_assert(back.size == 7 && back.ranks.count == 4 && back.has_input && back.is_dialogue);
     cr_assert(memcmp(back.ranks.at, spec.ranks.at, 4 * sizeof(uint32_t)) == 0);

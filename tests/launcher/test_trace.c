@@ -54,7 +54,7 @@ static json_t *written(const struct kolo_trace *trace, const char *verdict)
 static void swallow(void *context, const char *line)
 {
     size_t *lines = context;
-    cr_assert(strchr(line, '\n') == NULL && strlen(line) > 0);
+    cr_assert(!strchr(line, '\n') && strlen(line) > 0);
     ++*lines;
 }
 

@@ -11,14 +11,14 @@
 static inline bool opinion_float(uint16_t half, float *value_out)
 {
     __extension__ _Float16 value;
-    memcpy(&value, &half, sizeof(value));
+    memcpy(&value, &half, sizeof value);
     *value_out = (float)value;
     return true;
 }
 static inline bool opinion_half(float value, uint16_t *half_out)
 {
     __extension__ const _Float16 half = (_Float16)value;
-    memcpy(half_out, &half, sizeof(half));
+    memcpy(half_out, &half, sizeof half);
     return true;
 }
 #else

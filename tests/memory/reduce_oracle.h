@@ -357,7 +357,7 @@ struct oracle_data {
 
 static inline struct oracle_data *oracle_data_create(kolo_dtype dtype, kolo_redop op)
 {
-    struct oracle_data *data = calloc(1, sizeof(*data));
+    struct oracle_data *data = calloc(1, sizeof *data);
     if (!data)
         abort();
     *data = (struct oracle_data){.dtype = dtype, .op = op, .size = kolo_dtype_bytes(dtype)};
@@ -432,7 +432,7 @@ static inline bool oracle_check_call(kolo_reduce_fn kernel, const struct oracle_
     kernel(out->at, in_a.at, in_b.at, count);
     bool good = oracle_guard_holds(out);
     if (!good)
-        snprintf(why->text, sizeof(why->text), "wrote outside of the result");
+        snprintf(why->text, sizeof why->text, "wrote outside of the result");
     for (size_t i = 0; good && i < count; i++) {
         const size_t at = i * data->size;
         if (memcmp(out->at + at, data->expected + from + at, data->size) == 0)
@@ -442,8 +442,8 @@ static inline bool oracle_check_call(kolo_reduce_fn kernel, const struct oracle_
         memcpy(&y, b + from + at, data->size);
         memcpy(&got, out->at + at, data->size);
         memcpy(&expected, data->expected + from + at, data->size);
-        snprintf(why->text, sizeof(why->text), "element %zu of %#llx and %#llx: %#llx, not %#llx",
-                 i, (unsigned long long)x, (unsigned long long)y, (unsigned long long)got,
+        snprintf(why->text, sizeof why->text, "element %zu of %#llx and %#llx: %#llx, not %#llx", i,
+                 (unsigned long long)x, (unsigned long long)y, (unsigned long long)got,
                  (unsigned long long)expected);
         good = false;
     }
@@ -465,15 +465,15 @@ static inline bool oracle_check_kernel(const char *variant, const struct oracle_
     struct oracle_failure inner;
     bool good = kernel != NULL;
     if (!kernel)
-        snprintf(why->text, sizeof(why->text), "there is no kernel of %s", variant);
-    for (size_t c = 0; good && c < sizeof(counts) / sizeof(counts[0]); c++)
+        snprintf(why->text, sizeof why->text, "there is no kernel of %s", variant);
+    for (size_t c = 0; good && c < sizeof counts / sizeof counts[0]; c++)
         for (size_t run = 0; good && run < 3 * ORACLE_ALIASES * 2; run++) {
             const size_t first = oracle_random(&state) % (ORACLE_COUNT_MAX - counts[c] + 1);
             const size_t shift = shifts[run / 2 % 3];
             const enum oracle_alias alias = (enum oracle_alias)(run / 6);
             good = oracle_check_call(kernel, data, first, counts[c], shift, alias, run % 2, &inner);
             if (!good)
-                snprintf(why->text, sizeof(why->text),
+                snprintf(why->text, sizeof why->text,
                          "%s %s %s, count %zu, %zu bytes off, alias %d%s: %.120s", variant,
                          kolo_dtype_text(data->dtype), kolo_redop_text(data->op), counts[c], shift,
                          (int)alias, run % 2 ? ", swapped" : "", inner.text);
@@ -492,7 +492,7 @@ static inline bool oracle_check_divide(const char *variant, const struct oracle_
     divide(buffer.at, count, divisor);
     bool good = oracle_guard_holds(&buffer);
     if (!good)
-        snprintf(why->text, sizeof(why->text), "wrote outside of the data");
+        snprintf(why->text, sizeof why->text, "wrote outside of the data");
     for (size_t i = 0; good && i < count; i++) {
         union oracle_element x = {.bits64 = 0}, got = {.bits64 = 0};
         memcpy(&x, data->a + i * data->size, data->size);
@@ -500,7 +500,7 @@ static inline bool oracle_check_divide(const char *variant, const struct oracle_
         const union oracle_element expected = oracle_divide(data->dtype, x, divisor);
         good = memcmp(&got, &expected, data->size) == 0;
         if (!good)
-            snprintf(why->text, sizeof(why->text), "%s %s: %#llx / %zu = %#llx, not %#llx", variant,
+            snprintf(why->text, sizeof why->text, "%s %s: %#llx / %zu = %#llx, not %#llx", variant,
                      kolo_dtype_text(data->dtype), (unsigned long long)x.bits64, divisor,
                      (unsigned long long)got.bits64, (unsigned long long)expected.bits64);
     }

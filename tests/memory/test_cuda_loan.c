@@ -293,7 +293,7 @@ Test(cuda_loan, memory_of_a_rank_that_died_is_there_until_it_is_forgotten, .init
     (void)end_owner(&owners[0], SIGKILL);
     check_content(mapping, &first, 5);
     cr_assert_eq(kolo_cuda_borrower_map(borrower, 0, &second, &late), KOLO_ERR_SYSTEM);
-    cr_assert(strstr(kolo_error_detail(), "cuIpcOpenMemHandle on device 0") && late == NULL, "%s",
+    cr_assert(strstr(kolo_error_detail(), "cuIpcOpenMemHandle on device 0") && !late, "%s",
               kolo_error_detail());
     cr_assert_not(ends(0, 0));
     kolo_cuda_mapping_done(mapping);
@@ -454,7 +454,7 @@ static void refused(const struct kolo_loan *loan, kolo_status status, const char
     const kolo_status got = kolo_cuda_borrower_map(borrower, 6, loan, &mapping);
     cr_assert(got == status && strstr(kolo_error_detail(), words), "%s: %s", kolo_status_name(got),
               kolo_error_detail());
-    cr_assert(mapping == NULL && mock->depth() == depth && mock->allocated() == allocated);
+    cr_assert(!mapping && mock->depth() == depth && mock->allocated() == allocated);
 }
 
 Test(cuda_loan, every_refusal_of_a_mapping_says_why_and_leaves_nothing, .init = begin, .fini = end)

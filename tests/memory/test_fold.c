@@ -69,7 +69,7 @@ static uint64_t element(const struct oracle_data *pool, size_t i, size_t k)
 
 static struct fold_data *data_create(struct kolo_fold fold)
 {
-    struct fold_data *data = calloc(1, sizeof(*data));
+    struct fold_data *data = calloc(1, sizeof *data);
     struct oracle_data *pool = oracle_data_create(fold.dtype, KOLO_SUM);
     cr_assert(data != NULL);
     data->fold = fold;
@@ -108,7 +108,7 @@ static struct shape shape_draw(uint64_t *state, size_t size)
 {
     static const size_t counts[] = {0, 1, 2, 3, 15, 16, 17, 63, 64, 65, 255, 256, 257, 1000, COUNT};
     struct shape shape = {.nin = 1 + draw(state, INPUTS), .nout = 1 + draw(state, OUTPUTS)};
-    shape.count = counts[draw(state, sizeof(counts) / sizeof(counts[0]))];
+    shape.count = counts[draw(state, sizeof counts / sizeof counts[0])];
     shape.first = draw(state, COUNT - shape.count + 1);
     shape.how = draw(state, 2) ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
     const size_t kind = draw(state, 3); /* all aligned, aligned to elements, or to bytes */
@@ -220,7 +220,7 @@ Test(fold, has_the_same_bits_on_every_processor, .timeout = 200)
              op++) {
             struct fold_data *data = data_create(
                 (struct kolo_fold){.dtype = (kolo_dtype)dtype, .op = (kolo_redop)op, .divisor = 7});
-            for (size_t i = 0; i < sizeof(data->expected); i++)
+            for (size_t i = 0; i < sizeof data->expected; i++)
                 hash = (hash ^ ((const uint8_t *)data->expected)[i]) * UINT64_C(0x100000001b3);
             free(data);
         }
@@ -295,7 +295,7 @@ Test(fold, copies)
 {
     uint8_t from[4096 + SHIFT];
     uint64_t state = 3;
-    for (size_t i = 0; i < sizeof(from); i++)
+    for (size_t i = 0; i < sizeof from; i++)
         from[i] = (uint8_t)oracle_random(&state);
     for (size_t bytes = 0; bytes < 4096; bytes += 1 + bytes / 7)
         for (size_t shift = 0; shift < SHIFT; shift += 13) {

@@ -47,7 +47,7 @@ Test(host, zeroed_whole_pages)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const size_t sizes[] = {0, 1, page - 1, page, page + 1, 5u << 20, (33u << 20) + 1};
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct kolo_span span;
         cr_assert(kolo_memory_host.alloc(sizes[i], &span) == KOLO_OK, "%s", kolo_error_detail());
         cr_assert(span.bytes >= sizes[i] && span.bytes % page == 0 && span.bytes > 0);
@@ -57,7 +57,7 @@ Test(host, zeroed_whole_pages)
         for (size_t k = 0; k < span.bytes; k += 64)
             cr_assert(bytes[k] == 0);
         kolo_memory_host.release(&span);
-        cr_assert(span.base == NULL && span.fd == -1);
+        cr_assert(!span.base && span.fd == -1);
         kolo_memory_host.release(&span);
     }
 }
@@ -69,7 +69,7 @@ static int neighbour(void *argument)
     if (munmap(span->base, span->bytes) != 0)
         return 1;
     char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getppid(), span->fd);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getppid(), span->fd);
     const int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return 2;
@@ -93,8 +93,8 @@ Test(host, neighbours_map_it, .timeout = 60)
     memory[span.bytes - 1] = 22;
     cr_assert(fcntl(span.fd, F_GETFD) & FD_CLOEXEC);
     char path[64], target[64] = "";
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", span.fd);
-    cr_assert(readlink(path, target, sizeof(target) - 1) > 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", span.fd);
+    cr_assert(readlink(path, target, sizeof target - 1) > 0);
     cr_assert(strncmp(target, "/memfd:kolo", 11) == 0, "it is %s", target);
     const int result = child_result(neighbour, &span);
     cr_assert(result == 42, "the neighbour failed at step %d", result);
@@ -106,7 +106,7 @@ Test(host, refuses_the_impossible)
 {
     const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 4095, SIZE_MAX / 2, (size_t)1 << 62,
                             (size_t)1 << 50};
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct kolo_span span = {.id = 77};
         cr_assert(kolo_memory_host.alloc(sizes[i], &span) == KOLO_ERR_NO_MEMORY);
         cr_assert(strstr(kolo_error_detail(), "bytes of shared memory") != NULL, "%s",
@@ -147,7 +147,7 @@ Test(host, says_which_limit_to_raise, .timeout = 60)
         {RLIMIT_NOFILE, 1, KOLO_ERR_SYSTEM, "ulimit -n"},
         {RLIMIT_AS, 1u << 20, KOLO_ERR_NO_MEMORY, "ulimit -v"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int result = child_result(under_limit, (void *)(uintptr_t)&cases[i]);
         cr_assert(result == 42, "limit %s: step %d", cases[i].advice, result);
     }
@@ -197,7 +197,7 @@ static int in_a_sandbox(void *argument)
 Test(host, does_without_what_a_sandbox_refuses, .timeout = 60)
 {
     static int calls[] = {SYS_memfd_create, SYS_fallocate, SYS_fcntl};
-    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         const int result = child_result(in_a_sandbox, &calls[i]);
         if (result == 1)
             cr_skip("no system call can be refused here");

@@ -78,7 +78,7 @@ ParameterizedTest(int *dtype, reduce, division, .timeout = 200)
     struct oracle_data *data = oracle_data_create((kolo_dtype)*dtype, KOLO_SUM);
     const char *variant;
     for (int i = 0; (variant = kolo_reduce_variant(i)) != NULL; i++)
-        for (size_t d = 0; d < sizeof(divisors) / sizeof(divisors[0]); d++) {
+        for (size_t d = 0; d < sizeof divisors / sizeof divisors[0]; d++) {
             struct oracle_failure why;
             cr_assert(oracle_check_divide(variant, data, divisors[d], &why), "%s", why.text);
         }
@@ -92,7 +92,7 @@ static void check_all_shorts(kolo_dtype dtype, int mantissa_bits, kolo_redop op)
     enum { ALL = 65536 };
     uint64_t specials[ORACLE_SPECIALS];
     oracle_specials(dtype, specials);
-    uint16_t *a = calloc(3 * ALL, sizeof(*a)), *b = a + ALL, *out = b + ALL;
+    uint16_t *a = calloc(3 * ALL, sizeof *a), *b = a + ALL, *out = b + ALL;
     for (int s = 0; s < ORACLE_SPECIALS; s++) {
         for (int i = 0; i < ALL; i++) {
             a[i] = (uint16_t)i;

@@ -114,7 +114,7 @@ static kolo_status all_cases(struct kolo_comm *comm, void *argument)
 
 Test(compute_differ, all_hear_who_passed_what, .timeout = 60)
 {
-    for (int t = 0; world_transports[t] != NULL; t++) {
+    for (int t = 0; world_transports[t]; t++) {
         struct world world = {
             .size = RANKS, .transport = world_transports[t], .settings = {"KOLO_TIMEOUT=20"}};
         WORLD_MUST_RUN(&world, all_cases, NULL);

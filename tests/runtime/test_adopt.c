@@ -19,7 +19,7 @@ static kolo_status adopt(struct kolo_settings *settings, const char *const varia
         "KOLO_SECRET",          "KOLO_LAUNCHER",        "RANK",      "MASTER_ADDR"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         unsetenv(others[i]);
-    for (; *variables != NULL; variables++) {
+    for (; *variables; variables++) {
         char name[64];
         const char *equals = strchr(*variables, '=');
         cr_assert(equals && (size_t)(equals - *variables) < sizeof name);

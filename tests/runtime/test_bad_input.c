@@ -20,7 +20,7 @@ struct canaries {
 static bool is_untouched(const struct canaries *canaries)
 {
     const uint8_t *at = (const uint8_t *)canaries;
-    for (size_t i = 0; i < sizeof(*canaries); i++)
+    for (size_t i = 0; i < sizeof *canaries; i++)
         if (at[i] != CANARY)
             return false;
     return true;
@@ -137,7 +137,7 @@ static const struct row {
 static bool has(const struct row *row, const char *what)
 {
     for (; *what != '\0'; what++)
-        if (strchr(row->has, *what) == NULL)
+        if (!strchr(row->has, *what))
             return false;
     return true;
 }
@@ -164,8 +164,7 @@ static kolo_status refused(const struct row *row, struct trial *trial, const cha
     kolo_status status = row->call(&trial->bad);
     WORLD_EXPECT(status == KOLO_ERR_INVALID, "kolo_%s with %s: %s", row->name, why,
                  kolo_status_name(status));
-    WORLD_EXPECT(strstr(kolo_error_detail(), row->name) != NULL &&
-                     strstr(kolo_error_detail(), words) != NULL,
+    WORLD_EXPECT(strstr(kolo_error_detail(), row->name) && strstr(kolo_error_detail(), words),
                  "kolo_%s with %s says: %s", row->name, why, kolo_error_detail());
     WORLD_EXPECT(is_untouched(&trial->canaries), "kolo_%s with %s has written", row->name, why);
     trial->bad = trial->good;
@@ -310,7 +309,7 @@ static kolo_status every_call(struct kolo_comm *comm, void *argument)
 
 Test(bad_input, every_call, .timeout = 60)
 {
-    for (int t = 0; world_transports[t] != NULL; t++) {
+    for (int t = 0; world_transports[t]; t++) {
         struct world world = {.size = RANKS, .transport = world_transports[t]};
         WORLD_MUST_RUN(&world, every_call, NULL);
     }
@@ -363,7 +362,7 @@ Test(bad_input, a_plan_that_is_not_for_these_ranks, .timeout = 60)
 static kolo_status nothing(struct kolo_comm *comm, void *argument)
 {
     (void)argument;
-    return comm != NULL ? KOLO_OK : KOLO_ERR_INTERNAL;
+    return comm ? KOLO_OK : KOLO_ERR_INTERNAL;
 }
 
 Test(bad_input, plans_and_transports_that_there_are_not, .timeout = 60)
@@ -384,9 +383,9 @@ static kolo_status colours(struct kolo_comm *comm, void *argument)
     (void)argument;
     struct kolo_comm *canary = (struct kolo_comm *)(uintptr_t)&canary, *other = canary;
     kolo_status status = kolo_split(comm, kolo_rank(comm) == 0 ? 3 : -7, 0, NULL, &other);
-    WORLD_EXPECT(status == KOLO_ERR_INVALID && strstr(kolo_error_detail(), "-7") != NULL, "%s: %s",
+    WORLD_EXPECT(status == KOLO_ERR_INVALID && strstr(kolo_error_detail(), "-7"), "%s: %s",
                  kolo_status_name(status), kolo_error_detail());
-    WORLD_EXPECT(other == canary || other == NULL, "a communicator was written");
+    WORLD_EXPECT(other == canary || !other, "a communicator was written");
     status = kolo_split(comm, 1, 0, NULL, kolo_rank(comm) == 1 ? NULL : &other);
     WORLD_EXPECT(status == KOLO_ERR_INVALID, "%s", kolo_status_name(status));
     return kolo_barrier(comm, NULL, NULL);

@@ -23,7 +23,7 @@ static size_t counts[64], displs[64];
 static const char *say(const struct play *play)
 {
     static char text[256];
-    snprintf(text, sizeof(text), "%s, %d ranks, root %d, count %zu, align %zu, pieces of %zu%s",
+    snprintf(text, sizeof text, "%s, %d ranks, root %d, count %zu, align %zu, pieces of %zu%s",
              kolo_collective_text(play->collective), play->args.size, play->args.root,
              play->args.count, play->align, play->most, play->is_uneven ? ", uneven" : "");
     return text;
@@ -123,7 +123,7 @@ static void prove(const struct play *play)
     int size = play->args.size;
     for (int member = 0; member < size; member++)
         prove_sums(play, member);
-    memset(written, 0, sizeof(written[0]) * (size_t)size);
+    memset(written, 0, sizeof written[0] * (size_t)size);
     for (int part = 0; part < size; part++) {
         struct kolo_share share;
         struct kolo_move move;
@@ -217,7 +217,7 @@ static void prove_size(int size)
 {
     static const size_t some[] = {0, 1, 2, 7, 16, 31};
     for (int c = 0; c < KOLO_COLLECTIVES; c++)
-        for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
+        for (size_t i = 0; i < sizeof some / sizeof some[0]; i++)
             for (int variant = 0; variant < 4; variant++) {
                 if (size > 12 && ((int)i + variant + c) % 6 != size % 6)
                     continue; /* one part for each */

@@ -74,8 +74,8 @@ static void expect_step(void)
     for (int rank = 1; rank < RANKS; rank++)
         for (int call = 0; call < CALLS; call++) {
             const struct kolo_trials *is = &trials[rank][call], *first = &trials[0][call];
-            cr_assert(memcmp(is->taken, first->taken, sizeof(is->taken)) == 0 &&
-                          memcmp(is->told, first->told, sizeof(is->told)) == 0 &&
+            cr_assert(memcmp(is->taken, first->taken, sizeof is->taken) == 0 &&
+                          memcmp(is->told, first->told, sizeof is->told) == 0 &&
                           is->left == first->left,
                       "rank %d is out of step at call %d", rank, call);
         }
@@ -118,7 +118,7 @@ static kolo_status some_are_seen(struct kolo_comm *comm, void *argument)
 {
     static _Thread_local int32_t plain[2 * COUNT];
     void *seen;
-    WORLD_TRY(kolo_alloc(comm, sizeof(plain), &seen));
+    WORLD_TRY(kolo_alloc(comm, sizeof plain, &seen));
     for (int call = 0; call < CALLS; call++) {
         const bool is_mixed = call % 7 < 3 || call < 40;
         int32_t *send = is_mixed && kolo_rank(comm) == 0 ? seen : plain, *recv = send + COUNT;

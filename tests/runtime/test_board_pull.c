@@ -99,7 +99,7 @@ static kolo_status call_each(struct kolo_comm *comm, int call, int32_t *send, in
     kolo_status status = KOLO_OK;
     for (int what = 0; what < WHATS && status == KOLO_OK; what++) {
         fill(send, call + what, rank, what == LAST || what == 3 ? n : 1, count);
-        memset(recv, 0x55, (size_t)n * count * sizeof(*recv));
+        memset(recv, 0x55, (size_t)n * count * sizeof *recv);
         status = start(comm, what, root, send, recv, count);
         if (status != KOLO_OK)
             break;
@@ -123,13 +123,13 @@ static bool is_to_be_pulled(int ranks, size_t count)
 static kolo_status each_size(struct kolo_comm *comm, void *argument)
 {
     static const size_t totals[] = {300, 40003, 300007, 190003};
-    enum { SIZES = sizeof(totals) / sizeof(totals[0]), MIXED = 3, MOST = 300007 };
+    enum { SIZES = sizeof totals / sizeof totals[0], MIXED = 3, MOST = 300007 };
     int n = kolo_size(comm);
     const bool *may = argument;
     void *kolos = NULL;
     char *plain = malloc(2 * MOST * sizeof(int32_t));
     kolo_status status =
-        plain != NULL ? kolo_alloc(comm, MOST * sizeof(int32_t), &kolos) : KOLO_ERR_NO_MEMORY;
+        plain ? kolo_alloc(comm, MOST * sizeof(int32_t), &kolos) : KOLO_ERR_NO_MEMORY;
     for (int i = 0; i < SIZES && status == KOLO_OK; i++) {
         size_t count = totals[i] / (size_t)n;
         int32_t *send = (void *)plain, *recv = (void *)(plain + MOST * sizeof(int32_t));
@@ -140,7 +140,7 @@ static kolo_status each_size(struct kolo_comm *comm, void *argument)
             status = kolo_fail(KOLO_ERR_INTERNAL, "blocks of %zu elements: pulled %d, may %d",
                                count, has_pulled(comm), *may);
     }
-    if (kolos != NULL)
+    if (kolos)
         (void)kolo_free(comm, kolos);
     free(plain);
     return status;
@@ -175,8 +175,8 @@ static kolo_status long_scatters(struct kolo_comm *comm, void *argument)
 {
     enum { MIB_OF = (1 << 20) / sizeof(int32_t) };
     int n = kolo_size(comm), rank = kolo_rank(comm);
-    int32_t *memory = calloc((size_t)(n + 1) * MIB_OF, sizeof(*memory));
-    kolo_status status = memory != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    int32_t *memory = calloc((size_t)(n + 1) * MIB_OF, sizeof *memory);
+    kolo_status status = memory ? KOLO_OK : KOLO_ERR_NO_MEMORY;
     (void)argument;
     for (int is_long = 0; is_long < 2 && status == KOLO_OK; is_long++) {
         size_t count = is_long ? MIB_OF : MIB_OF - 1;
@@ -220,7 +220,7 @@ static kolo_status refused(struct kolo_comm *comm, void *argument)
     struct refusal *refusal = argument;
     int n = kolo_size(comm);
     int32_t *memory = malloc(2 * (size_t)n * COUNT * sizeof(int32_t));
-    kolo_status status = memory != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    kolo_status status = memory ? KOLO_OK : KOLO_ERR_NO_MEMORY;
     for (int call = refusal->from_start ? 1 : 0; call < CALLS && status == KOLO_OK; call++) {
         if (call == 1 && kolo_rank(comm) == 1)
             refusal->cannot = !refuse_reading();
@@ -294,7 +294,7 @@ static kolo_status broken_off(struct kolo_comm *comm, void *argument)
     struct killer killer = {comm, *(const long *)argument};
     int32_t *memory = calloc((TAKERS + 1) * (size_t)LONG, sizeof(int32_t));
     pthread_t thread;
-    if (memory == NULL)
+    if (!memory)
         return KOLO_ERR_NO_MEMORY;
     bool kills = kolo_rank(comm) == 1 && pthread_create(&thread, NULL, fail_quietly, &killer) == 0;
     kolo_status status = pull_until_failed(comm, memory, memory + TAKERS * LONG);
@@ -312,7 +312,7 @@ Test(board_pull, memory_taken_back_is_not_taken_for_what_was_sent, .timeout = 12
 {
     static const long moments_us[] = {5000, 12000, 20000, 35000};
     skip_without();
-    for (size_t i = 0; i < sizeof(moments_us) / sizeof(moments_us[0]); i++) {
+    for (size_t i = 0; i < sizeof moments_us / sizeof moments_us[0]; i++) {
         long after_us = moments_us[i];
         run(TAKERS, "KOLO_STALL=100ms", broken_off, &after_us);
     }
@@ -332,7 +332,7 @@ static void *take_back(void *argument)
     for (bool is_over = false; !is_over; sched_yield()) {
         kolo_comm_enter(hold->comm);
         const struct kolo_hub *hub = hold->comm->hub;
-        is_over = hub->running != NULL && hub->is_pulled && hub->phase == KOLO_BOARD_CLOSING;
+        is_over = hub->running && hub->is_pulled && hub->phase == KOLO_BOARD_CLOSING;
         if (is_over)
             kolo_comm_fail(hold->comm, KOLO_ERR_ABORTED, "taken back", false);
         kolo_comm_leave(hold->comm);
@@ -349,7 +349,7 @@ static kolo_status give_and_take_back(struct kolo_comm *comm, int32_t *memory, s
     WORLD_EXPECT(pthread_create(&thread, NULL, take_back, hold) == 0, "no thread");
     kolo_status status =
         kolo_scatter(comm, memory, memory + 2 * PAIR, PAIR, KOLO_INT32, 1, NULL, NULL);
-    memset(memory, 0x55, 2 * PAIR * sizeof(*memory));
+    memset(memory, 0x55, 2 * PAIR * sizeof *memory);
     atomic_store(&hold->is_taken, true);
     pthread_join(thread, NULL);
     WORLD_EXPECT(status == KOLO_ERR_ABORTED, "%s: %s", kolo_status_name(status),
@@ -376,7 +376,7 @@ static kolo_status read_late(struct kolo_comm *comm, int32_t *recv, struct hold 
 static kolo_status read_what_is_taken(struct kolo_comm *comm, void *argument)
 {
     int32_t *memory = calloc(3 * (size_t)PAIR, sizeof(int32_t));
-    kolo_status status = memory != NULL ? kolo_barrier(comm, NULL, NULL) : KOLO_ERR_NO_MEMORY;
+    kolo_status status = memory ? kolo_barrier(comm, NULL, NULL) : KOLO_ERR_NO_MEMORY;
     if (status == KOLO_OK && kolo_rank(comm) == 1)
         status = give_and_take_back(comm, memory, argument);
     else if (status == KOLO_OK)

@@ -115,8 +115,8 @@ static const char *explore(struct world *world)
     *seen = 1;
     world->states++;
     wrong = objection(world);
-    for (int member = 0; member < world->team.size && wrong == NULL; member++)
-        for (int part = 0; part < KOLO_PARTS && wrong == NULL; part++) {
+    for (int member = 0; member < world->team.size && !wrong; member++)
+        for (int part = 0; part < KOLO_PARTS && !wrong; part++) {
             if (!is_enabled(&world->team, member, (enum kolo_part)part))
                 continue;
             size_t *at = part_of(&world->team.members[member], (enum kolo_part)part);
@@ -334,8 +334,8 @@ static void clear(void)
     for (int member = 0; member < MEMBERS_MAX; member++)
         for (size_t i = 0; i < ELEMENTS_MAX; i++)
             results[member][i] = nothing;
-    memset(in_cells, 0xff, sizeof(in_cells));
-    memset(out_cells, 0xff, sizeof(out_cells));
+    memset(in_cells, 0xff, sizeof in_cells);
+    memset(out_cells, 0xff, sizeof out_cells);
 }
 
 Test(board_tracks, every_element_once_from_what_is_there, .timeout = 100)
@@ -352,7 +352,7 @@ Test(board_tracks, every_element_once_from_what_is_there, .timeout = 100)
                                       .align = seed % 2 == 0 ? 1 : 4,
                                       .chunk = 1 + seed / 3 % CHUNK_MAX,
                                       .slots = 1 + seed % SLOTS_MAX};
-            if (kolo_moves_fit(staging.collective, &staging.args) != NULL ||
+            if (kolo_moves_fit(staging.collective, &staging.args) ||
                 collective == KOLO_COLLECTIVE_BARRIER)
                 continue;
             clear();

@@ -210,7 +210,7 @@ static kolo_status run_calls(struct kolo_comm *comm, void *argument)
     }
     send = malloc(bytes), recv = malloc(bytes);
     kolo_status status = KOLO_ERR_NO_MEMORY;
-    if (send != NULL && recv != NULL)
+    if (send && recv)
         status = call_again_and_again(comm, calls, &(struct buffers){send, recv});
     free(send), free(recv);
     return status;

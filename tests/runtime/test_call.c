@@ -10,7 +10,7 @@
 static void says(const struct kolo_call *call, const char *want)
 {
     char words[KOLO_WORDS_MAX];
-    kolo_call_words(call, words, sizeof(words));
+    kolo_call_words(call, words, sizeof words);
     cr_assert(strcmp(words, want) == 0, "'%s', not '%s'", words, want);
 }
 
@@ -40,17 +40,17 @@ Test(call, words)
 Test(call, words_are_bounded)
 {
     char name[500], words[KOLO_WORDS_MAX];
-    memset(name, 'n', sizeof(name) - 1);
-    name[sizeof(name) - 1] = '\0';
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
     struct kolo_call call = {.kind = KOLO_CALL_REDUCE_SCATTER,
                              .count = UINT64_MAX,
                              .name = name,
                              .dtype = KOLO_BFLOAT16,
                              .op = KOLO_AVERAGE};
-    kolo_call_words(&call, words, sizeof(words));
-    cr_assert(strlen(words) < sizeof(words) && words[strlen(words) - 1] == '\'', "%s", words);
+    kolo_call_words(&call, words, sizeof words);
+    cr_assert(strlen(words) < sizeof words && words[strlen(words) - 1] == '\'', "%s", words);
     for (size_t capacity = 1; capacity < 40; capacity++) {
-        memset(words, 'x', sizeof(words));
+        memset(words, 'x', sizeof words);
         kolo_call_words(&call, words, capacity);
         cr_assert(strlen(words) < capacity && words[capacity] == 'x', "capacity %zu", capacity);
     }
@@ -76,7 +76,7 @@ Test(call, packs_and_unpacks)
         cr_assert(back.kind == call.kind && back.sequence == call.sequence &&
                   back.dtype == call.dtype && back.op == call.op && back.plan == call.plan &&
                   back.root == call.root && back.count == call.count && back.hash == call.hash);
-        cr_assert(memcmp(&desc, &again, sizeof(desc)) == 0);
+        cr_assert(memcmp(&desc, &again, sizeof desc) == 0);
     }
 }
 
@@ -96,7 +96,7 @@ Test(call, layout_is_pinned)
                                      0x14, 0x15, 0x16, 0x17, 0x20, 0x21, 0x22, 0x23};
     struct kolo_desc desc;
     kolo_call_pack(&call, &desc);
-    cr_assert(memcmp(desc.bytes, want, sizeof(want)) == 0);
+    cr_assert(memcmp(desc.bytes, want, sizeof want) == 0);
 }
 
 Test(call, hostile_bytes_still_make_words)
@@ -106,10 +106,10 @@ Test(call, hostile_bytes_still_make_words)
         struct kolo_desc desc;
         struct kolo_call call;
         char words[KOLO_WORDS_MAX];
-        for (size_t k = 0; k < sizeof(desc.bytes); k++)
+        for (size_t k = 0; k < sizeof desc.bytes; k++)
             desc.bytes[k] = (uint8_t)rand();
         kolo_call_unpack(&desc, &call);
-        kolo_call_words(&call, words, sizeof(words));
+        kolo_call_words(&call, words, sizeof words);
         cr_assert(strlen(words) > 2);
     }
 }
@@ -141,7 +141,7 @@ Test(call, speaks_of_broadcasts)
     kolo_call_pack(&call, &plain);
     call.history = history;
     kolo_call_pack(&call, &other);
-    cr_assert(memcmp(&plain, &other, sizeof(plain)) != 0);
+    cr_assert(memcmp(&plain, &other, sizeof plain) != 0);
     kolo_call_unpack(&other, &theirs);
     cr_assert(strcmp(kolo_call_difference(&call, &theirs), "") == 0);
     kolo_call_unpack(&plain, &theirs);

@@ -61,7 +61,7 @@ static kolo_status call_now(struct kolo_comm *comm, const void *send, void *recv
 static kolo_status twice(struct kolo_comm *comm, int32_t *send, int32_t *right, int32_t *recv)
 {
     const struct oracle oracle = {KOLO_INT32, KOLO_SUM, kolo_size(comm), 5};
-    const size_t count = now.count * (size_t)kolo_size(comm), bytes = count * sizeof(*recv);
+    const size_t count = now.count * (size_t)kolo_size(comm), bytes = count * sizeof *recv;
     oracle_fill(&oracle, kolo_rank(comm), 0, send, count);
     memcpy(right, send, bytes);
     memcpy(recv, send, bytes);
@@ -82,7 +82,7 @@ static kolo_status body(struct kolo_comm *comm, void *argument)
     int32_t *memory[3] = {malloc(bytes), malloc(bytes), malloc(bytes)};
     (void)argument;
     kolo_status status = KOLO_ERR_NO_MEMORY;
-    if (memory[0] != NULL && memory[1] != NULL && memory[2] != NULL)
+    if (memory[0] && memory[1] && memory[2])
         status = twice(comm, memory[0], memory[1], memory[2]);
     if (status == KOLO_OK) /* a rank that has its result waits for those that may not */
         status = kolo_barrier(comm, NULL, NULL);
@@ -95,13 +95,13 @@ static kolo_status body(struct kolo_comm *comm, void *argument)
 static bool names_call_once(const char *text)
 {
     const char *call = strstr(text, words[now.which]);
-    const char *end = call != NULL ? strstr(call, " sequence ") : NULL;
+    const char *end = call ? strstr(call, " sequence ") : NULL;
     char name[320] = "";
-    if (end == NULL)
+    if (!end)
         return false;
     end += strlen(" sequence ");
     end += strspn(end, "0123456789");
-    cr_assert((size_t)(end - call) < sizeof(name), "%s", call);
+    cr_assert((size_t)(end - call) < sizeof name, "%s", call);
     memcpy(name, call, (size_t)(end - call));
     return strstr(end, name) == NULL;
 }
@@ -115,9 +115,9 @@ static void check_error(const struct world *world)
         const struct world_result *result = &world->results[rank];
         cr_assert(result->status == KOLO_ERR_DATA, "%s, rank %d: %s: %s", words[now.which], rank,
                   kolo_status_name(result->status), result->text);
-        snprintf(who, sizeof(who), "rank %d (", from);
+        snprintf(who, sizeof who, "rank %d (", from);
         cr_assert(strncmp(result->text, who, strlen(who)) == 0, "not %s: %s", who, result->text);
-        snprintf(who, sizeof(who), ", as rank %d (", to);
+        snprintf(who, sizeof who, ", as rank %d (", to);
         cr_assert(strstr(result->text, who), "not %s: %s", who, result->text);
         cr_assert(names_call_once(result->text), "%s", result->text);
         cr_assert(strstr(result->text, " changed on the way here, over tcp "), "%s", result->text);
@@ -173,7 +173,7 @@ Test(runtime_checksum, with_them_every_plan_of_an_allreduce_fails)
     static const char *const plans[] = {"KOLO_PLAN=ring", "KOLO_PLAN=doubling", "KOLO_PLAN=halving",
                                         "KOLO_PLAN=tree", "KOLO_PLAN=flat",     "KOLO_PLAN=direct"};
     now.which = ANY_ALLREDUCE;
-    for (size_t i = 0; i < sizeof(plans) / sizeof(*plans); i++)
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
         for (int j = 0; j < 3; j++) {
             now.count = j == 0 ? 80 : 100000;
             now.nth = 1 + 2 * j;

@@ -242,8 +242,7 @@ Test(choose, explains_every_plan)
         struct kolo_answer answers[32];
         question.collective = (enum kolo_collective)collective;
         size_t count = kolo_explain(&question, &figures, answers, 32), plans = 0;
-        for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
-             plan = kolo_plan_next(plan))
+        for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan; plan = kolo_plan_next(plan))
             plans += plan->collective == question.collective;
         cr_assert(count == plans && count <= 32);
         cr_assert(answers[0].is_chosen && strcmp(answers[0].why, "fastest") == 0);
@@ -308,7 +307,7 @@ static kolo_status expect_folded(const float *recv, size_t first, size_t count, 
 {
     for (size_t i = 0; i < count; i++) {
         float expected = folded(first + i);
-        WORLD_EXPECT(memcmp(&recv[i], &expected, sizeof(expected)) == 0,
+        WORLD_EXPECT(memcmp(&recv[i], &expected, sizeof expected) == 0,
                      "%s, element %zu: %a is not the fold %a", what, first + i, (double)recv[i],
                      (double)expected);
     }
@@ -319,12 +318,12 @@ static kolo_status sum_in_order(struct kolo_comm *comm, void *argument)
 {
     static const size_t counts[] = {1, 3, 64, 777, COUNT};
     float send[COUNT], recv[COUNT];
-    struct kolo_opts opts = {.size = sizeof(opts), .flags = KOLO_DETERMINISTIC};
-    const struct kolo_opts *given = argument != NULL ? NULL : &opts;
+    struct kolo_opts opts = {.size = sizeof opts, .flags = KOLO_DETERMINISTIC};
+    const struct kolo_opts *given = argument ? NULL : &opts;
     kolo_status status = KOLO_OK;
     for (size_t i = 0; i < COUNT; i++)
         send[i] = value_of(kolo_rank(comm), i);
-    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
         size_t count = counts[c];
         KOLO_TRY(kolo_allreduce(comm, send, recv, count, KOLO_FLOAT32, KOLO_SUM, given, NULL));
         KOLO_TRY(expect_folded(recv, 0, count, "allreduce"));
@@ -398,7 +397,7 @@ struct port {
 
 static int rdma_number(void)
 {
-    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i] != NULL; i++)
+    for (int i = 0; i < KOLO_TRANSPORTS_MAX && kolo_transports[i]; i++)
         if (strcmp(kolo_transports[i]->name, "rdma") == 0)
             return i;
     return -1;
@@ -423,7 +422,7 @@ static kolo_status choose_with(struct kolo_comm *comm, int nhosts, int nodes,
 {
     static const int32_t cores[MACHINES] = {64, 16, 3, 32};
     const struct kolo_peer *peers = comm->engine->peers;
-    struct kolo_peer *there = malloc(MACHINES * sizeof(*there));
+    struct kolo_peer *there = malloc(MACHINES * sizeof *there);
     const struct kolo_plan *plan = NULL;
     struct kolo_plan_args args = {.size = MACHINES, .count = 1000, .segment = 4096};
     for (int rank = 0; rank < MACHINES; rank++) {
@@ -431,7 +430,7 @@ static kolo_status choose_with(struct kolo_comm *comm, int nhosts, int nodes,
         there[rank].identity.cores = cores[rank];
         there[rank].identity.numa = nodes - 1 - rank / nhosts % nodes;
         there[rank].identity.host_id = (uint64_t)(rank % nhosts);
-        if (ports != NULL)
+        if (ports)
             there[rank].addresses[rdma_number()] = address_of(&ports[rank]);
     }
     kolo_choices_free(&comm->choices);
@@ -479,7 +478,7 @@ static kolo_status expect_order(struct kolo_comm *comm, void *argument)
     for (int nhosts = 1; nhosts <= 2; nhosts++) {
         KOLO_TRY(choose_there(comm, nhosts, 2));
         const struct kolo_topology *hosts = kolo_choices_hosts(&comm->choices);
-        WORLD_EXPECT(hosts != NULL && hosts->count == nhosts, "%d hosts are mapped", nhosts);
+        WORLD_EXPECT(hosts && hosts->count == nhosts, "%d hosts are mapped", nhosts);
         for (int at = 0; at < MACHINES; at++)
             WORLD_EXPECT(hosts->ranks[at] == orders[nhosts - 1][at], "rank %d at %d of %d hosts",
                          hosts->ranks[at], at, nhosts);
@@ -572,7 +571,7 @@ static kolo_status expect_refusal_of_scratch(struct kolo_comm *comm, void *argum
     free(send);
     free(recv);
     WORLD_EXPECT(status == KOLO_ERR_UNSUPPORTED && !is_written &&
-                     strstr(kolo_error_detail(), "more than 16 MiB of scratch on a rank") != NULL,
+                     strstr(kolo_error_detail(), "more than 16 MiB of scratch on a rank"),
                  "%s: %s", kolo_status_name(status), kolo_error_detail());
     return kolo_barrier(comm, NULL, NULL);
 }
@@ -603,10 +602,10 @@ static kolo_status split_by_another_plan(struct kolo_comm *comm, void *argument)
     WORLD_EXPECT(kolo_rank(comm) != 1 || other == 0, "%d came", (int)other);
     status = kolo_allreduce(copy, &value, &other, 1, KOLO_INT32, KOLO_SUM, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_UNSUPPORTED &&
-                     strstr(kolo_error_detail(), "do not share memory") != NULL,
+                     strstr(kolo_error_detail(), "do not share memory"),
                  "%s: %s", kolo_status_name(status), kolo_error_detail());
     KOLO_TRY(kolo_finalize(copy));
-    if (part != NULL)
+    if (part)
         KOLO_TRY(kolo_finalize(part));
 out:
     return status;
@@ -654,7 +653,7 @@ Test(choose, rank_0_hands_its_profile_to_all, .timeout = 60)
     FILE *file = fdopen(mkstemp(path), "w");
     fputs("loopback.latency 1e6\n", file);
     fclose(file);
-    snprintf(setting, sizeof(setting), "KOLO_PROFILE=%s", path);
+    snprintf(setting, sizeof setting, "KOLO_PROFILE=%s", path);
     struct world world = {.size = 4, .transport = "tcp", .settings = {setting}};
     WORLD_MUST_RUN(&world, any_allreduce, NULL);
     file = fopen(path, "w");

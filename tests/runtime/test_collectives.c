@@ -374,7 +374,7 @@ static kolo_status play_round(struct stage *stage, const struct round *round)
                               .op = round->op,
                               .root = round->root,
                               .count = round->count};
-    kolo_call_words(&facts, words, sizeof(words));
+    kolo_call_words(&facts, words, sizeof words);
     WORLD_EXPECT(!layout.has_recv || is_right(stage, round, &oracle, recv, &at),
                  "%s in place %d async %d shift %zu, rank %d: element %zu is wrong", words,
                  in_place, round->is_async, round->shift, rank, at);
@@ -402,14 +402,14 @@ static const enum kolo_call_kind all_kinds[] = {
     KOLO_CALL_ALLGATHERV, KOLO_CALL_REDUCE_SCATTER, KOLO_CALL_GATHER,    KOLO_CALL_GATHERV,
     KOLO_CALL_SCATTER,    KOLO_CALL_BARRIER,        KOLO_CALL_SCATTERV,  KOLO_CALL_REDUCE_SCATTERV,
     KOLO_CALL_ALLTOALL,   KOLO_CALL_ALLTOALLV};
-enum { KINDS = sizeof(all_kinds) / sizeof(all_kinds[0]) };
+enum { KINDS = sizeof all_kinds / sizeof all_kinds[0] };
 
 static kolo_status play_counts(struct stage *stage)
 {
     size_t n = (size_t)kolo_size(stage->comm);
     size_t counts[] = {0, 1, n - 1, n, n + 1, 1013};
     int number = 0;
-    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
         for (int k = 0; k < KINDS; k++)
             for (int in_place = 0; in_place < 2; in_place++, number++) {
                 struct round round = {.kind = all_kinds[k],
@@ -435,7 +435,7 @@ static kolo_status play_types(struct stage *stage)
     for (int dtype = 0; dtype < KOLO_DTYPES; dtype++)
         for (int op = 0; op < KOLO_REDOPS; op++)
             for (int k = 0; k < 3; k++, number++) {
-                if (kolo_reduce_function((kolo_dtype)dtype, (kolo_redop)op) == NULL)
+                if (!kolo_reduce_function((kolo_dtype)dtype, (kolo_redop)op))
                     continue;
                 struct round round = {.kind = kinds[k],
                                       .count = 41,
@@ -538,14 +538,14 @@ static void run(const struct programme *programme)
 }
 
 static const int sizes[] = {1, 2, 3, 4, 5, 7, 8, 16};
-enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 /** Settings that choose plans; a forced plan is used if it exists and supports the call. */
 static const char *const plan_settings[] = {
     "KOLO_SMALL_BYTES=16KiB", "KOLO_SMALL_BYTES=0", "KOLO_PLAN=direct", "KOLO_PLAN=flat",
     "KOLO_PLAN=halving",      "KOLO_PLAN=doubling", "KOLO_PLAN=bruck",  "KOLO_PLAN=tree",
     "KOLO_PLAN=scattered",    "KOLO_PLAN=binary"};
-enum { PLAN_SETTINGS = sizeof(plan_settings) / sizeof(plan_settings[0]) };
+enum { PLAN_SETTINGS = sizeof plan_settings / sizeof plan_settings[0] };
 
 /** One size over one transport: a process that ran all of them would need as long as the timeout
  * for a hang. */
@@ -613,7 +613,7 @@ ParameterizedTest(struct world_param *param, collectives, long_vectors, .timeout
     static const char *const long_settings[] = {"KOLO_SMALL_BYTES=16KiB", "KOLO_SMALL_BYTES=0",
                                                 "KOLO_PLAN=direct",       "KOLO_PLAN=halving",
                                                 "KOLO_PLAN=scattered",    "KOLO_PLAN=binary"};
-    for (size_t i = 0; i < sizeof(long_sizes) / sizeof(long_sizes[0]); i++) {
+    for (size_t i = 0; i < sizeof long_sizes / sizeof long_sizes[0]; i++) {
         struct programme programme = {.size = long_sizes[i],
                                       .transport = param->name,
                                       .plan_setting = long_settings[i % 6],
@@ -666,8 +666,8 @@ static kolo_status lengths_differ(struct kolo_comm *comm, void *arg)
         return KOLO_OK; /* this rank has all it wanted, and may be gone before rank 1 complains */
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "rank %d: %s (%s)", rank, kolo_status_name(status),
                  kolo_error_detail());
-    WORLD_EXPECT(strstr(kolo_error_detail(), "alltoallv(count 2, float32)") != NULL &&
-                     strstr(kolo_error_detail(), "alltoallv(count 3, float32)") != NULL,
+    WORLD_EXPECT(strstr(kolo_error_detail(), "alltoallv(count 2, float32)") &&
+                     strstr(kolo_error_detail(), "alltoallv(count 3, float32)"),
                  "rank %d: %s", rank, kolo_error_detail());
     return KOLO_OK;
 }

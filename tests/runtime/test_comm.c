@@ -17,7 +17,7 @@ static kolo_status refused(kolo_status status, const char *function, const char 
 {
     const char *detail = kolo_error_detail();
     if (status == KOLO_ERR_INVALID && strstr(detail, function) == detail &&
-        strstr(detail, argument) != NULL && strchr(detail, '\n') == NULL)
+        strstr(detail, argument) && !strchr(detail, '\n'))
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_INTERNAL, "%s with a bad %s: %s: %s", function, argument,
                      kolo_status_name(status), detail);
@@ -71,9 +71,9 @@ out:
 
 static kolo_status misuse_options(struct kolo_comm *comm)
 {
-    struct kolo_opts small = {.size = 8}, negative = {.size = sizeof(negative), .timeout_ms = -1};
+    struct kolo_opts small = {.size = 8}, negative = {.size = sizeof negative, .timeout_ms = -1};
     struct kolo_info info = {.size = 1};
-    struct kolo_peer_info peer = {.size = sizeof(peer)};
+    struct kolo_peer_info peer = {.size = sizeof peer};
     size_t counts[2] = {3, 3}, overlapping[2] = {0, 2}, backwards[2] = {2, 0};
     float a[8] = {0}, b[8] = {0};
     kolo_status status;
@@ -197,9 +197,9 @@ out:
 static kolo_status child_calls(struct inherited *own)
 {
     struct kolo_comm *comm = own->world, *made = NULL;
-    struct kolo_info info = {.size = sizeof(info)};
-    struct kolo_peer_info peer = {.size = sizeof(peer)};
-    const struct kolo_op op = {.size = sizeof(op)};
+    struct kolo_info info = {.size = sizeof info};
+    struct kolo_peer_info peer = {.size = sizeof peer};
+    const struct kolo_op op = {.size = sizeof op};
     kolo_redop number = KOLO_SUM;
     size_t bytes = 1;
     int64_t sum = 0;
@@ -262,7 +262,7 @@ static kolo_status try_in_group(struct inherited *own)
 
 static kolo_status have_children(struct kolo_comm *comm, void *argument)
 {
-    const struct kolo_opts again = {.size = sizeof(again), .flags = KOLO_PERSISTENT};
+    const struct kolo_opts again = {.size = sizeof again, .flags = KOLO_PERSISTENT};
     struct inherited own = {.world = comm};
     int32_t got = 0, one = 1, sum = 0;
     const int other = 1 - kolo_rank(comm);
@@ -287,7 +287,7 @@ out:
 
 Test(comm, a_child_of_fork_cannot_use_its_parents, .timeout = 120)
 {
-    for (int i = 0; world_transports[i] != NULL; i++) {
+    for (int i = 0; world_transports[i]; i++) {
         struct world world = {
             .size = 2, .transport = world_transports[i], .settings = {"KOLO_TIMEOUT=10"}};
         WORLD_MUST_RUN(&world, have_children, NULL);

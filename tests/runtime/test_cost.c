@@ -87,7 +87,7 @@ Test(cost, of_what_closes_a_broadcast)
     struct kolo_figures figures = {0};
     figures.path[KOLO_PATH_LOOPBACK] = (struct kolo_path_figures){.latency = 1000, .message = 10};
     const struct kolo_plan *plan = kolo_plan_find(KOLO_COLLECTIVE_BROADCAST, "tree");
-    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         struct kolo_plan_args args = {
             .size = 2, .count = 8, .segment = 1 << 18, .closing = expected[i].closing};
         double ns = kolo_plan_cost(plan, &args, 1, &two, &figures);
@@ -150,13 +150,12 @@ Test(cost, grows_with_size_and_world)
 {
     struct kolo_figures figures;
     kolo_figures_init(&figures);
-    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
-         plan = kolo_plan_next(plan))
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan; plan = kolo_plan_next(plan))
         for (int size = 2; size <= 64; size *= 2) {
             struct kolo_layout layout = {.size = size, .cores = size, .local = KOLO_PATH_LOOPBACK};
             double last = 0;
             struct kolo_plan_args args = {.size = size, .count = 1, .segment = 1};
-            if (plan->on_board || kolo_plan_fits(plan, &args, 1) != NULL ||
+            if (plan->on_board || kolo_plan_fits(plan, &args, 1) ||
                 plan->collective == KOLO_COLLECTIVE_BARRIER)
                 continue;
             for (size_t bytes = 1; bytes <= (size_t)1 << 30; bytes *= 8) {

@@ -75,7 +75,7 @@ Test(cost_board, memory_that_cannot_be_seen_takes_the_shorter_way)
             struct kolo_layout layout = {.size = size, .cores = 4, .has_board = true};
             struct kolo_layout unseen = layout;
             unseen.is_unseen = true;
-            if (kolo_plan_on_board(collective, false) == NULL)
+            if (!kolo_plan_on_board(collective, false))
                 continue;
             size_t shown = kolo_board_shown(collective, &layout, &figures);
             cr_assert(shown >= 64 && shown <= KOLO_BOARD_ONESHOT_BYTES, "%s on %d: %zu",
@@ -138,7 +138,7 @@ Test(cost_board, pulled_memory_takes_what_the_kernel_takes)
         {KOLO_COLLECTIVE_BROADCAST, 2, 2, BLOCK, false},
         {KOLO_COLLECTIVE_ALLREDUCE, 2, 2, BLOCK, false},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct kolo_plan_args args = {.size = cases[i].size, .count = cases[i].block, .segment = 1};
         layout.size = cases[i].size, layout.cores = cases[i].cores, layout.pull_from = FROM;
         cr_assert(is_pulled(cases[i].collective, &args, &layout, &figures) == cases[i].is_pulled,

@@ -84,7 +84,7 @@ static kolo_status side_close(struct kolo_comm *comm, struct side *side, bool is
 static kolo_status call(struct kolo_comm *comm, const struct use *use, const struct side *side)
 {
     const struct kolo_opts follow = {.size = sizeof follow, .stream = side->stream};
-    const struct kolo_opts *opts = side->stream != NULL ? &follow : NULL;
+    const struct kolo_opts *opts = side->stream ? &follow : NULL;
     struct kolo_request *request = NULL;
     kolo_status status = use->gathers ? kolo_allgather(comm, side->send, side->recv, use->count,
                                                        KOLO_FLOAT32, opts, &request)
@@ -167,7 +167,7 @@ static void begin(const struct trial *trial)
     mock->fail("", 1, 0); /* no more failures */
     mock->fail_async(0, 0);
     mock->begin();
-    if (followed == NULL)
+    if (!followed)
         followed = mock->stream(DEVICE);
     mock->set_current(0);
     mock->delays((unsigned)trial->nth, 30);

@@ -75,7 +75,7 @@ static uint8_t *brought(enum kind kind, int rank, int which)
 {
     static uint8_t *memory[2][RANKS_MAX][2]; /* a rank only touches its own */
     uint8_t **at = &memory[kind == MANAGED][rank][which];
-    if (*at == NULL)
+    if (!*at)
         *at = mock->alloc(kind == MANAGED ? MOCK_MANAGED : MOCK_DEVICE, rank % MOCK_DEVICES, BYTES);
     return *at;
 }
@@ -83,8 +83,8 @@ static uint8_t *brought(enum kind kind, int rank, int which)
 static kolo_status allocate(struct kolo_comm *comm, enum kind kind, struct side *side)
 {
     const int rank = kolo_rank(comm);
-    side->is_device = mock != NULL && kind != PINNED && (kind != MIXED || rank % 2 != 0);
-    if (mock == NULL)
+    side->is_device = mock && kind != PINNED && (kind != MIXED || rank % 2 != 0);
+    if (!mock)
         return KOLO_OK;
     mock->set_current(rank % MOCK_DEVICES);
     if (kind == LENT || kind == PINNED) {
@@ -158,11 +158,10 @@ static kolo_status call_all(struct kolo_comm *comm, enum kind kind, struct side 
         if (kind == LENT && which == ANY_ALLTOALLV) /* no board supports it */
             continue;
         fill(side, rank, which);
-        WORLD_TRY(kind == FOLLOWED && mock != NULL
-                      ? follow(comm, &any, side)
-                      : any_collective(comm, &any, side->send, side->recv));
+        WORLD_TRY(kind == FOLLOWED && mock ? follow(comm, &any, side)
+                                           : any_collective(comm, &any, side->send, side->recv));
         fetch(side);
-        if (mock == NULL)
+        if (!mock)
             memcpy(right, side->host_recv, BYTES);
         WORLD_EXPECT(memcmp(right, side->host_recv, BYTES) == 0, "collective %d is wrong", which);
     }
@@ -174,7 +173,7 @@ static kolo_status use(struct kolo_comm *comm, void *argument)
     const enum kind kind = *(const enum kind *)argument;
     struct side *side = calloc(1, sizeof *side);
     char words[KOLO_DETAIL_MAX];
-    if (side == NULL)
+    if (!side)
         abort();
     side->send = side->host_send;
     side->recv = side->host_recv;
@@ -182,10 +181,10 @@ static kolo_status use(struct kolo_comm *comm, void *argument)
     if (status == KOLO_OK)
         status = call_all(comm, kind, side);
     (void)snprintf(words, sizeof words, "%s", status == KOLO_OK ? "" : kolo_error_detail());
-    if (mock != NULL && (kind == LENT || kind == PINNED)) {
-        if (side->send != NULL) /* memory that the driver does not free is not checked */
+    if (mock && (kind == LENT || kind == PINNED)) {
+        if (side->send) /* memory that the driver does not free is not checked */
             (void)kolo_free(comm, side->send);
-        if (side->recv != NULL)
+        if (side->recv)
             (void)kolo_free(comm, side->recv);
     }
     free(side);
@@ -204,9 +203,9 @@ static bool is_named(const char *symbol, const char *text)
     if (version)
         *version = '\0';
     /* pages that stay locked cause a refusal when other memory is mapped there */
-    if (strcmp(symbol, "cuMemHostUnregister") == 0 && strstr(text, "cuMem") != NULL)
+    if (strcmp(symbol, "cuMemHostUnregister") == 0 && strstr(text, "cuMem"))
         return true;
-    return strstr(text, name) != NULL ||
+    return strstr(text, name) ||
            (strcmp(symbol, "cuDeviceGetAttribute") == 0 && strstr(text, "(cuStreamBatchMemOp)")) ||
            (strcmp(symbol, "cuStreamQuery") == 0 && strstr(text, "copying on device"));
 }
@@ -292,12 +291,12 @@ static void run(const struct setup *setup, enum kind kind, int size)
     struct world world = worlds[kind];
     world.size = size;
     world.settings[world.settings[0] != NULL] = "KOLO_TIMEOUT=20s";
-    if (mock != NULL) {
+    if (mock) {
         mock->begin();
         arm(setup, size);
     }
     const kolo_status status = world_run(&world, use, &kind);
-    if (mock == NULL) {
+    if (!mock) {
         cr_assert_eq(status, KOLO_OK, "%s", world_cause(&world)->text);
         return;
     }

@@ -195,8 +195,8 @@ static kolo_status allocate_without_threads(struct kolo_comm *comm, void *argume
     void *memory = &memory;
     *(bool *)argument = refuse_threads();
     const kolo_status status = kolo_alloc_device(comm, 64, 0, &memory);
-    WORLD_EXPECT(status == KOLO_ERR_SYSTEM && strstr(kolo_error_detail(), "thread") != NULL,
-                 "%s: %s", kolo_status_name(status), kolo_error_detail());
+    WORLD_EXPECT(status == KOLO_ERR_SYSTEM && strstr(kolo_error_detail(), "thread"), "%s: %s",
+                 kolo_status_name(status), kolo_error_detail());
     WORLD_EXPECT(memory == &memory && mock->allocated() == 0, "%d", mock->allocated());
     return kolo_barrier(comm, NULL, NULL); /* the communicator still works */
 }

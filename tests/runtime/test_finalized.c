@@ -58,16 +58,15 @@ static kolo_status stays_away(const atomic_int *through, int count)
 static kolo_status names_it(kolo_status status, const char *words)
 {
     const char *detail = kolo_error_detail();
-    WORLD_EXPECT(status == KOLO_ERR_PEER && strstr(detail, "rank 1 (") != NULL &&
-                     strstr(detail, "has finalized communicator ") != NULL &&
-                     strstr(detail, words) != NULL,
+    WORLD_EXPECT(status == KOLO_ERR_PEER && strstr(detail, "rank 1 (") &&
+                     strstr(detail, "has finalized communicator ") && strstr(detail, words),
                  "%s: %s", kolo_status_name(status), detail);
     return KOLO_OK;
 }
 
 static kolo_status sum(struct kolo_comm *comm, int64_t count)
 {
-    int64_t *data = calloc((size_t)count, sizeof(*data));
+    int64_t *data = calloc((size_t)count, sizeof *data);
     for (int64_t i = 0; i < count; i++)
         data[i] = kolo_rank(comm) + i;
     kolo_status status =
@@ -150,7 +149,7 @@ static kolo_status messages(struct kolo_comm *comm, void *argument)
     enum { SHORT = 100, LONG = 1 << 20, SENT = 5 };
     struct kolo_comm *copies[2] = {NULL};
     atomic_int *through = argument;
-    double *data = calloc(LONG, sizeof(*data));
+    double *data = calloc(LONG, sizeof *data);
     kolo_status status;
     for (int i = 0; i < 2; i++)
         KOLO_TRY(kolo_dup(comm, NULL, &copies[i]));
@@ -193,7 +192,7 @@ static kolo_status at_once(struct kolo_comm *comm, void *argument)
 {
     enum { TIMES = 60, LONG = 20000 };
     int rank = kolo_rank(comm), n = kolo_size(comm);
-    int64_t *data = calloc(LONG, sizeof(*data)), *more = calloc(LONG, sizeof(*more));
+    int64_t *data = calloc(LONG, sizeof *data), *more = calloc(LONG, sizeof *more);
     kolo_status status = KOLO_OK;
     (void)argument;
     for (int i = 0; i < TIMES; i++) {
@@ -229,7 +228,7 @@ static kolo_status broadcasts(struct kolo_comm *comm, void *argument)
     enum { TIMES = 60, LONG = 20000 };
     struct timespec pause = {.tv_nsec = 2000000};
     int rank = kolo_rank(comm), n = kolo_size(comm);
-    int64_t *data = calloc(LONG, sizeof(*data));
+    int64_t *data = calloc(LONG, sizeof *data);
     kolo_status status = KOLO_OK;
     (void)argument;
     for (int i = 0; i < TIMES; i++) {
@@ -243,7 +242,7 @@ static kolo_status broadcasts(struct kolo_comm *comm, void *argument)
         KOLO_TRY(kolo_broadcast(copy, data, count, KOLO_INT64, root, NULL, NULL));
         WORLD_EXPECT(data[count - 1] == i, "broadcast %d brought %lld", i,
                      (long long)data[count - 1]);
-        memset(data, 0x77, LONG * sizeof(*data)); /* the buffer belongs to this rank again */
+        memset(data, 0x77, LONG * sizeof *data); /* the buffer belongs to this rank again */
         KOLO_TRY(kolo_finalize(copy));
     }
 out:

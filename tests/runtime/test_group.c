@@ -52,7 +52,7 @@ struct mixed {
 
 static void fill(struct mixed *mixed, int rank, int round)
 {
-    memset(mixed, 0, sizeof(*mixed));
+    memset(mixed, 0, sizeof *mixed);
     mixed->rank = rank;
     mixed->maximum = rank + round;
     for (int i = 0; i < 3; i++)
@@ -113,7 +113,7 @@ static kolo_status mixed_calls(struct kolo_comm *comm, void *argument)
         inputs[i] = (float)(rank + i);
     for (int round = 0; round < 3; round++) {
         fill(&mixed, rank, round);
-        if (request == NULL) {
+        if (!request) {
             WORLD_TRY(kolo_group_begin(comm));
             WORLD_TRY(call_all(comm, &mixed, inputs));
             WORLD_EXPECT(mixed.sums[1][0] == 0, "something ran before the end");
@@ -161,7 +161,7 @@ static kolo_status weights(struct kolo_comm *comm, void *argument)
     WORLD_TRY(kolo_group_end(comm, &again, &request));
     for (int round = 0; round < 2; round++) {
         for (int call = 0; call < CALLS; call++)
-            memcpy(sums[call], inputs, sizeof(inputs));
+            memcpy(sums[call], inputs, sizeof inputs);
         WORLD_TRY(kolo_run(request));
         for (int call = 0; call < CALLS; call++) {
             double want[2] = {0, 0};
@@ -170,7 +170,7 @@ static kolo_status weights(struct kolo_comm *comm, void *argument)
                 want[0] += factor * (other + 1);
                 want[1] += factor * 10 * other;
             }
-            WORLD_EXPECT(memcmp(sums[call], want, sizeof(want)) == 0, "call %d: %g and %g", call,
+            WORLD_EXPECT(memcmp(sums[call], want, sizeof want) == 0, "call %d: %g and %g", call,
                          sums[call][0], sums[call][1]);
         }
     }
@@ -179,7 +179,7 @@ static kolo_status weights(struct kolo_comm *comm, void *argument)
 
 Test(group, ranks_may_have_other_weights, .timeout = 60)
 {
-    for (int t = 0; world_transports[t] != NULL; t++) {
+    for (int t = 0; world_transports[t]; t++) {
         struct world world = {
             .size = 4, .transport = world_transports[t], .settings = {"KOLO_TIMEOUT=20"}};
         WORLD_MUST_RUN(&world, weights, NULL);
@@ -188,7 +188,7 @@ Test(group, ranks_may_have_other_weights, .timeout = 60)
 
 Test(group, exchanges_do_not_deadlock, .timeout = 60)
 {
-    for (int t = 0; world_transports[t] != NULL; t++) {
+    for (int t = 0; world_transports[t]; t++) {
         struct world world = {.size = PEERS, .transport = world_transports[t]};
         WORLD_MUST_RUN(&world, exchange, NULL);
     }
@@ -198,7 +198,7 @@ Test(group, mixed_calls, .timeout = 120)
 {
     static const char *const settings[] = {"KOLO_PLAN=auto", "KOLO_PLAN=ring",
                                            "KOLO_DETERMINISTIC=1"};
-    for (int t = 0; world_transports[t] != NULL; t++)
+    for (int t = 0; world_transports[t]; t++)
         for (int i = 0; i < 6; i++) {
             bool is_persistent = i % 2 == 1;
             struct world world = {
@@ -241,7 +241,7 @@ static kolo_status cut_otherwise(struct kolo_comm *comm, void *argument)
 
 Test(group, ranks_that_differ, .timeout = 60)
 {
-    for (int t = 0; world_transports[t] != NULL; t++) {
+    for (int t = 0; world_transports[t]; t++) {
         struct world world = {
             .size = 2, .transport = world_transports[t], .settings = {"KOLO_STALL=1"}};
         WORLD_MUST_RUN(&world, different_groups, NULL);
@@ -292,7 +292,7 @@ static kolo_status refused_inside(struct kolo_comm *comm, void *argument)
     WORLD_INVALID(kolo_send(comm, a, 1, KOLO_FLOAT32, 99, NULL, NULL), "99");
     WORLD_TRY(kolo_allreduce(comm, a, b, 4, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
     WORLD_INVALID(kolo_group_end(comm, NULL, &request), "overlap");
-    WORLD_EXPECT(request == NULL && a[0] == 1 && b[0] == 9 && b[3] == 9, "something was written");
+    WORLD_EXPECT(!request && a[0] == 1 && b[0] == 9 && b[3] == 9, "something was written");
     WORLD_TRY(kolo_group_begin(comm));
     WORLD_INVALID(kolo_barrier(comm, NULL, &request), "request_out");
     WORLD_INVALID(kolo_group_end(comm, NULL, NULL), "request_out");
@@ -356,7 +356,7 @@ static kolo_status leave_open(struct kolo_comm *comm, void *argument)
         WORLD_TRY(kolo_finalize(copy));
     WORLD_TRY(kolo_barrier(comm, NULL, NULL));
     if (kolo_rank(comm) == 0)
-        WORLD_EXPECT(strstr(logged, "rank 0 ") != NULL &&
+        WORLD_EXPECT(strstr(logged, "rank 0 ") &&
                          strstr(logged, " (dup) with an open group: 2 calls were never started"),
                      "%s", logged);
     if (kolo_rank(comm) == 1) {

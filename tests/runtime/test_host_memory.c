@@ -139,14 +139,14 @@ static kolo_status free_after_a_failure(struct kolo_comm *comm, void *argument)
         return left;
     }
     const kolo_status status = kolo_recv(comm, memory, SPAN, KOLO_UINT8, 1, NULL, NULL);
-    snprintf(why, sizeof(why), "%s", kolo_error_detail());
+    snprintf(why, sizeof why, "%s", kolo_error_detail());
     pthread_barrier_wait(&step);
     pthread_barrier_wait(&step); /* rank 1 has left */
     const kolo_status freed = kolo_free(comm, memory);
     WORLD_EXPECT(status == KOLO_ERR_ABORTED && freed == KOLO_OK, "%s, %s", kolo_status_name(status),
                  kolo_status_name(freed));
     if (strcmp(kolo_error_detail(), why) != 0)
-        snprintf(why, sizeof(why), "%s", kolo_error_detail());
+        snprintf(why, sizeof why, "%s", kolo_error_detail());
     WORLD_EXPECT(strstr(why, "the file is bad") != NULL, "replaced by: %s", why);
     return KOLO_OK;
 }

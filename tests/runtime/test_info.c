@@ -9,12 +9,12 @@
 
 static kolo_status look(struct kolo_comm *comm, void *argument)
 {
-    struct kolo_info info = {.size = sizeof(info)};
-    struct kolo_peer_info peer = {.size = sizeof(peer)}, first = {.size = sizeof(first)};
+    struct kolo_info info = {.size = sizeof info};
+    struct kolo_peer_info peer = {.size = sizeof peer}, first = {.size = sizeof first};
     char host[65] = "";
     kolo_status status;
     (void)argument;
-    gethostname(host, sizeof(host) - 1);
+    gethostname(host, sizeof host - 1);
     KOLO_TRY(kolo_get_info(comm, &info));
     WORLD_EXPECT(info.rank == kolo_rank(comm) && info.nranks == 3 && info.local_nranks == 3 &&
                      info.local_rank == info.rank,

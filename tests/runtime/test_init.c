@@ -61,7 +61,7 @@ static void run_rank(struct party *party, int rank, int report_fd)
                               "KOLO_TIMEOUT=20",
                               "KOLO_START_TIMEOUT=20",
                               "KOLO_STALL=200ms",
-                              party->plan != NULL ? party->plan : "KOLO_PLAN=auto",
+                              party->plan ? party->plan : "KOLO_PLAN=auto",
                               party->is_mute ? "KOLO_LOG=debug" : "KOLO_LOG=warn",
                               party->patience[rank],
                               NULL};
@@ -69,8 +69,8 @@ static void run_rank(struct party *party, int rank, int report_fd)
     struct kolo_comm *comm = NULL;
     for (int fd = STDIN_FILENO; party->is_mute && fd <= STDERR_FILENO; fd++)
         close(fd);
-    snprintf(transport, sizeof(transport), "KOLO_TRANSPORT=%s", party->transport);
-    struct kolo_config config = {.size = sizeof(config),
+    snprintf(transport, sizeof transport, "KOLO_TRANSPORT=%s", party->transport);
+    struct kolo_config config = {.size = sizeof config,
                                  .nranks = party->size,
                                  .rank = rank,
                                  .rendezvous = party->rendezvous,
@@ -81,14 +81,14 @@ static void run_rank(struct party *party, int rank, int report_fd)
         report.status = party->body(comm, party);
     report.at_ns = kolo_now_ns();
     if (report.status != KOLO_OK)
-        snprintf(report.text, sizeof(report.text), "%s", kolo_error_detail());
+        snprintf(report.text, sizeof report.text, "%s", kolo_error_detail());
     kolo_status left = kolo_finalize(comm);
     report.left_ns = kolo_now_ns();
     if (report.status == KOLO_OK && left != KOLO_OK) {
         report.status = left;
-        snprintf(report.text, sizeof(report.text), "finalize: %s", kolo_error_detail());
+        snprintf(report.text, sizeof report.text, "finalize: %s", kolo_error_detail());
     }
-    _exit(write(report_fd, &report, sizeof(report)) == (ssize_t)sizeof(report) ? 0 : 1);
+    _exit(write(report_fd, &report, sizeof report) == (ssize_t)sizeof report ? 0 : 1);
 }
 
 static void start(struct party *party, int rank)
@@ -112,7 +112,7 @@ static void finish_one(struct party *party, int rank)
     struct report *result = &party->results[rank];
     if (party->pids[rank] == 0)
         return;
-    if (read(party->reports[rank], result, sizeof(*result)) != (ssize_t)sizeof(*result))
+    if (read(party->reports[rank], result, sizeof *result) != (ssize_t)sizeof *result)
         *result = (struct report){.status = KOLO_AGAIN, .text = "ended without a report"};
     close(party->reports[rank]);
     waitpid(party->pids[rank], NULL, 0);
@@ -134,8 +134,8 @@ static kolo_status exchange(struct kolo_comm *comm, struct party *party)
 {
     int64_t numbers[1000];
     int n = kolo_size(comm);
-    struct kolo_peer_info peer = {.size = sizeof(peer)};
-    struct kolo_info info = {.size = sizeof(info)};
+    struct kolo_peer_info peer = {.size = sizeof peer};
+    struct kolo_info info = {.size = sizeof info};
     for (int i = 0; i < 1000; i++)
         numbers[i] = kolo_rank(comm) + i;
     kolo_status status;
@@ -175,7 +175,7 @@ ParameterizedTest(struct meeting *meeting, init, processes, .timeout = 60)
     char text[128];
     name_file(text, "meet");
     if (!meeting->by_file) /* a port below the range of ephemeral ports */
-        snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", 10000 + (int)getpid() % 10000);
+        snprintf(text, sizeof text, "tcp://127.0.0.1:%d", 10000 + (int)getpid() % 10000);
     struct party party = {.size = meeting->size,
                           .transport = meeting->transport,
                           .rendezvous = text,
@@ -220,8 +220,8 @@ Test(init, who_lacks_descriptors_is_named, .timeout = 120)
             const struct report *result = &party.results[rank];
             cr_assert_eq(result->status, party.results[0].status, "%d left, rank %d: %s",
                          party.left, rank, result->text);
-            cr_assert(result->status == KOLO_OK || (result->status == KOLO_ERR_SYSTEM &&
-                                                    strstr(result->text, "rank 1 (") != NULL),
+            cr_assert(result->status == KOLO_OK ||
+                          (result->status == KOLO_ERR_SYSTEM && strstr(result->text, "rank 1 (")),
                       "%d left, rank %d: %s", party.left, rank, result->text);
         }
     }
@@ -240,8 +240,8 @@ static kolo_status keep_away(struct kolo_comm *comm, struct party *party)
         status = exchange(comm, party);
     for (int fd = STDIN_FILENO; status == KOLO_OK && fd <= STDERR_FILENO; fd++) {
         char path[32], what[64] = "";
-        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        if (readlink(path, what, sizeof(what) - 1) > 0 && strncmp(what, "/proc/", 6) != 0 &&
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (readlink(path, what, sizeof what - 1) > 0 && strncmp(what, "/proc/", 6) != 0 &&
             strncmp(what, "/sys/", 5) != 0)
             status = kolo_fail(KOLO_ERR_INTERNAL, "descriptor %d is %s", fd, what);
     }
@@ -274,7 +274,7 @@ Test(init, ranks_without_standard_error, .timeout = 60)
 static kolo_status reduce_for_ever(struct kolo_comm *comm, struct party *party)
 {
     enum { COUNT = 100000 };
-    float *data = calloc(COUNT, sizeof(*data));
+    float *data = calloc(COUNT, sizeof *data);
     kolo_status status = KOLO_OK;
     for (int i = 0; status == KOLO_OK; i++) {
         status =
@@ -587,8 +587,7 @@ static kolo_status loses_last_message(struct kolo_comm *comm, void *argument)
     if (kolo_rank(comm) == 0)
         return send_and_finalize(comm, words);
     struct tcp_link *tcp = tcp_to(comm, 0);
-    WORLD_EXPECT(setsockopt(tcp->socket.watch.fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof(least)) ==
-                     0,
+    WORLD_EXPECT(setsockopt(tcp->socket.watch.fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof least) == 0,
                  "no small socket");
     atomic_store(&words->is_small, true);
     WORLD_EXPECT(AWAIT(atomic_load(&words->endpoint) != NULL) &&
@@ -619,7 +618,7 @@ static kolo_status gives_up(struct kolo_comm *comm, struct party *party)
 {
     enum { BYTES = 1 << 20 };
     static const char cause[] = "why it could not start";
-    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 300};
+    struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 300};
     char byte;
     kolo_status status = kolo_barrier(comm, NULL, NULL);
     if (status != KOLO_OK || kolo_rank(comm) != 0) {
@@ -780,7 +779,7 @@ static kolo_status try_init(int nranks, int rank, const char *rendezvous, const 
 {
     const char *settings[] = {setting, NULL};
     struct kolo_comm *comm = NULL;
-    struct kolo_config config = {.size = sizeof(config),
+    struct kolo_config config = {.size = sizeof config,
                                  .nranks = nranks,
                                  .rank = rank,
                                  .rendezvous = rendezvous,
@@ -814,7 +813,7 @@ Test(init, wrong_configurations, .timeout = 60)
         {0, 0, NULL, NULL, "KOLO_LOG=loud", "loud"},
         {0, 0, NULL, NULL, "KOLO_PLAN=rign", "rign"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         kolo_status status = try_init(cases[i].nranks, cases[i].rank, cases[i].rendezvous,
                                       cases[i].key, cases[i].setting);
         cr_assert(status == KOLO_ERR_CONFIG, "case %zu: %s: %s", i, kolo_status_name(status),
@@ -825,7 +824,7 @@ Test(init, wrong_configurations, .timeout = 60)
     cr_assert(kolo_init(NULL, NULL) == KOLO_ERR_INVALID);
     struct kolo_comm *comm = NULL;
     struct kolo_config config = {.size = 3};
-    cr_assert(kolo_init(&config, &comm) == KOLO_ERR_INVALID && comm == NULL);
+    cr_assert(kolo_init(&config, &comm) == KOLO_ERR_INVALID && !comm);
 }
 
 Test(init, a_rank_that_never_starts, .timeout = 60)

@@ -21,16 +21,16 @@ static kolo_status use_keys(struct kolo_comm *comm, void *argument)
     int64_t sum = 0;
     size_t bytes;
     (void)argument;
-    snprintf(key, sizeof(key), "from %d", rank);
-    snprintf(value, sizeof(value), "hello of %d", rank);
+    snprintf(key, sizeof key, "from %d", rank);
+    snprintf(value, sizeof value, "hello of %d", rank);
     kolo_status status = kolo_kv_set(comm, key, value, strlen(value));
     if (status != KOLO_OK)
         return status;
     for (int i = 0; i < n; i++) { /* waits for ranks that have not set theirs yet */
         char got[64] = "", want[64];
-        snprintf(key, sizeof(key), "from %d", i);
-        snprintf(want, sizeof(want), "hello of %d", i);
-        bytes = sizeof(got);
+        snprintf(key, sizeof key, "from %d", i);
+        snprintf(want, sizeof want, "hello of %d", i);
+        bytes = sizeof got;
         status = kolo_kv_get(comm, key, got, &bytes, -1);
         if (status != KOLO_OK)
             return status;
@@ -50,11 +50,11 @@ static kolo_status use_keys(struct kolo_comm *comm, void *argument)
 static kolo_status misuse_keys(struct kolo_comm *comm, void *argument)
 {
     char value[8], long_key[300];
-    size_t bytes = sizeof(value);
+    size_t bytes = sizeof value;
     int64_t sum = 77;
     (void)argument;
-    memset(long_key, 'k', sizeof(long_key) - 1);
-    long_key[sizeof(long_key) - 1] = '\0';
+    memset(long_key, 'k', sizeof long_key - 1);
+    long_key[sizeof long_key - 1] = '\0';
     WORLD_EXPECT(kolo_kv_get(comm, "none", value, &bytes, 0) == KOLO_ERR_NOT_FOUND, "found none");
     WORLD_EXPECT(kolo_kv_get(comm, "none", value, &bytes, 30) == KOLO_ERR_TIMEOUT &&
                      strstr(kolo_error_detail(),
@@ -155,7 +155,7 @@ static kolo_status ask_beside(struct kolo_comm *comm, void *argument)
 
 Test(kv, beside_a_collective, .timeout = 60)
 {
-    for (int i = 0; world_transports[i] != NULL; i++) {
+    for (int i = 0; world_transports[i]; i++) {
         struct beside beside = {0};
         struct world world = {.size = 2, .transport = world_transports[i]};
         WORLD_MUST_RUN(&world, ask_beside, &beside);
@@ -177,7 +177,7 @@ static kolo_status share_in_loss(struct kolo_comm *comm, void *argument)
     const bool is_root = kolo_rank(comm) == 0;
     const kolo_deadline deadline = kolo_deadline_in_ms(20000);
     char text[16] = "";
-    size_t bytes = is_root ? 7 : sizeof(text);
+    size_t bytes = is_root ? 7 : sizeof text;
     kolo_status status;
     memcpy(text, "figures", is_root ? 7 : 0);
     lose(comm, why);
@@ -201,7 +201,7 @@ Test(kv, shares_although_the_world_has_failed, .timeout = 120)
 static kolo_status share_in_start(struct kolo_comm *comm, void *argument)
 {
     char text[16] = "";
-    size_t bytes = sizeof(text);
+    size_t bytes = sizeof text;
     (void)argument;
     WORLD_TRY(kolo_barrier(comm, NULL, NULL));
     comm->is_unmet = true;
@@ -224,7 +224,7 @@ Test(kv, shares_nothing_if_the_start_has_failed, .timeout = 30)
 static kolo_status share_without_rank_0(struct kolo_comm *comm, void *argument)
 {
     char text[16] = "";
-    size_t bytes = sizeof(text);
+    size_t bytes = sizeof text;
     (void)argument;
     lose(comm, KOLO_ERR_PEER);
     if (kolo_rank(comm) == 0)

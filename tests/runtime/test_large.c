@@ -99,7 +99,7 @@ static void run_plan(const struct kolo_plan *plan, int size, size_t count)
         .size = size, .root = size - 1, .count = count, .segment = SEGMENT};
     args.in_place = plan->collective == KOLO_COLLECTIVE_BROADCAST;
     memset(traffic, 0, sizeof traffic);
-    if (kolo_plan_fits(plan, &args, 1) != NULL)
+    if (kolo_plan_fits(plan, &args, 1))
         return;
     for (args.rank = 0; args.rank < size; args.rank++)
         run_rank(plan, &args);
@@ -115,9 +115,8 @@ static void run_plan(const struct kolo_plan *plan, int size, size_t count)
 
 Test(large, every_plan)
 {
-    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
-         plan = kolo_plan_next(plan))
-        for (int size = 1; size <= RANKS_MAX && plan->step != NULL; size++) {
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan; plan = kolo_plan_next(plan))
+        for (int size = 1; size <= RANKS_MAX && plan->step; size++) {
             run_plan(plan, size, HUGE);
             run_plan(plan, size, ((size_t)1 << 31) - 1);
             run_plan(plan, size, ((size_t)1 << 32) + 1);
@@ -148,12 +147,12 @@ static void check_scratch(const struct kolo_plan *plan, struct kolo_plan_args *a
         held > 0 && (__builtin_mul_overflow(held, args->count, &needed) ||
                      __builtin_mul_overflow(needed, element_bytes, &needed) || needed > most);
     const char *why = kolo_plan_fits(plan, args, element_bytes);
-    if (plan->fits(args) != NULL)
+    if (plan->fits(args))
         return;
     cr_assert((why != NULL) == is_too_much, "%s %s: %d ranks, %zu of %zu bytes: %s",
               kolo_collective_text(plan->collective), plan->name, args->size, args->count,
-              element_bytes, why != NULL ? why : "fits");
-    for (args->rank = 0; why == NULL && args->rank < args->size; args->rank += args->size - 1)
+              element_bytes, why ? why : "fits");
+    for (args->rank = 0; !why && args->rank < args->size; args->rank += args->size - 1)
         cr_assert(!__builtin_mul_overflow(plan->scratch(args), element_bytes, &bytes) &&
                       (held == 0 || bytes <= most),
                   "%s %s: %d ranks, %zu of %zu bytes", kolo_collective_text(plan->collective),
@@ -165,10 +164,9 @@ Test(large, scratch_is_bounded_in_bytes)
 {
     static const size_t elements[] = {1, 2, 4, 8, 24, KOLO_OPAQUE_BYTES_MAX};
     static const int sizes[] = {2, 3, 8, 255, 256, 1000, 4096};
-    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan != NULL;
-         plan = kolo_plan_next(plan))
-        for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]) && plan->step != NULL; s++)
-            for (size_t e = 0; e < sizeof(elements) / sizeof(elements[0]); e++)
+    for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan; plan = kolo_plan_next(plan))
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0] && plan->step; s++)
+            for (size_t e = 0; e < sizeof elements / sizeof elements[0]; e++)
                 for (size_t bytes = elements[e]; bytes <= (size_t)PTRDIFF_MAX / 4096 / 3;
                      bytes *= 3) {
                     struct kolo_plan_args args = {
@@ -191,7 +189,7 @@ Test(large, scratch_of_an_alltoall_in_two_levels)
     size_t each = plan->scratch(&args), most = KOLO_SCRATCH_BYTES / 8 / each;
     cr_assert(each >= 2 * 63 * 64 && each <= 3 * RANKS, "%zu", each);
     args.count = most;
-    cr_expect(kolo_plan_fits(plan, &args, 8) == NULL && plan->scratch(&args) == most * each);
+    cr_expect(!kolo_plan_fits(plan, &args, 8) && plan->scratch(&args) == most * each);
     args.count = most + 1;
     cr_expect(kolo_plan_fits(plan, &args, 8) != NULL);
     args.count = SIZE_MAX / 8;
@@ -204,7 +202,7 @@ Test(large, shares_of_a_board)
     for (int c = 0; c < KOLO_COLLECTIVES; c++) {
         enum kolo_collective collective = (enum kolo_collective)c;
         size_t total = 0, shared = 0;
-        if (kolo_moves_fit(collective, &args) != NULL)
+        if (kolo_moves_fit(collective, &args))
             continue;
         for (size_t i = 0; i < kolo_moves_count(collective, &args); i++) {
             struct kolo_move move;
@@ -290,7 +288,7 @@ static kolo_status really(struct kolo_comm *comm, void *argument)
         return kolo_free(comm, memory);
     }
     memory = malloc(count);
-    status = memory != NULL ? call_all(comm, memory, count) : KOLO_ERR_NO_MEMORY;
+    status = memory ? call_all(comm, memory, count) : KOLO_ERR_NO_MEMORY;
     free(memory);
 out:
     return status;

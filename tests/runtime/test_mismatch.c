@@ -84,7 +84,7 @@ static const struct quarrel quarrels[] = {
      {{.kind = KOLO_CALL_ALLREDUCE, .count = 8, .name = "grad/3"},
       {.kind = KOLO_CALL_ALLREDUCE, .count = 8, .name = "grad/4"}}},
 };
-enum { QUARRELS = sizeof(quarrels) / sizeof(quarrels[0]) };
+enum { QUARRELS = sizeof quarrels / sizeof quarrels[0] };
 
 /** A broadcast that also checks the data it received, and fails if they are wrong. */
 static kolo_status do_broadcast(struct kolo_comm *comm, const struct side *side, char *data,
@@ -100,7 +100,7 @@ static kolo_status do_broadcast(struct kolo_comm *comm, const struct side *side,
 
 static kolo_status do_call(struct kolo_comm *comm, const struct side *side)
 {
-    struct kolo_opts opts = {.size = sizeof(opts), .name = side->name};
+    struct kolo_opts opts = {.size = sizeof opts, .name = side->name};
     size_t all = side->count * (size_t)kolo_size(comm) * 8 + 8;
     char *send = calloc(all, 1), *recv = calloc(all, 1);
     kolo_status status = KOLO_ERR_INTERNAL;
@@ -196,8 +196,7 @@ ParameterizedTest(struct world_param *param, mismatch, blocks_that_lie_elsewhere
             (void)world_run(&world, lie_elsewhere, &kinds[k]);
             for (int rank = 0; rank < size; rank++) {
                 const struct world_result *result = &world.results[rank];
-                cr_assert(result->status == KOLO_ERR_MISMATCH &&
-                              strstr(result->text, "displs") != NULL,
+                cr_assert(result->status == KOLO_ERR_MISMATCH && strstr(result->text, "displs"),
                           "%s, kind %d, rank %d of %d: %s: %s", param->name, (int)kinds[k], rank,
                           size, kolo_status_name(result->status), result->text);
             }
@@ -218,21 +217,19 @@ ParameterizedTest(struct world_param *param, mismatch, different_calls, .timeout
             char words[2][KOLO_WORDS_MAX];
             (void)world_run(&world, differ, &dispute);
             for (int i = 0; i < 2; i++)
-                words_of(&quarrels[q].sides[i], words[i], sizeof(words[i]));
+                words_of(&quarrels[q].sides[i], words[i], sizeof words[i]);
             for (int rank = 0; rank < size; rank++) {
                 const struct world_result *result = &world.results[rank];
                 cr_assert(result->status == KOLO_ERR_MISMATCH,
                           "%s, %s, %d ranks, odd %d: rank %d returned %s: %s", param->name,
                           quarrels[q].what, size, dispute.odd, rank,
                           kolo_status_name(result->status), result->text);
-                cr_assert(strstr(result->text, words[0]) != NULL &&
-                              strstr(result->text, words[1]) != NULL &&
-                              strstr(result->text, "sequence 1") != NULL,
+                cr_assert(strstr(result->text, words[0]) && strstr(result->text, words[1]) &&
+                              strstr(result->text, "sequence 1"),
                           "%s, %s, %d ranks: rank %d does not name both sides: %s", param->name,
                           quarrels[q].what, size, rank, result->text);
-                if (quarrels[q].sides[0].name != NULL)
-                    cr_assert(strstr(result->text, "'grad/3'") != NULL &&
-                                  strstr(result->text, "'grad/4'") != NULL,
+                if (quarrels[q].sides[0].name)
+                    cr_assert(strstr(result->text, "'grad/3'") && strstr(result->text, "'grad/4'"),
                               "%s: rank %d does not name both tensors: %s", param->name, rank,
                               result->text);
             }
@@ -291,7 +288,7 @@ static void check_opinions(const char *transport, const char *plan, int size)
             continue;
         for (int rank = 0; rank < size; rank++)
             cr_assert(world.results[rank].status == KOLO_ERR_MISMATCH &&
-                          strstr(world.results[rank].text, "sequence 2") != NULL,
+                          strstr(world.results[rank].text, "sequence 2"),
                       "%s, %s, opinions %d: rank %d of %d: %s: %s", transport, plan, digits, rank,
                       size, kolo_status_name(world.results[rank].status), world.results[rank].text);
     }
@@ -363,8 +360,8 @@ ParameterizedTest(struct world_param *param, mismatch, a_broadcast_that_was_over
         const char *text = finalizes ? kolo_error_detail() : world.results[1].text;
         cr_assert(status == KOLO_ERR_MISMATCH, "%s: %s: %s", param->name, kolo_status_name(status),
                   text);
-        cr_assert(strstr(text, "broadcast(count 8, uint8, root 0)") != NULL &&
-                      strstr(text, "barrier()") != NULL && strstr(text, "sequence 1") != NULL,
+        cr_assert(strstr(text, "broadcast(count 8, uint8, root 0)") && strstr(text, "barrier()") &&
+                      strstr(text, "sequence 1"),
                   "%s: %s", param->name, text);
     }
 }
@@ -414,7 +411,7 @@ ParameterizedTest(struct world_param *param, mismatch, a_root_runs_ahead, .timeo
 static kolo_status stream_to_nobody(struct kolo_comm *comm, void *argument)
 {
     char data[8] = {0};
-    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 500};
+    struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 500};
     atomic_bool *is_over = argument;
     kolo_status status = kolo_barrier(comm, NULL, NULL);
     WORLD_EXPECT(kolo_rank(comm) != 1 || AWAIT(atomic_load(is_over)), "the stream does not end");
@@ -433,7 +430,7 @@ Test(mismatch, a_stream_of_broadcasts_misses_who_never_comes, .timeout = 60)
         .size = 2, .transport = "tcp", .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=tree"}};
     (void)world_run(&world, stream_to_nobody, &is_over);
     cr_assert(world.results[0].status == KOLO_ERR_TIMEOUT &&
-                  strstr(world.results[0].text, "waiting for rank 1 (") != NULL,
+                  strstr(world.results[0].text, "waiting for rank 1 ("),
               "%s: %s", kolo_status_name(world.results[0].status), world.results[0].text);
 }
 
@@ -465,7 +462,7 @@ ParameterizedTest(struct world_param *param, mismatch, leaving_after_different_b
                   .timeout = 120)
 {
     for (int q = 0; q < QUARRELS; q++)
-        for (int odd = 0; odd < 3 && strstr(quarrels[q].what, "broadcast") != NULL; odd++) {
+        for (int odd = 0; odd < 3 && strstr(quarrels[q].what, "broadcast"); odd++) {
             check_leaving(param->name, "KOLO_PLAN=tree", &quarrels[q], odd);
             if (has_board(param) && quarrels[q].sides[1].count < 1000)
                 check_leaving(param->name, "KOLO_PLAN=oneshot", &quarrels[q], odd);
@@ -546,8 +543,8 @@ static kolo_status finalize_after_a_quarrel(struct kolo_comm *world, void *argum
     const kolo_status end = kolo_finalize(comm);
     if (rank != 1)
         return kolo_barrier(world, NULL, NULL);
-    WORLD_EXPECT(end == KOLO_ERR_MISMATCH && strstr(kolo_error_detail(), "barrier()") != NULL,
-                 "%s: %s", kolo_status_name(end), kolo_error_detail());
+    WORLD_EXPECT(end == KOLO_ERR_MISMATCH && strstr(kolo_error_detail(), "barrier()"), "%s: %s",
+                 kolo_status_name(end), kolo_error_detail());
     return kolo_barrier(world, NULL, NULL);
 }
 
@@ -564,7 +561,7 @@ ParameterizedTest(struct world_param *param, mismatch, noticed_by_another_thread
         const kolo_status status = world_run(&world, finalize_after_a_quarrel, &unnoticed);
         const char *text = kolo_error_detail();
         cr_assert(status == (is_part ? KOLO_OK : KOLO_ERR_MISMATCH) &&
-                      (is_part || strstr(text, "barrier()") != NULL),
+                      (is_part || strstr(text, "barrier()")),
                   "%s, part %d: %s: %s", param->name, is_part, kolo_status_name(status), text);
     }
 }
@@ -602,8 +599,8 @@ ParameterizedTest(struct world_param *param, mismatch, what_calls_say_of_broadca
         (void)world_run(&world, remember_otherwise, &odd);
         for (int rank = 0; rank < 3; rank++) {
             const struct world_result *result = &world.results[rank];
-            bool says_it = strstr(result->text, "after broadcast") != NULL &&
-                           strstr(result->text, "allreduce(count 1, float32, sum)") != NULL;
+            bool says_it = strstr(result->text, "after broadcast") &&
+                           strstr(result->text, "allreduce(count 1, float32, sum)");
             cr_assert(odd < 3 ? result->status == KOLO_ERR_MISMATCH && says_it
                               : result->status == KOLO_OK,
                       "%s, odd %d, rank %d: %s: %s", param->name, odd, rank,
@@ -642,8 +639,8 @@ ParameterizedTest(struct world_param *param, mismatch, different_messages, .time
         const struct world_result *result = &world.results[rank];
         cr_assert(result->status == KOLO_ERR_MISMATCH, "rank %d: %s: %s", rank,
                   kolo_status_name(result->status), result->text);
-        cr_assert(strstr(result->text, "recv(count 4, float64, from rank 0)") != NULL &&
-                      strstr(result->text, "send(count 3, float64, to rank 1)") != NULL,
+        cr_assert(strstr(result->text, "recv(count 4, float64, from rank 0)") &&
+                      strstr(result->text, "send(count 3, float64, to rank 1)"),
                   "rank %d: %s", rank, result->text);
     }
 }

@@ -29,7 +29,7 @@ static void compose_all(void *into, const void *from, size_t count, kolo_dtype d
 {
     struct map *a = into;
     const struct map *b = from;
-    if (dtype != KOLO_OPAQUE(sizeof(struct map)) || context != NULL)
+    if (dtype != KOLO_OPAQUE(sizeof(struct map)) || context)
         count = 0; /* the result then shows that it was called */
     for (size_t i = 0; i < count; i++)
         a[i] = compose(a[i], b[i]);
@@ -170,8 +170,7 @@ static kolo_status both_memories(struct kolo_comm *comm, void *argument)
     WORLD_TRY(all_counts(&stage));
     stage.send = calloc(1, bytes);
     stage.recv = calloc(1, bytes);
-    kolo_status status =
-        stage.send != NULL && stage.recv != NULL ? all_counts(&stage) : KOLO_ERR_NO_MEMORY;
+    kolo_status status = stage.send && stage.recv ? all_counts(&stage) : KOLO_ERR_NO_MEMORY;
     free(stage.send);
     free(stage.recv);
     return status;
@@ -179,7 +178,7 @@ static kolo_status both_memories(struct kolo_comm *comm, void *argument)
 
 Test(own_ops, every_transport, .timeout = 120)
 {
-    for (int t = 0; world_transports[t] != NULL; t++)
+    for (int t = 0; world_transports[t]; t++)
         for (int size = 1; size <= RANKS_MAX; size += 2) {
             struct world world = {.size = size,
                                   .transport = world_transports[t],
@@ -196,7 +195,7 @@ static kolo_status ordered_by_links(struct kolo_comm *comm, void *argument)
                           .recv = calloc(LONGEST * RANKS_MAX, sizeof(struct map))};
     const struct kolo_op composition = {
         .size = sizeof composition, .name = "compose", .fold = compose_all};
-    kolo_status status = stage.send != NULL && stage.recv != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    kolo_status status = stage.send && stage.recv ? KOLO_OK : KOLO_ERR_NO_MEMORY;
     if (status == KOLO_OK)
         status = kolo_op_create(comm, &composition, &stage.op);
     if (status == KOLO_OK)
@@ -214,7 +213,7 @@ Test(own_ops, forced_plans, .timeout = 120)
 {
     static const char *const plans[] = {"KOLO_PLAN=ring", "KOLO_PLAN=doubling", "KOLO_PLAN=direct",
                                         "KOLO_PLAN=flat"};
-    for (int t = 0; world_transports[t] != NULL; t++)
+    for (int t = 0; world_transports[t]; t++)
         for (int i = 0; i < 4; i++) {
             struct world world = {.size = 3,
                                   .transport = world_transports[t],
@@ -240,7 +239,7 @@ static kolo_status sums_alone(struct kolo_comm *comm, void *argument)
 Test(own_ops, commutative_on_arrival, .timeout = 120)
 {
     static const char *const plans[] = {"KOLO_PLAN=ring", "KOLO_PLAN=doubling"};
-    for (int t = 0; world_transports[t] != NULL; t++)
+    for (int t = 0; world_transports[t]; t++)
         for (int i = 0; i < 2; i++) {
             struct world world = {.size = 3,
                                   .transport = world_transports[t],
@@ -262,8 +261,8 @@ static kolo_status different_names(struct kolo_comm *comm, void *argument)
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
     /* the detail is about both ranks, or about this one only */
     const char *detail = kolo_error_detail();
-    bool names_both = strstr(detail, "'left'") != NULL && strstr(detail, "'right'") != NULL;
-    WORLD_EXPECT(names_both || strstr(detail, "another operator") != NULL, "%s", detail);
+    bool names_both = strstr(detail, "'left'") && strstr(detail, "'right'");
+    WORLD_EXPECT(names_both || strstr(detail, "another operator"), "%s", detail);
     return KOLO_OK;
 }
 
@@ -283,7 +282,7 @@ static kolo_status different_sizes(struct kolo_comm *comm, void *argument)
 
 Test(own_ops, ranks_that_differ, .timeout = 60)
 {
-    for (int t = 0; world_transports[t] != NULL; t++) {
+    for (int t = 0; world_transports[t]; t++) {
         struct world world = {
             .size = 2, .transport = world_transports[t], .settings = {"KOLO_STALL=1"}};
         WORLD_MUST_RUN(&world, different_names, NULL);

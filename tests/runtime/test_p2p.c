@@ -21,7 +21,7 @@ static void run(const char *transport, int size,
 }
 
 static const size_t lengths[] = {0, 1, 3, 4095, 4096, 65537, 1 << 20, 300001};
-enum { LENGTHS = sizeof(lengths) / sizeof(lengths[0]), LONGEST = 1 << 20 };
+enum { LENGTHS = sizeof lengths / sizeof lengths[0], LONGEST = 1 << 20 };
 
 static uint8_t byte_at(size_t message, size_t i)
 {
@@ -217,7 +217,7 @@ static kolo_status differ(struct kolo_comm *comm, void *argument)
 static kolo_status none_comes(struct kolo_comm *comm, void *argument)
 {
     int64_t data[4] = {0};
-    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 300};
+    struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 300};
     (void)argument;
     WORLD_TRY(meet(comm));
     if (kolo_rank(comm) == 1)
@@ -242,7 +242,7 @@ static kolo_status one_gives_up(struct kolo_comm *comm, void *argument)
     (void)argument;
     for (int64_t i = 1, word; status == KOLO_OK; i++) {
         word = i;
-        snprintf(words, sizeof(words), " sequence %d", (int)i);
+        snprintf(words, sizeof words, " sequence %d", (int)i);
         status = kolo_rank(comm) == 0 ? kolo_send(comm, &word, 1, KOLO_INT64, 1, NULL, NULL)
                                       : kolo_recv(comm, &word, 1, KOLO_INT64, 0, NULL, NULL);
         if (kolo_rank(comm) == 0 && i == 1000)
@@ -292,7 +292,7 @@ ParameterizedTestParameters(p2p, what_fails_says_so)
 }
 ParameterizedTest(struct world_param *param, p2p, what_fails_says_so, .timeout = 60)
 {
-    for (size_t i = 0; i < sizeof(failing) / sizeof(failing[0]); i++) {
+    for (size_t i = 0; i < sizeof failing / sizeof failing[0]; i++) {
         struct world world;
         run_spinning(param, 2, failing[i].body, &world);
         const struct world_result *result = &world.results[1];

@@ -93,7 +93,7 @@ static kolo_status run_one(struct kolo_comm *comm, struct stage *stage, int kind
     }
     if (kind == 5)
         WORLD_TRY(kolo_wait(send, -1));
-    WORLD_EXPECT(*request != NULL && *send != NULL, "freed");
+    WORLD_EXPECT(*request && *send, "freed");
     for (int i = 0; i < RANKS * BLOCK; i++)
         WORLD_EXPECT(stage->recv[i] == expected(kind, rank, i, round),
                      "kind %d, round %d: element %d is %g, not %g", kind, round, i,
@@ -107,7 +107,7 @@ static kolo_status every_kind(struct kolo_comm *comm, void *argument)
     static struct stage stages[WORLD_RANKS_MAX];
     struct stage *stage = &stages[kolo_rank(comm)];
     struct kolo_request *send = NULL;
-    memset(stage, 0, sizeof(*stage));
+    memset(stage, 0, sizeof *stage);
     WORLD_TRY(make(comm, stage, &send));
     for (int round = 0; round < ROUNDS; round++)
         for (int kind = 0; kind < KINDS; kind++) {
@@ -124,7 +124,7 @@ static kolo_status every_kind(struct kolo_comm *comm, void *argument)
 Test(persistent, every_kind, .timeout = 120)
 {
     static const char *const plans[] = {"KOLO_PLAN=auto", "KOLO_PLAN=ring", "KOLO_PLAN=direct"};
-    for (int t = 0; world_transports[t] != NULL; t++)
+    for (int t = 0; world_transports[t]; t++)
         for (int i = 0; i < 3; i++) {
             struct world world = {.size = RANKS,
                                   .transport = world_transports[t],
@@ -159,7 +159,7 @@ static kolo_status side_by_side(struct kolo_comm *comm, void *argument)
 
 Test(persistent, side_by_side, .timeout = 60)
 {
-    for (int t = 0; world_transports[t] != NULL; t++) {
+    for (int t = 0; world_transports[t]; t++) {
         struct world world = {.size = 2, .transport = world_transports[t]};
         WORLD_MUST_RUN(&world, side_by_side, NULL);
     }

@@ -11,11 +11,11 @@ Test(plan, every_row_has_the_number_of_its_place)
 {
     int count = 0;
     for (size_t i = 0; i < KOLO_PLANS; i++)
-        cr_assert(kolo_plans[i] != NULL && kolo_plans[i]->number == i, "place %zu", i);
+        cr_assert(kolo_plans[i] && kolo_plans[i]->number == i, "place %zu", i);
     for (const struct kolo_plan *plan = kolo_plan_next(NULL); plan; plan = kolo_plan_next(plan))
         count++;
     cr_expect(count == KOLO_PLANS);
-    cr_expect(kolo_plan_notes.number == KOLO_PLANS && kolo_plan_next(&kolo_plan_notes) == NULL);
+    cr_expect(kolo_plan_notes.number == KOLO_PLANS && !kolo_plan_next(&kolo_plan_notes));
 }
 
 Test(plan, is_found_by_name)
@@ -33,9 +33,8 @@ Test(plan, has_the_functions_of_its_kind)
     for (size_t i = 0; i < KOLO_PLANS; i++) {
         const struct kolo_plan *plan = kolo_plans[i];
         bool has_steps = !plan->on_board && !plan->is_nested;
-        cr_expect(plan->summary != NULL && plan->fits != NULL && plan->scratch != NULL &&
-                      plan->nsteps != NULL && (plan->step != NULL) == has_steps &&
-                      (has_steps || plan->window == NULL),
+        cr_expect(plan->summary && plan->fits && plan->scratch && plan->nsteps &&
+                      (plan->step != NULL) == has_steps && (has_steps || !plan->window),
                   "%s %s", plan->name, kolo_collective_text(plan->collective));
     }
 }
@@ -54,8 +53,8 @@ Test(plan, is_chosen_without_figures)
     for (int collective = 0; collective < KOLO_COLLECTIVES; collective++) {
         const struct kolo_plan *plan =
             kolo_plan_choose((enum kolo_collective)collective, &args, 101, 100, "twoshot");
-        cr_expect(plan->collective == (enum kolo_collective)collective && plan->step != NULL &&
-                      plan->fits(&args) == NULL,
+        cr_expect(plan->collective == (enum kolo_collective)collective && plan->step &&
+                      !plan->fits(&args),
                   "%s", kolo_collective_text((enum kolo_collective)collective));
     }
 }

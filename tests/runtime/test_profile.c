@@ -20,19 +20,19 @@ Test(profile, profiles_are_read_as_they_are_written)
     char path[] = "/tmp/kolo-profile-XXXXXX", text[KOLO_PROFILE_MAX];
     int fd = mkstemp(path);
     FILE *file = fdopen(fd, "w");
-    memset(&written, 0, sizeof(written));
-    memset(&read, 0, sizeof(read));
+    memset(&written, 0, sizeof written);
+    memset(&read, 0, sizeof read);
     kolo_figures_init(&written);
     written.path[KOLO_PATH_SHM].byte = 0.1 + 0.2;
     written.turn = 12345.678;
     kolo_figures_write(&written, file);
     fclose(file);
-    cr_assert(kolo_figures_read(path, text, sizeof(text)) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kolo_figures_read(path, text, sizeof text) == KOLO_OK, "%s", kolo_error_detail());
     cr_assert(kolo_figures_parse(&read, text, path) == KOLO_OK, "%s", kolo_error_detail());
-    cr_assert(memcmp(&read, &written, sizeof(read)) == 0);
+    cr_assert(memcmp(&read, &written, sizeof read) == 0);
     cr_assert(kolo_figures_read(path, text, 16) == KOLO_ERR_CONFIG);
     unlink(path);
-    cr_assert(kolo_figures_read(path, text, sizeof(text)) == KOLO_ERR_CONFIG);
+    cr_assert(kolo_figures_read(path, text, sizeof text) == KOLO_ERR_CONFIG);
 }
 
 /** A locale of numbers with a decimal comma, as localedef writes it for glibc: magic number, count,
@@ -46,15 +46,15 @@ static const unsigned char comma_locale[] = {
 static bool set_comma_locale(const char *folder)
 {
     char path[128];
-    snprintf(path, sizeof(path), "%s/comma", folder);
+    snprintf(path, sizeof path, "%s/comma", folder);
     bool is_there = mkdir(path, 0700) == 0;
-    snprintf(path, sizeof(path), "%s/comma/LC_NUMERIC", folder);
+    snprintf(path, sizeof path, "%s/comma/LC_NUMERIC", folder);
     FILE *file = fopen(path, "w");
-    is_there = is_there && file != NULL &&
-               fwrite(comma_locale, sizeof(comma_locale), 1, file) == 1 && fclose(file) == 0 &&
-               setenv("LOCPATH", folder, 1) == 0 && setlocale(LC_NUMERIC, "comma") != NULL;
+    is_there = is_there && file && fwrite(comma_locale, sizeof comma_locale, 1, file) == 1 &&
+               fclose(file) == 0 && setenv("LOCPATH", folder, 1) == 0 &&
+               setlocale(LC_NUMERIC, "comma");
     unlink(path);
-    snprintf(path, sizeof(path), "%s/comma", folder);
+    snprintf(path, sizeof path, "%s/comma", folder);
     rmdir(path);
     return is_there;
 }
@@ -79,7 +79,7 @@ Test(profile, numbers_have_a_decimal_point_whatever_the_locale)
     cr_assert(strstr(text, "turn 0.25\n") != NULL, "%s", text);
     cr_assert(kolo_figures_parse(&read, text, "p") == KOLO_OK, "%s", kolo_error_detail());
     cr_assert(read.turn > 0.2 && read.turn < 0.3);
-    snprintf(here, sizeof(here), "%.2f", 0.5);
+    snprintf(here, sizeof here, "%.2f", 0.5);
     cr_assert_str_eq(here, "0,50", "the program's own locale stays");
     free(text);
 }
@@ -89,11 +89,11 @@ Test(profile, a_pipe_is_refused_at_once, .timeout = 20)
 {
     char folder[] = "/tmp/kolo-pipe-XXXXXX", path[64], text[KOLO_PROFILE_MAX];
     cr_assert(mkdtemp(folder) != NULL);
-    snprintf(path, sizeof(path), "%s/pipe", folder);
+    snprintf(path, sizeof path, "%s/pipe", folder);
     cr_assert(mkfifo(path, 0600) == 0);
-    cr_assert(kolo_figures_read(path, text, sizeof(text)) == KOLO_ERR_CONFIG);
+    cr_assert(kolo_figures_read(path, text, sizeof text) == KOLO_ERR_CONFIG);
     cr_assert(strstr(kolo_error_detail(), "not a file with text"), "%s", kolo_error_detail());
-    cr_assert(kolo_figures_read(folder, text, sizeof(text)) == KOLO_ERR_CONFIG);
+    cr_assert(kolo_figures_read(folder, text, sizeof text) == KOLO_ERR_CONFIG);
     unlink(path);
     rmdir(folder);
 }
@@ -108,14 +108,14 @@ Test(profile, wrong_profiles_change_nothing)
     struct kolo_figures before, after;
     kolo_figures_init(&before);
     after = before;
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         cr_assert(kolo_figures_parse(&after, wrong[i], "p") == KOLO_ERR_CONFIG, "'%s'", wrong[i]);
         cr_assert(strncmp(kolo_error_detail(), "p:", 2) == 0, "%s", kolo_error_detail());
-        cr_assert(memcmp(&before, &after, sizeof(before)) == 0, "'%s'", wrong[i]);
+        cr_assert(memcmp(&before, &after, sizeof before) == 0, "'%s'", wrong[i]);
     }
     char longest[1000];
-    memset(longest, ' ', sizeof(longest));
-    longest[sizeof(longest) - 1] = '\0';
+    memset(longest, ' ', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
     cr_assert(kolo_figures_parse(&after, longest, "p") == KOLO_ERR_CONFIG);
     cr_assert(kolo_figures_parse(&after, "# all\n\n turn  7 # us\r\n", "p") == KOLO_OK);
     cr_assert(after.turn == 7);
@@ -128,9 +128,9 @@ static void save_profile(char folder[64], const char *text)
     snprintf(folder, 64, "/tmp/kolo-cache-XXXXXX");
     cr_assert(mkdtemp(folder) != NULL);
     setenv("XDG_CACHE_HOME", folder, 1);
-    snprintf(kolo, sizeof(kolo), "%s/kolo", folder);
+    snprintf(kolo, sizeof kolo, "%s/kolo", folder);
     mkdir(kolo, 0700);
-    cr_assert(kolo_profile_place(path, sizeof(path)));
+    cr_assert(kolo_profile_place(path, sizeof path));
     cr_assert(strncmp(path, kolo, strlen(kolo)) == 0, "%s", path);
     FILE *file = fopen(path, "w");
     cr_assert(file != NULL, "%s", path);
@@ -142,7 +142,7 @@ static void save_profile(char folder[64], const char *text)
 static void remove_profile(const char *folder)
 {
     char path[PATH_MAX];
-    cr_assert(kolo_profile_place(path, sizeof(path)) && remove(path) == 0);
+    cr_assert(kolo_profile_place(path, sizeof path) && remove(path) == 0);
     *strrchr(path, '/') = '\0';
     cr_assert(rmdir(path) == 0 && rmdir(folder) == 0);
 }
@@ -158,15 +158,15 @@ Test(profile, that_of_this_host_is_found_by_auto_alone)
     cr_assert(figures.turn == 7 && strncmp(source.path, folder, strlen(folder)) == 0);
     cr_assert(strcmp(text, "version 1\nturn 7\n") == 0, "%s", text);
     cr_assert(kolo_profile_load("none", &figures, text, &source) == KOLO_OK);
-    cr_assert(memcmp(&figures, &usual, sizeof(usual)) == 0 && !source.path[0] && !text[0]);
+    cr_assert(memcmp(&figures, &usual, sizeof usual) == 0 && !source.path[0] && !text[0]);
     cr_assert(kolo_profile_load("", &figures, text, &source) == KOLO_OK);
-    cr_assert(memcmp(&figures, &usual, sizeof(usual)) == 0);
+    cr_assert(memcmp(&figures, &usual, sizeof usual) == 0);
     cr_assert(kolo_profile_load("/none/such", &figures, text, &source) == KOLO_ERR_CONFIG);
     remove_profile(folder);
     unsetenv("HOME");
     unsetenv("XDG_CACHE_HOME");
     cr_assert(kolo_profile_load("auto", &figures, text, &source) == KOLO_OK);
-    cr_assert(memcmp(&figures, &usual, sizeof(usual)) == 0);
+    cr_assert(memcmp(&figures, &usual, sizeof usual) == 0);
 }
 
 Test(profile, of_this_host_that_is_of_no_use_is_left_alone)
@@ -177,10 +177,10 @@ Test(profile, of_this_host_that_is_of_no_use_is_left_alone)
     char folder[64], text[KOLO_PROFILE_MAX];
     kolo_figures_init(&usual);
     kolo_log_set_level(KOLO_LOG_NONE);
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         save_profile(folder, texts[i]);
         cr_assert(kolo_profile_load("auto", &figures, text, &source) == KOLO_OK, "%s", texts[i]);
-        cr_assert(memcmp(&figures, &usual, sizeof(usual)) == 0, "%s", texts[i]);
+        cr_assert(memcmp(&figures, &usual, sizeof usual) == 0, "%s", texts[i]);
         cr_assert(!text[0] && !source.path[0], "%s", texts[i]);
         remove_profile(folder);
     }

@@ -53,9 +53,9 @@ static kolo_status body(struct kolo_comm *comm, void *argument)
     int32_t *memory = NULL;
     (void)argument;
     if (now.is_kolo_memory)
-        WORLD_TRY(kolo_alloc(comm, COUNT * sizeof(*memory), (void **)&memory));
+        WORLD_TRY(kolo_alloc(comm, COUNT * sizeof *memory, (void **)&memory));
     else
-        memory = malloc(COUNT * sizeof(*memory));
+        memory = malloc(COUNT * sizeof *memory);
     WORLD_EXPECT(memory != NULL, "memory");
     const kolo_status status = compare(comm, memory);
     if (!now.is_kolo_memory)
@@ -86,8 +86,7 @@ static void run_now(const char *checksum)
                   kolo_status_name(result->status), result->text);
         cr_assert(strstr(result->text, " changed on the way here, over rdma fake0 port 1 to "),
                   "%s", result->text);
-        cr_assert(strstr(result->text, "rank 0 (") != NULL &&
-                      strstr(result->text, "rank 1 (") != NULL &&
+        cr_assert(strstr(result->text, "rank 0 (") && strstr(result->text, "rank 1 (") &&
                       strstr(result->text, now.is_broadcast ? "broadcast(" : "allreduce("),
                   "%s", result->text);
     }
@@ -110,7 +109,7 @@ static kolo_status only_call(struct kolo_comm *comm, void *argument)
 {
     int32_t *memory = NULL;
     (void)argument;
-    WORLD_TRY(kolo_alloc(comm, COUNT * sizeof(*memory), (void **)&memory));
+    WORLD_TRY(kolo_alloc(comm, COUNT * sizeof *memory, (void **)&memory));
     for (int round = 0; round < 10; round++) {
         now.is_broadcast = false;
         for (int i = 0; i < COUNT; i++)

@@ -151,7 +151,7 @@ static kolo_status all_calls(struct kolo_comm *comm, void *argument)
 {
     struct side *side = calloc(1, sizeof *side);
     const int device = kolo_rank(comm) % MOCK_DEVICES;
-    kolo_status status = side != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    kolo_status status = side ? KOLO_OK : KOLO_ERR_NO_MEMORY;
     (void)argument;
     if (status == KOLO_OK)
         status = kolo_alloc_device(comm, ROOM, device, &side->device_send);

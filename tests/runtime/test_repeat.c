@@ -82,7 +82,7 @@ static kolo_status again_and_again(struct kolo_comm *comm, void *argument)
     static const size_t counts[] = {0, 1, 2, 8, 9, 100, COUNT_MAX};
     (void)argument;
     for (int round = 0; round < ROUNDS; round++)
-        for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+        for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
             WORLD_TRY(reduces(comm, counts[c], round));
             WORLD_TRY(passes(comm, counts[c], round));
         }
@@ -96,7 +96,7 @@ ParameterizedTestParameters(repeat, results)
 ParameterizedTest(struct world_param *param, repeat, results, .timeout = 120)
 {
     static const int sizes[] = {2, 3, RANKS_MAX};
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         run(param->name, sizes[i], again_and_again);
 }
 
@@ -107,8 +107,8 @@ static bool is_kept(struct kolo_comm *comm, const struct kolo_task *task)
     kolo_comm_enter(comm);
     struct kolo_request *kept = kolo_repeat_may(comm, task) ? kolo_repeat_take(comm, task) : NULL;
     /* a call holds it until it has read the status, even if that is no longer KOLO_AGAIN */
-    bool is_found = kept != NULL && kolo_repeat_take(comm, task) == NULL;
-    if (kept != NULL)
+    bool is_found = kept && !kolo_repeat_take(comm, task);
+    if (kept)
         kolo_repeat_give_back(kept);
     kolo_comm_leave(comm);
     return is_found;
@@ -116,7 +116,7 @@ static bool is_kept(struct kolo_comm *comm, const struct kolo_task *task)
 
 static kolo_status keeps(struct kolo_comm *comm, void *argument)
 {
-    struct kolo_opts opts = {.size = sizeof(opts), .name = "grad"};
+    struct kolo_opts opts = {.size = sizeof opts, .name = "grad"};
     struct kolo_task task = {
         .kind = KOLO_CALL_ALLREDUCE, .count = 4, .dtype = KOLO_INT32, .op = KOLO_SUM};
     struct kolo_task other = task, named = task, max = task, rooted = task;
@@ -164,8 +164,7 @@ static kolo_status two_threads(struct kolo_comm *comm, void *argument)
         return KOLO_ERR_SYSTEM;
     void *failed_here = barriers(comm);
     pthread_join(thread, &failed);
-    WORLD_EXPECT(failed == NULL && failed_here == NULL, "a barrier failed: %s",
-                 kolo_error_detail());
+    WORLD_EXPECT(!failed && !failed_here, "a barrier failed: %s", kolo_error_detail());
     return KOLO_OK;
 }
 
@@ -192,8 +191,7 @@ static kolo_status one_differs(struct kolo_comm *comm, void *argument)
     size_t count = kolo_rank(comm) == 1 ? 2 : 1;
     kolo_status status = kolo_allreduce(comm, data, data, count, KOLO_INT32, KOLO_MAX, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "%s", kolo_status_name(status));
-    WORLD_EXPECT(strstr(kolo_error_detail(), "count 2") != NULL &&
-                     strstr(kolo_error_detail(), "count 1") != NULL,
+    WORLD_EXPECT(strstr(kolo_error_detail(), "count 2") && strstr(kolo_error_detail(), "count 1"),
                  "%s", kolo_error_detail());
     status = kolo_allreduce(comm, data, data, 1, KOLO_INT32, KOLO_MAX, NULL, NULL);
     WORLD_EXPECT(status != KOLO_OK, "a call after the failure went on");
@@ -218,7 +216,7 @@ static kolo_status one_differs_in_root(struct kolo_comm *comm, void *argument)
         status = kolo_broadcast(comm, &value, 1, KOLO_INT32, i == 0 ? root : 0, NULL, NULL);
     if (status == KOLO_OK)
         status = kolo_allreduce(comm, &value, &value, 1, KOLO_INT32, KOLO_MAX, NULL, NULL);
-    WORLD_EXPECT(status == KOLO_ERR_MISMATCH && strstr(kolo_error_detail(), "sequence 23") != NULL,
+    WORLD_EXPECT(status == KOLO_ERR_MISMATCH && strstr(kolo_error_detail(), "sequence 23"),
                  "%s: %s", kolo_status_name(status), kolo_error_detail());
     return KOLO_OK;
 }
@@ -267,8 +265,8 @@ static kolo_status fails_while_it_runs(struct kolo_comm *comm, void *argument)
     }
     atomic_store(&victim->comm, comm);
     kolo_status status = kolo_allreduce(comm, &data, &data, 1, KOLO_INT32, KOLO_MAX, NULL, NULL);
-    snprintf(first, sizeof(first), "%s", kolo_error_detail());
-    WORLD_EXPECT(status == KOLO_ERR_ABORTED && strstr(first, "sequence 20") != NULL, "%s", first);
+    snprintf(first, sizeof first, "%s", kolo_error_detail());
+    WORLD_EXPECT(status == KOLO_ERR_ABORTED && strstr(first, "sequence 20"), "%s", first);
     status = kolo_allreduce(comm, &data, &data, 1, KOLO_INT32, KOLO_MAX, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_ABORTED && strcmp(first, kolo_error_detail()) == 0,
                  "'%s', not '%s'", kolo_error_detail(), first);

@@ -48,7 +48,7 @@ static kolo_status take(struct kolo_comm *comm, int kind, size_t count, struct b
         status = kolo_alloc(comm, 2 * count * sizeof(float), &memory);
     else
         memory = calloc(2 * count, sizeof(float));
-    if (status != KOLO_OK || memory == NULL)
+    if (status != KOLO_OK || !memory)
         return status != KOLO_OK ? status : KOLO_ERR_NO_MEMORY;
     out->send = memory;
     out->recv = kind % 2 == 1 ? out->send : out->send + count;
@@ -96,7 +96,7 @@ static kolo_status sum_of_noise(struct kolo_comm *comm, int kind, size_t count)
     size_t step = count > 5000 ? 13 : 1;
     for (size_t i = 0; i < count && status == KOLO_OK; i += step) {
         float right = folded(n, i);
-        if (memcmp(&buffers.recv[i], &right, sizeof(right)) != 0)
+        if (memcmp(&buffers.recv[i], &right, sizeof right) != 0)
             status = kolo_fail(KOLO_ERR_INTERNAL, "kind %d, element %zu of %zu: %g, not %g", kind,
                                i, count, (double)buffers.recv[i], (double)right);
     }
@@ -113,7 +113,7 @@ static kolo_status all_kinds(struct kolo_comm *comm, void *argument)
     int rank = kolo_rank(comm);
     kolo_status status = KOLO_OK;
     (void)argument;
-    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
         for (int kind = 0; kind < 2 * KINDS && status == KOLO_OK; kind++)
             status = sum_of_noise(comm, kind < KINDS ? kind : (kind + rank) % KINDS, counts[c]);
     return status;
@@ -131,7 +131,7 @@ ParameterizedTestParameters(route_board, memory_of_every_kind)
 ParameterizedTest(struct transport_param *param, route_board, memory_of_every_kind, .timeout = 120)
 {
     static const int sizes[] = {2, 3, 5, 8};
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         run(param->name, "KOLO_PLAN=auto", sizes[i], all_kinds, NULL);
         run(param->name, "KOLO_PLAN=twoshot", sizes[i], all_kinds, NULL);
     }
@@ -275,7 +275,7 @@ ParameterizedTest(struct transport_param *param, route_board, memory_taken_back_
                   .timeout = 120)
 {
     static const long moments_us[] = {5000, 12000, 20000, 35000};
-    for (size_t i = 0; i < sizeof(moments_us) / sizeof(moments_us[0]); i++) {
+    for (size_t i = 0; i < sizeof moments_us / sizeof moments_us[0]; i++) {
         long after_us = moments_us[i];
         run(param->name, "KOLO_STALL=100ms", 3, broken_off_quietly, &after_us);
     }
@@ -299,7 +299,7 @@ static void add(void *into, const void *from, size_t count, kolo_dtype dtype, vo
     (void)dtype;
     for (size_t i = 0; i < count; i++)
         sums[i] += ((const float *)from)[i];
-    if (hold == NULL || ++hold->pieces != SOME_CHUNKS)
+    if (!hold || ++hold->pieces != SOME_CHUNKS)
         return;
     atomic_store(&hold->is_held, true);
     (void)AWAIT(atomic_load(&hold->is_taken));
@@ -323,7 +323,7 @@ static kolo_status taken_back_from_a_writer(struct kolo_comm *comm, void *argume
     int rank = kolo_rank(comm);
     struct hold *hold = argument;
     struct kolo_op sum = {
-        .size = sizeof(sum), .name = "held", .fold = add, .context = rank == 0 ? hold : NULL};
+        .size = sizeof sum, .name = "held", .fold = add, .context = rank == 0 ? hold : NULL};
     struct buffers buffers;
     pthread_t thread;
     kolo_redop op;
@@ -361,7 +361,7 @@ ParameterizedTest(struct transport_param *param, route_board, memory_is_not_take
 Test(route_board, nobody_touches_the_buffers_of_a_call_that_failed, .timeout = 120)
 {
     static const long moments_us[] = {0, 1000, 3000, 7000, 15000, 31000};
-    for (size_t i = 0; i < sizeof(moments_us) / sizeof(moments_us[0]); i++) {
+    for (size_t i = 0; i < sizeof moments_us / sizeof moments_us[0]; i++) {
         long after_us = moments_us[i];
         run("shm", "KOLO_PLAN=auto", 3, broken_off, &after_us);
     }
@@ -370,7 +370,7 @@ Test(route_board, nobody_touches_the_buffers_of_a_call_that_failed, .timeout = 1
 /** A rank that has not come is named, by those that wait and by the others. */
 static kolo_status one_is_late(struct kolo_comm *comm, void *argument)
 {
-    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 700};
+    struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 700};
     float value = 1;
     (void)argument;
     kolo_status status = kolo_barrier(comm, NULL, NULL);
@@ -420,7 +420,7 @@ static kolo_status tell(struct kolo_comm *comm, int call, int root, size_t count
     if (kolo_rank(comm) == root)
         tell_all(data, count, call);
     else
-        memset(data, 0, count * sizeof(*data));
+        memset(data, 0, count * sizeof *data);
     kolo_status status = kolo_broadcast(comm, data, count, KOLO_INT32, root, NULL, NULL);
     return status == KOLO_OK ? check_told(data, count, call) : status;
 }
@@ -494,7 +494,7 @@ ParameterizedTest(struct transport_param *param, route_board, what_a_late_rank_n
 {
     static const size_t counts[] = {1, 300, AHEAD_COUNT_MAX}; /* in the entry; in the stage */
     for (int relays = 1; relays <= RELAY_MAX; relays++)
-        for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+        for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
             struct relay relay = {.relays = relays, .count = counts[c]};
             run(param->name, "KOLO_PLAN=oneshot", relays + 2, run_relay, &relay);
         }
@@ -538,7 +538,7 @@ static kolo_status run_wild(struct kolo_comm *comm, void *argument)
     uint32_t all = 1, own = (uint32_t)kolo_rank(comm) * 7919 + 3;
     int32_t plain[2 * AHEAD_COUNT_MAX];
     void *kolos;
-    kolo_status status = kolo_alloc(comm, sizeof(plain), &kolos);
+    kolo_status status = kolo_alloc(comm, sizeof plain, &kolos);
     for (int call = 1; call <= calls && status == KOLO_OK; call++) {
         all = all * 1664525 + 1013904223;
         own = own * 1664525 + 1013904223;
@@ -560,7 +560,7 @@ ParameterizedTest(struct transport_param *param, route_board, ranks_run_ahead, .
 {
     static const int sizes[] = {2, 3, 5, 8};
     int calls = 1000;
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         run(param->name, "KOLO_PLAN=auto", sizes[i], run_wild, &calls);
 }
 
@@ -603,8 +603,8 @@ static kolo_status disagree(struct kolo_comm *comm, void *argument)
         status = kolo_barrier(comm, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "rank %d, call %d: %s: %s", rank, call,
                  kolo_status_name(status), kolo_error_detail());
-    WORLD_EXPECT(strstr(kolo_error_detail(), "broadcast(count 1, int32, root 0)") != NULL &&
-                     strstr(kolo_error_detail(), "sequence 1") != NULL,
+    WORLD_EXPECT(strstr(kolo_error_detail(), "broadcast(count 1, int32, root 0)") &&
+                     strstr(kolo_error_detail(), "sequence 1"),
                  "rank %d: %s", rank, kolo_error_detail());
     return KOLO_OK;
 }
@@ -689,7 +689,7 @@ ParameterizedTest(struct transport_param *param, route_board,
         {.count = 1, .bound = 0, .has_one_yet = true, .is_of_part = true},
     };
     for (int size = 2; size <= 3; size++)
-        for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
             atomic_store(&all[i].may_come, false);
             run(param->name, "KOLO_PLAN=oneshot", size, run_on, &all[i]);
         }
@@ -798,7 +798,7 @@ static void add_slowly(void *into, const void *from, size_t count, kolo_dtype dt
 {
     (void)dtype;
     const bool holds =
-        context != NULL && atomic_load(&held.is_armed) && !atomic_exchange(&held.has_held, true);
+        context && atomic_load(&held.is_armed) && !atomic_exchange(&held.has_held, true);
     if (holds)
         pause_ms(HELD_MS);
     for (size_t i = 0; i < count; i++)

@@ -47,7 +47,7 @@ static kolo_status sum_in_odd_mode(struct kolo_comm *comm, void *argument)
     (void)argument;
     for (size_t i = 0; i < MOST; i++)
         in[rank][i] = i % 2 == 0 ? 0x1p-140f : rank == 0 ? 1.0f : 0x1.8p-24f;
-    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
         if (rank == 0)
             kolo_float_mode_set(KOLO_FLOAT_ODD);
         const kolo_status status = kolo_allreduce(comm, in[rank], out[rank], counts[c],
@@ -60,7 +60,7 @@ static kolo_status sum_in_odd_mode(struct kolo_comm *comm, void *argument)
                          "element %zu of %zu is %a", i, counts[c], (double)out[rank][i]);
     }
     KOLO_TRY_RETURN(kolo_barrier(comm, NULL, NULL)); /* all are there */
-    return memcmp(out[rank], out[0], sizeof(out[0])) == 0
+    return memcmp(out[rank], out[0], sizeof out[0]) == 0
                ? KOLO_OK
                : kolo_fail(KOLO_ERR_INTERNAL, "not the bits of rank 0");
 }
@@ -169,7 +169,7 @@ Test(scale, every_plan, .timeout = 60)
 {
     static const char *const plans[] = {"KOLO_SMALL_BYTES=0", "KOLO_SMALL_BYTES=16KiB",
                                         "KOLO_PLAN=direct", "KOLO_PLAN=flat"};
-    for (int t = 0; world_transports[t] != NULL; t++)
+    for (int t = 0; world_transports[t]; t++)
         for (int i = 0; i < 4; i++) {
             struct world world = {
                 .size = RANKS, .transport = world_transports[t], .settings = {plans[i]}};

@@ -27,7 +27,7 @@ static void run(const char *transport, int size,
         .size = size, .transport = transport, .settings = {"KOLO_TIMEOUT=30", "KOLO_STALL=100ms"}};
     kolo_status status = world_run(&world, body, argument);
     char detail[KOLO_DETAIL_MAX];
-    snprintf(detail, sizeof(detail), "%s", kolo_error_detail());
+    snprintf(detail, sizeof detail, "%s", kolo_error_detail());
     /* all other ranks, because one that ends makes the others shrink further */
     for (int rank = 0; rank < size; rank++)
         cr_expect(world.results[rank].status == KOLO_OK, "%s, rank %d of %d: %s: %s", transport,
@@ -51,7 +51,7 @@ static void run(const char *transport, int size,
 static kolo_status work(struct kolo_comm *comm, int mine, const int *numbers, int count)
 {
     enum { LENGTH = 40000 };
-    int64_t *data = calloc(LENGTH, sizeof(*data)), sum = 0, all[WORLD_RANKS_MAX];
+    int64_t *data = calloc(LENGTH, sizeof *data), sum = 0, all[WORLD_RANKS_MAX];
     kolo_status status;
     for (int i = 0; i < count; i++)
         sum += numbers[i];
@@ -201,7 +201,7 @@ static kolo_status without_a_loss(struct kolo_comm *comm, void *argument)
                      "%s: %s", kolo_status_name(status), kolo_error_detail());
         status = kolo_barrier(second, NULL, NULL);
         WORLD_EXPECT(status == KOLO_ERR_ABORTED &&
-                         strstr(kolo_error_detail(), "shrinks the communicator") != NULL,
+                         strstr(kolo_error_detail(), "shrinks the communicator"),
                      "%s: %s", kolo_status_name(status), kolo_error_detail());
     }
     KOLO_TRY(kolo_shrink(second, NULL, &third));
@@ -244,13 +244,13 @@ ON_ALL(a_suspected_loss_is_the_cause, 3, before_the_verdict)
 static kolo_status finalizes_it(struct kolo_comm *comm, struct kolo_comm *part, const char *when)
 {
     char byte;
-    size_t bytes = sizeof(byte);
+    size_t bytes = sizeof byte;
     kolo_status status = KOLO_OK;
     if (strcmp(when, "before") != 0)
         KOLO_TRY(kolo_kv_get(comm, when, &byte, &bytes, -1));
     KOLO_TRY(kolo_finalize(part));
     KOLO_TRY(kolo_kv_set(comm, "finalized", "", 0));
-    bytes = sizeof(byte);
+    bytes = sizeof byte;
     KOLO_TRY(kolo_kv_get(comm, "shrunk", &byte, &bytes, -1)); /* the others do not wait for it */
 out:
     return status;
@@ -303,7 +303,7 @@ ParameterizedTest(struct world_param *param, shrink, who_has_finalized_is_left_o
 static kolo_status does_not_come(struct kolo_comm *comm, void *argument)
 {
     int rank = kolo_rank(comm), all[] = {0, 1, 2};
-    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 200};
+    struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 200};
     struct kolo_comm *some = NULL;
     size_t bytes = 0;
     kolo_status status;
@@ -322,7 +322,7 @@ static kolo_status does_not_come(struct kolo_comm *comm, void *argument)
         WORLD_EXPECT(said == KOLO_OK || said == KOLO_ERR_ABORTED, /* rank 0 may be faster */
                      "%s", kolo_status_name(said));
         WORLD_EXPECT(met == KOLO_ERR_ABORTED, "%s", kolo_status_name(met));
-        WORLD_EXPECT(status == KOLO_ERR_TIMEOUT && is_named && some == NULL, "%s: %s",
+        WORLD_EXPECT(status == KOLO_ERR_TIMEOUT && is_named && !some, "%s: %s",
                      kolo_status_name(status), kolo_error_detail());
     }
     KOLO_TRY(kolo_shrink(comm, NULL, &some));
@@ -355,7 +355,7 @@ static kolo_status with_older_options(struct kolo_comm *comm, void *argument)
                                    offsetof(struct kolo_opts, flags), sizeof(struct kolo_opts)};
     (void)argument;
     WORLD_TRY(kolo_barrier(comm, NULL, NULL)); /* a shrink fails ranks that are in kolo_init */
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const struct kolo_opts opts = {.size = sizes[i], .name = "shrunk", .timeout_ms = 20000};
         struct kolo_opts *older = memory_to_the_end(sizes[i]);
         struct kolo_comm *some = NULL;

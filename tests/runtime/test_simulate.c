@@ -28,7 +28,7 @@ static const struct kolo_plan *next_plan(const struct kolo_plan *plan)
 {
     do
         plan = kolo_plan_next(plan);
-    while (plan != NULL && (plan->on_board || plan->is_nested));
+    while (plan && (plan->on_board || plan->is_nested));
     return plan;
 }
 
@@ -89,7 +89,7 @@ static const struct kolo_topology *hosts_for(const struct kolo_plan *plan, int s
     if (is_numa(plan))
         return deal_nodes(size, 1, size < 6 ? 2 : size / 3);
     const int way = is_by_leaders(plan) ? 2 : 0;
-    return plan->fits(&args) == NULL ? NULL : deal(size, size < 6 ? 2 : size / 3, way, 0);
+    return !plan->fits(&args) ? NULL : deal(size, size < 6 ? 2 : size / 3, way, 0);
 }
 
 /** The smallest world of at least @p size ranks that the plan supports with the hosts that
@@ -98,7 +98,7 @@ static int size_for(const struct kolo_plan *plan, int size)
 {
     struct kolo_plan_args args = {.size = size, .count = 1, .segment = 1};
     args.hosts = hosts_for(plan, size);
-    while (args.hosts != NULL && plan->fits(&args) != NULL)
+    while (args.hosts && plan->fits(&args))
         args.hosts = hosts_for(plan, ++args.size);
     return args.size;
 }
@@ -125,7 +125,7 @@ static bool has_root(const struct kolo_plan *plan)
 static bool are_large_wanted(void)
 {
     const char *value = getenv("TEST_LARGE_WORLDS");
-    return value == NULL || strcmp(value, "0") != 0;
+    return !value || strcmp(value, "0") != 0;
 }
 
 /** Of the worlds of more than 32 ranks, except in the long run, the multiples of 8 and the sizes
@@ -160,11 +160,11 @@ static void prove_variants(struct kolo_simulation what, int turn)
 static void prove_size(int size)
 {
     size_t n = (size_t)size, counts[] = {0, 1, n - 1, n, n + 1, 13, 2 * n + 3};
-    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan)) {
+    for (const struct kolo_plan *plan = next_plan(NULL); plan; plan = next_plan(plan)) {
         bool per_rank = plan->collective != KOLO_COLLECTIVE_ALLREDUCE &&
                         plan->collective != KOLO_COLLECTIVE_REDUCE &&
                         plan->collective != KOLO_COLLECTIVE_BROADCAST;
-        for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+        for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
             for (int root = 0; root < (has_root(plan) ? size : 1); root++) {
                 if (size > 9 && root != 0 && root != size - 1 && root != (int)(c * 5 % n))
                     continue;
@@ -308,7 +308,7 @@ static void prove_large(const struct kolo_plan *plan, int size, int variant)
 
 Test(simulate, every_plan_for_127_and_128, .timeout = 200)
 {
-    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan))
+    for (const struct kolo_plan *plan = next_plan(NULL); plan; plan = next_plan(plan))
         for (int variant = 0; variant < 4; variant++)
             for (int size = 127; size <= 128; size++)
                 prove_large(plan, size, variant);
@@ -317,7 +317,7 @@ Test(simulate, every_plan_for_127_and_128, .timeout = 200)
 /* Plans of many steps are proved for 1000 ranks or more below, and here only in the long run. */
 Test(simulate, every_plan_for_1000, .timeout = 400)
 {
-    for (const struct kolo_plan *plan = next_plan(NULL); are_large_wanted() && plan != NULL;
+    for (const struct kolo_plan *plan = next_plan(NULL); are_large_wanted() && plan;
          plan = next_plan(plan)) {
         int variants = !is_linear(plan) ? 4 : test_is_long() ? 1 : 0;
         for (int variant = 0; variant < variants; variant++)
@@ -327,7 +327,7 @@ Test(simulate, every_plan_for_1000, .timeout = 400)
 
 Test(simulate, plans_of_few_steps_for_thousands, .timeout = 400)
 {
-    for (const struct kolo_plan *plan = next_plan(NULL); are_large_wanted() && plan != NULL;
+    for (const struct kolo_plan *plan = next_plan(NULL); are_large_wanted() && plan;
          plan = next_plan(plan))
         if (!is_linear(plan))
             prove_large(plan, test_is_long() ? 4096 : 2048, 0);
@@ -338,7 +338,7 @@ static int linear_plans[64];
 ParameterizedTestParameters(simulate, plans_of_many_steps_for_thousands)
 {
     size_t count = 0;
-    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan))
+    for (const struct kolo_plan *plan = next_plan(NULL); plan; plan = next_plan(plan))
         if (is_linear(plan))
             linear_plans[count++] = (int)plan->number;
     return cr_make_param_array(int, linear_plans, count);
@@ -362,7 +362,7 @@ ParameterizedTest(int *plan, simulate, plans_of_many_steps_for_thousands, .timeo
 static void prove_on_hosts(int size, int count, int way, unsigned seed)
 {
     const struct kolo_topology *hosts = deal(size, count, way, seed);
-    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan)) {
+    for (const struct kolo_plan *plan = next_plan(NULL); plan; plan = next_plan(plan)) {
         bool per_rank = plan->collective != KOLO_COLLECTIVE_ALLREDUCE &&
                         plan->collective != KOLO_COLLECTIVE_REDUCE &&
                         plan->collective != KOLO_COLLECTIVE_BROADCAST;
@@ -450,7 +450,7 @@ static const struct kolo_topology *draw_nodes(int size, unsigned seed)
 
 static void prove_by_node(const struct kolo_topology *hosts, int size, unsigned seed, int *proved)
 {
-    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan)) {
+    for (const struct kolo_plan *plan = next_plan(NULL); plan; plan = next_plan(plan)) {
         bool is_short = plan->collective != KOLO_COLLECTIVE_ALLREDUCE;
         struct kolo_simulation what = {
             .plan = plan,
@@ -499,16 +499,16 @@ Test(simulate, plans_by_numa_node_say_why_they_do_not_fit)
                  {more, "more NUMA nodes than others", NULL},
                  {unknown, "not known", "not known"},
                  {alone, "NUMA node of its own", "NUMA node of its own"}};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int memory[KOLO_HOSTS_INTS(6)];
         struct kolo_topology hosts;
         struct kolo_plan_args args = {.size = 6, .count = 8, .segment = 8, .hosts = &hosts};
         kolo_topology_fill(&hosts, 6, of, cases[i].nodes, memory);
         const char *why = kolo_plan_numa_allreduce.fits(&args),
                    *of_others = kolo_plan_numa_broadcast.fits(&args);
-        cr_assert(cases[i].why == NULL ? why == NULL : why && strstr(why, cases[i].why), "%zu", i);
-        cr_assert(cases[i].of_others == NULL ? of_others == NULL
-                                             : of_others && strstr(of_others, cases[i].of_others),
+        cr_assert(!cases[i].why ? why == NULL : why && strstr(why, cases[i].why), "%zu", i);
+        cr_assert(!cases[i].of_others ? of_others == NULL
+                                      : of_others && strstr(of_others, cases[i].of_others),
                   "%zu", i);
     }
 }
@@ -646,7 +646,7 @@ Test(simulate, messages_of_leaders)
         [KOLO_COLLECTIVE_SCATTER] = HOSTS - 1};
     struct kolo_plan_args args = {.size = N, .count = 3, .segment = 1};
     args.hosts = deal(N, HOSTS, 2, 0);
-    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan))
+    for (const struct kolo_plan *plan = next_plan(NULL); plan; plan = next_plan(plan))
         for (args.root = 0; is_by_leaders(plan) && args.root < (has_root(plan) ? N : 1);
              args.root++) {
             size_t others, messages = far_messages(plan, args, &others);
@@ -659,14 +659,14 @@ Test(simulate, messages_of_leaders)
 Test(simulate, leaders_of_hosts_of_any_size, .timeout = 100)
 {
     static const int sizes[][4] = {{1, 1, 2}, {70, 1, 9}, {8, 9, 1, 65}, {3, 3, 3, 3}, {2, 17}};
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         int of[90], nodes[90], memory[KOLO_HOSTS_INTS(90)], size = 0;
         struct kolo_topology hosts;
         for (int host = 0; host < 4; host++)
             for (int rank = 0; rank < sizes[i][host]; rank++, size++)
                 of[size] = host, nodes[size] = 3 - size % 4;
         kolo_topology_fill(&hosts, size, of, i % 2 == 0 ? nodes : NULL, memory);
-        for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan))
+        for (const struct kolo_plan *plan = next_plan(NULL); plan; plan = next_plan(plan))
             for (size_t count = 0; is_by_leaders(plan) && count < 3; count++)
                 prove_variants(
                     (struct kolo_simulation){
@@ -700,8 +700,8 @@ static const struct kolo_topology *unlike_hosts(size_t index)
 Test(simulate, two_levels_in_many_pieces_on_unlike_hosts)
 {
     static const size_t counts[] = {0, 1, 13, 257};
-    for (size_t i = 0; i < sizeof(unlike) / sizeof(unlike[0]); i++)
-        for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan))
+    for (size_t i = 0; i < sizeof unlike / sizeof unlike[0]; i++)
+        for (const struct kolo_plan *plan = next_plan(NULL); plan; plan = next_plan(plan))
             for (size_t c = 0; strcmp(plan->name, "twolevel") == 0 && c < 4; c++)
                 for (int root = 0; root < (has_root(plan) ? unlike[i].size : 1); root++)
                     prove_variants((struct kolo_simulation){.plan = plan,
@@ -736,7 +736,7 @@ Test(simulate, two_levels_at_once)
 
 static void prove_all(struct kolo_simulation what, enum kolo_collective collective)
 {
-    for (what.plan = next_plan(NULL); what.plan != NULL; what.plan = next_plan(what.plan))
+    for (what.plan = next_plan(NULL); what.plan; what.plan = next_plan(what.plan))
         for (what.segment = 1; what.plan->collective == collective && what.segment < 9;
              what.segment += 3)
             prove(what);
@@ -798,7 +798,7 @@ Test(simulate, blocks_of_different_lengths, .timeout = 100)
 {
     for (int size = 1; size <= 33; size++)
         prove_blocks_of_different_lengths(size, NULL);
-    for (size_t i = 0; i < sizeof(unlike) / sizeof(unlike[0]); i++)
+    for (size_t i = 0; i < sizeof unlike / sizeof unlike[0]; i++)
         prove_blocks_of_different_lengths(unlike[i].size, unlike_hosts(i));
     prove_blocks_of_different_lengths(33, deal(33, 4, 1, 7));
 }
@@ -894,7 +894,7 @@ static void broken_step(const struct kolo_plan_args *args, size_t index, struct 
     if (fault == EARLY_READ && sends && index == 0 &&
         sound_plan->collective != KOLO_COLLECTIVE_BROADCAST)
         step->out.buffer = KOLO_BUFFER_RECV;
-    if (memcmp(&before, step, sizeof(before)) != 0)
+    if (memcmp(&before, step, sizeof before) != 0)
         has_struck = true;
 }
 
@@ -911,7 +911,7 @@ static size_t broken_nsteps(const struct kolo_plan_args *args)
 Test(simulate, objects_to_broken_plans, .timeout = 100)
 {
     int struck[FAULTS] = {0};
-    for (sound_plan = next_plan(NULL); sound_plan != NULL; sound_plan = next_plan(sound_plan))
+    for (sound_plan = next_plan(NULL); sound_plan; sound_plan = next_plan(sound_plan))
         for (fault = SOUND; fault < FAULTS; fault++)
             for (int size = 3; size <= 9; size++)
                 for (fault_rank = size_for(sound_plan, size) == size ? 0 : size; fault_rank < size;
@@ -957,7 +957,7 @@ static void swapped_fold(const struct kolo_plan_args *args, size_t index, struct
 Test(simulate, objects_to_another_order_in_an_ordered_plan)
 {
     int ordered = 0;
-    for (sound_plan = next_plan(NULL); sound_plan != NULL; sound_plan = next_plan(sound_plan)) {
+    for (sound_plan = next_plan(NULL); sound_plan; sound_plan = next_plan(sound_plan)) {
         struct kolo_plan broken = *sound_plan;
         struct kolo_simulation what = {.plan = &broken,
                                        .size = size_for(sound_plan, 5),
@@ -1007,7 +1007,7 @@ static bool is_one_exchange(const struct kolo_plan *plan)
 
 Test(simulate, objects_to_steps_that_begin_too_early)
 {
-    for (sound_plan = next_plan(NULL); sound_plan != NULL; sound_plan = next_plan(sound_plan)) {
+    for (sound_plan = next_plan(NULL); sound_plan; sound_plan = next_plan(sound_plan)) {
         struct kolo_plan broken = *sound_plan;
         struct kolo_simulation what = {.plan = &broken,
                                        .size = size_for(sound_plan, 5),
@@ -1024,7 +1024,7 @@ Test(simulate, objects_to_steps_that_begin_too_early)
                   kolo_error_detail());
         broken.window = NULL; /* one step at a time, although the plan has more in flight */
         what.segment = 60;
-        if (sound_plan->window != NULL && strcmp(sound_plan->name, "direct") == 0)
+        if (sound_plan->window && strcmp(sound_plan->name, "direct") == 0)
             cr_assert(kolo_simulate(&what, NULL) == KOLO_ERR_INTERNAL);
     }
 }
@@ -1033,7 +1033,7 @@ Test(simulate, objects_to_steps_that_begin_too_early)
 static void check_broadcasts_in_turn(enum kolo_closing closing, int closed_every)
 {
     const uint64_t seeds = test_is_long() ? 8 : 3;
-    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan))
+    for (const struct kolo_plan *plan = next_plan(NULL); plan; plan = next_plan(plan))
         for (int size = 2; size <= 65 && plan->collective == KOLO_COLLECTIVE_BROADCAST;
              size += size < 18 ? 1 : 47)
             for (uint64_t seed = 0; is_size_wanted(size) && seed < seeds; seed++) {
@@ -1073,7 +1073,7 @@ static void silent_root(const struct kolo_plan_args *args, size_t index, struct 
 
 Test(simulate, objects_to_a_root_that_says_nothing)
 {
-    for (sound_plan = next_plan(NULL); sound_plan != NULL; sound_plan = next_plan(sound_plan)) {
+    for (sound_plan = next_plan(NULL); sound_plan; sound_plan = next_plan(sound_plan)) {
         struct kolo_plan broken = *sound_plan;
         struct kolo_simulation what = {.plan = &broken,
                                        .size = size_for(sound_plan, 5),
@@ -1090,7 +1090,7 @@ Test(simulate, objects_to_a_root_that_says_nothing)
 /** The barrier that follows a rooted plan closes it: without it the simulator must object. */
 Test(simulate, objects_to_a_plan_that_does_not_close)
 {
-    for (const struct kolo_plan *plan = next_plan(NULL); plan != NULL; plan = next_plan(plan)) {
+    for (const struct kolo_plan *plan = next_plan(NULL); plan; plan = next_plan(plan)) {
         struct kolo_plan open = *plan;
         struct kolo_simulation what = {.plan = &open,
                                        .size = size_for(plan, 5),

@@ -118,7 +118,7 @@ static kolo_status give_back_many(struct kolo_comm *comm)
     for (int i = 0; i < LARGES; i++)
         kolo_slab_give_back(engine, slabs[i]);
     WORLD_EXPECT(engine->slab_bytes_unused <= 128 << 20, "%zu bytes", engine->slab_bytes_unused);
-    for (const struct kolo_slab *at = engine->slabs; at != NULL; at = at->next)
+    for (const struct kolo_slab *at = engine->slabs; at; at = at->next)
         WORLD_EXPECT(at == slabs[0] || at == slabs[3], "an older one is kept");
     WORLD_EXPECT(atomic_load(&engine->has_slabs_to_free), "the others are to be freed");
 out:
@@ -168,11 +168,11 @@ static kolo_status run_out_of_memory(struct kolo_comm *comm)
 {
     struct kolo_slab *slab = NULL;
     kolo_status status = KOLO_OK;
-    for (int nth = 1; slab == NULL; nth++) {
+    for (int nth = 1; !slab; nth++) {
         kolo_alloc_fail_nth((uint64_t)nth);
         status = take(comm, bytes_wanted, &slab);
         kolo_alloc_fail_nth(0);
-        WORLD_EXPECT(slab != NULL || (status == KOLO_ERR_NO_MEMORY && comm->engine->slabs == NULL),
+        WORLD_EXPECT(slab || (status == KOLO_ERR_NO_MEMORY && !comm->engine->slabs),
                      "allocation %d fails: %s", nth, kolo_status_name(status));
     }
     kolo_slab_give_back(comm->engine, slab);
@@ -188,7 +188,7 @@ static kolo_status fail_each(struct kolo_comm *comm, void *argument)
 Test(slabs, every_allocation_may_fail, .timeout = 60)
 {
     static const size_t sizes[] = {4096, MEDIUM}; /* ordinary memory, and memory of the heap */
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct world world = {.size = 1, .settings = {"KOLO_SHM_DIRECT_BYTES=1MiB"}};
         bytes_wanted = sizes[i];
         WORLD_MUST_RUN(&world, fail_each, NULL);

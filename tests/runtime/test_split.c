@@ -108,7 +108,7 @@ static kolo_status without_colour(struct kolo_comm *comm, void *argument)
     (void)argument;
     KOLO_TRY(kolo_split(comm, rank == 0 ? KOLO_NO_COLOUR : 7, 0, NULL, &some));
     WORLD_EXPECT((some == NULL) == (rank == 0), "rank %d got the wrong one", rank);
-    if (some != NULL)
+    if (some)
         KOLO_TRY(check_calls(some, members, 2));
     KOLO_TRY(kolo_finalize(some));
     KOLO_TRY(kolo_split(comm, KOLO_NO_COLOUR, 0, NULL, &none));
@@ -162,7 +162,7 @@ static kolo_status interleaved(struct kolo_comm *comm, void *argument)
     int n = kolo_size(comm), rank = kolo_rank(comm);
     struct kolo_comm *comms[BESIDE] = {comm};
     struct kolo_request *requests[BESIDE] = {NULL};
-    int32_t(*data)[LENGTH] = calloc(BESIDE, sizeof(*data));
+    int32_t(*data)[LENGTH] = calloc(BESIDE, sizeof *data);
     kolo_status status = KOLO_OK;
     (void)argument;
     for (int i = 1; i < BESIDE; i++)
@@ -220,7 +220,7 @@ static void *runner_main(void *argument)
 {
     struct runner *runner = argument;
     runner->status = split_and_reduce(runner->comm, runner->number);
-    snprintf(runner->text, sizeof(runner->text), "%s", kolo_error_detail());
+    snprintf(runner->text, sizeof runner->text, "%s", kolo_error_detail());
     return NULL;
 }
 
@@ -256,7 +256,7 @@ static kolo_status all_refused(struct kolo_comm *comm, kolo_status got, kolo_sta
                                const char *part)
 {
     int members[WORLD_RANKS_MAX];
-    WORLD_EXPECT(got == expected && strstr(kolo_error_detail(), part) != NULL, "%s: %s",
+    WORLD_EXPECT(got == expected && strstr(kolo_error_detail(), part), "%s: %s",
                  kolo_status_name(got), kolo_error_detail());
     for (int i = 0; i < kolo_size(comm); i++)
         members[i] = i;
@@ -272,7 +272,7 @@ static kolo_status wrong(struct kolo_comm *comm, void *argument)
     (void)argument;
     KOLO_TRY(all_refused(comm, kolo_split(comm, rank == 1 ? -7 : 0, 0, NULL, &part),
                          KOLO_ERR_INVALID, "gave colour -7"));
-    WORLD_EXPECT(part == NULL && strstr(kolo_error_detail(), "") != NULL, "half made");
+    WORLD_EXPECT(!part && strstr(kolo_error_detail(), ""), "half made");
     KOLO_TRY(all_refused(comm, kolo_split(comm, 0, 0, NULL, rank == 2 ? NULL : &part),
                          KOLO_ERR_INVALID, "new_out is NULL on rank 2"));
     KOLO_TRY(all_refused(comm, kolo_dup(comm, NULL, rank == 0 ? NULL : &part), KOLO_ERR_INVALID,
@@ -291,7 +291,7 @@ ON_ALL(wrong_calls_are_refused_on_every_rank, 60, 3, wrong)
  * it has no memory for its answer. */
 static bool is_of_the_store(kolo_status status)
 {
-    return status == KOLO_ERR_PEER && strstr(kolo_error_detail(), "lost its connection") != NULL;
+    return status == KOLO_ERR_PEER && strstr(kolo_error_detail(), "lost its connection");
 }
 
 /** An allocation fails on some rank: all get the communicator, or none, and none waits. */
@@ -344,7 +344,7 @@ static kolo_status lacking_before_others(struct kolo_comm *comm, void *argument)
     }
     const kolo_status status = kolo_dup(comm, NULL, &part);
     WORLD_EXPECT((status == KOLO_ERR_NO_MEMORY || status == KOLO_ERR_SYSTEM) &&
-                     strstr(kolo_error_detail(), "rank 1 (") != NULL,
+                     strstr(kolo_error_detail(), "rank 1 ("),
                  "%s: %s", kolo_status_name(status), kolo_error_detail());
     return KOLO_OK;
 }
@@ -364,8 +364,8 @@ static kolo_status split_or_dup(struct kolo_comm *comm, void *argument)
     (void)argument;
     kolo_status status =
         kolo_rank(comm) == 1 ? kolo_dup(comm, NULL, &part) : kolo_split(comm, 0, 0, NULL, &part);
-    WORLD_EXPECT(status == KOLO_ERR_MISMATCH && strstr(kolo_error_detail(), "dup()") != NULL &&
-                     strstr(kolo_error_detail(), "split()") != NULL && part == NULL,
+    WORLD_EXPECT(status == KOLO_ERR_MISMATCH && strstr(kolo_error_detail(), "dup()") &&
+                     strstr(kolo_error_detail(), "split()") && !part,
                  "%s: %s", kolo_status_name(status), kolo_error_detail());
     return KOLO_OK;
 }
@@ -395,8 +395,7 @@ static kolo_status one_half_fails(struct kolo_comm *comm, void *argument)
         status = kolo_rank(half) == 0
                      ? kolo_allreduce(half, &value, &value, 1, KOLO_INT32, KOLO_SUM, NULL, NULL)
                      : kolo_barrier(half, NULL, NULL);
-        WORLD_EXPECT(status == KOLO_ERR_MISMATCH &&
-                         strstr(kolo_error_detail(), "(split colour 1)") != NULL,
+        WORLD_EXPECT(status == KOLO_ERR_MISMATCH && strstr(kolo_error_detail(), "(split colour 1)"),
                      "%s: %s", kolo_status_name(status), kolo_error_detail());
         status = kolo_barrier(half, NULL, NULL);
         WORLD_EXPECT(status == KOLO_ERR_MISMATCH, "it went on: %s", kolo_status_name(status));
@@ -423,8 +422,7 @@ static kolo_status half_stalls(struct kolo_comm *comm, void *argument)
     KOLO_TRY(kolo_split(comm, rank / 2, 0, NULL, &half));
     if (rank < 2) {
         status = kolo_broadcast(half, &value, 1, KOLO_INT32, 1 - rank, NULL, NULL);
-        WORLD_EXPECT(status == KOLO_ERR_MISMATCH &&
-                         strstr(kolo_error_detail(), "(split colour 0)") != NULL,
+        WORLD_EXPECT(status == KOLO_ERR_MISMATCH && strstr(kolo_error_detail(), "(split colour 0)"),
                      "%s: %s", kolo_status_name(status), kolo_error_detail());
         KOLO_TRY(kolo_send(comm, &value, 1, KOLO_INT32, rank + 2, NULL, NULL));
     } else if (rank == 2) { /* waits as long as the other half */
@@ -457,8 +455,8 @@ static kolo_status aborted(struct kolo_comm *comm, void *argument)
     if (rank > 0) {
         status = kolo_barrier(part, NULL, NULL);
         WORLD_EXPECT(status == KOLO_ERR_ABORTED &&
-                         strstr(kolo_error_detail(), "rank 3 (2 of communicator ") != NULL &&
-                         strstr(kolo_error_detail(), "aborted: enough") != NULL,
+                         strstr(kolo_error_detail(), "rank 3 (2 of communicator ") &&
+                         strstr(kolo_error_detail(), "aborted: enough"),
                      "%s: %s", kolo_status_name(status), kolo_error_detail());
         WORLD_EXPECT(kolo_dup(part, NULL, &part) == KOLO_ERR_ABORTED, "a dup of what failed");
     }
@@ -476,7 +474,7 @@ enum { STRANGERS = 6 }; /* rings and barriers do not connect ranks 0 and 3 */
  * things, is still being made. They use that link on the world afterwards. */
 static kolo_status impatient(struct kolo_comm *comm, void *argument)
 {
-    const struct kolo_opts at_once = {.size = sizeof(at_once), .timeout_ms = 1};
+    const struct kolo_opts at_once = {.size = sizeof at_once, .timeout_ms = 1};
     const int me = kolo_rank(comm);
     struct kolo_comm *other = NULL;
     int64_t number = -1;
@@ -486,7 +484,7 @@ static kolo_status impatient(struct kolo_comm *comm, void *argument)
     if (me == 3) {
         status = kolo_recv(other, &number, 1, KOLO_INT64, 0, &at_once, NULL);
         if (status == KOLO_ERR_TIMEOUT)
-            status = kolo_kv_set(comm, "given up", &number, sizeof(number)); /* looks at links */
+            status = kolo_kv_set(comm, "given up", &number, sizeof number); /* looks at links */
         else
             status = kolo_fail(KOLO_ERR_INTERNAL, "the receive: %s", kolo_status_name(status));
     }
@@ -553,7 +551,7 @@ static void begin_meeting(struct kolo_comm *comm)
 static kolo_status meet(struct kolo_comm *comm, uint32_t number, int timeout_ms,
                         struct kolo_comm **part_out)
 {
-    const struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = timeout_ms};
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = timeout_ms};
     const struct kolo_seat seat = {.number = number, .rank = comm->rank, .size = comm->size};
     kolo_status status = create_same(comm, part_out);
     if (status == KOLO_OK)
@@ -597,8 +595,7 @@ static kolo_status aborted_while_met(struct kolo_comm *comm, void *argument)
             kolo_abort(part, "enough");
     }
     status = kolo_barrier(part, NULL, NULL);
-    WORLD_EXPECT(status == KOLO_ERR_ABORTED &&
-                     strstr(kolo_error_detail(), "aborted: enough") != NULL,
+    WORLD_EXPECT(status == KOLO_ERR_ABORTED && strstr(kolo_error_detail(), "aborted: enough"),
                  "%s: %s", kolo_status_name(status), kolo_error_detail());
     KOLO_TRY(kolo_shrink(part, NULL, &again));
     WORLD_EXPECT(kolo_size(again) == 3, "%d survivors", kolo_size(again));
@@ -737,7 +734,7 @@ static kolo_status one_gives_up(struct kolo_comm *comm, void *argument)
 {
     struct kolo_comm *part = NULL, *some = NULL;
     int64_t number = 0, count = 0;
-    size_t bytes = sizeof(number);
+    size_t bytes = sizeof number;
     kolo_status status;
     (void)argument;
     if (kolo_rank(comm) == 2) {
@@ -746,7 +743,7 @@ static kolo_status one_gives_up(struct kolo_comm *comm, void *argument)
         status = meet(comm, (uint32_t)number, 50, &part);
         WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%s: %s", kolo_status_name(status),
                      kolo_error_detail());
-        KOLO_TRY(kolo_kv_set(comm, "number", &number, sizeof(number)));
+        KOLO_TRY(kolo_kv_set(comm, "number", &number, sizeof number));
         bytes = 0;
         KOLO_TRY(kolo_kv_get(comm, "shrunk", NULL, &bytes, -1));
     } else {
@@ -789,7 +786,7 @@ static kolo_status only_exchange(struct kolo_comm *comm)
 /** Rank 2 comes late to the exchange, and then not to the meeting. */
 static kolo_status late_twice(struct kolo_comm *comm, void *argument)
 {
-    const struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = WHOLE_MS};
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = WHOLE_MS};
     struct kolo_comm *part = NULL;
     int64_t begun = kolo_now_ns();
     (void)argument;
@@ -800,7 +797,7 @@ static kolo_status late_twice(struct kolo_comm *comm, void *argument)
     }
     const kolo_status status = kolo_dup(comm, &opts, &part);
     const double seconds = (double)(kolo_now_ns() - begun) / 1e9;
-    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT && part == NULL, "%s: %s", kolo_status_name(status),
+    WORLD_EXPECT(status == KOLO_ERR_TIMEOUT && !part, "%s: %s", kolo_status_name(status),
                  kolo_error_detail());
     WORLD_EXPECT(strstr(kolo_error_detail(), "5.0 s passed") != NULL, "%s", kolo_error_detail());
     WORLD_EXPECT(seconds < (WHOLE_MS + LATE_MS - 500) / 1e3, "%.1f s", seconds);
@@ -815,7 +812,7 @@ Test(split, has_one_deadline_for_the_whole_call, .timeout = 60)
 /** One deadline passes when all have agreed: the others must not get what one gives up. */
 static kolo_status just_in_time(struct kolo_comm *comm, void *argument)
 {
-    const struct kolo_opts brief = {.size = sizeof(brief), .timeout_ms = 1000};
+    const struct kolo_opts brief = {.size = sizeof brief, .timeout_ms = 1000};
     const bool is_late = kolo_rank(comm) == 2;
     struct kolo_comm *part = NULL;
     kolo_status status;
@@ -884,8 +881,7 @@ static kolo_status alone(struct kolo_comm *comm, void *argument)
     }
     WORLD_EXPECT(kolo_alloc_count() == before, "%llu allocations for a rank alone",
                  (unsigned long long)(kolo_alloc_count() - before));
-    WORLD_EXPECT(part->sent == NULL && part->scratch == NULL &&
-                     (part->ranks == NULL || part->ranks == &part->alone),
+    WORLD_EXPECT(!part->sent && !part->scratch && (!part->ranks || part->ranks == &part->alone),
                  "memory for a rank alone");
     KOLO_TRY(kolo_barrier(comm, NULL, NULL));
 out:
@@ -900,8 +896,8 @@ Test(split, a_communicator_of_one_rank_needs_nothing, .timeout = 60)
 static kolo_status described(struct kolo_comm *comm, void *argument)
 {
     struct kolo_comm *part;
-    struct kolo_info info = {.size = sizeof(info)};
-    struct kolo_peer_info peer = {.size = sizeof(peer)};
+    struct kolo_info info = {.size = sizeof info};
+    struct kolo_peer_info peer = {.size = sizeof peer};
     kolo_status status;
     (void)argument;
     KOLO_TRY(kolo_split(comm, kolo_rank(comm) % 2, 0, NULL, &part));

@@ -24,13 +24,12 @@ static char *read_header(const char *name)
 {
     char path[4096];
     long bytes;
-    snprintf(path, sizeof(path), PUBLIC_HEADERS "/%s", name);
+    snprintf(path, sizeof path, PUBLIC_HEADERS "/%s", name);
     FILE *file = fopen(path, "re");
-    cr_assert(file != NULL && fseek(file, 0, SEEK_END) == 0 && (bytes = ftell(file)) > 0, "%s",
-              path);
+    cr_assert(file && fseek(file, 0, SEEK_END) == 0 && (bytes = ftell(file)) > 0, "%s", path);
     char *text = calloc(1, (size_t)bytes + 1);
     rewind(file);
-    cr_assert(text != NULL && fread(text, 1, (size_t)bytes, file) == (size_t)bytes, "%s", path);
+    cr_assert(text && fread(text, 1, (size_t)bytes, file) == (size_t)bytes, "%s", path);
     fclose(file);
     return text;
 }
@@ -45,7 +44,7 @@ static const char *declaration(const char *text, const char *function)
         if (*behind != '(')
             continue;
         behind += 1 + strspn(behind + 1, " \n");
-        for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+        for (size_t i = 0; i < sizeof types / sizeof *types; i++)
             if (strncmp(behind, types[i], strlen(types[i])) == 0)
                 return at;
     }
@@ -59,7 +58,7 @@ static void copy_doc(const char *header, const char *function, char *doc, size_t
     cr_assert(end != NULL, "%s is not declared there", function);
     for (const char *at = header; (at = strstr(at, "/**")) != NULL && at < end; at++)
         begin = at;
-    cr_assert(begin != NULL && (size_t)(end - begin) < capacity, "%s", function);
+    cr_assert(begin && (size_t)(end - begin) < capacity, "%s", function);
     snprintf(doc, capacity, "%.*s", (int)(end - begin), begin);
 }
 
@@ -68,7 +67,7 @@ static bool lists(const char *doc, kolo_status status)
 {
     const char *name = kolo_status_name(status) + strlen("KOLO_ERR");
     for (const char *at = doc; (at = strstr(at, name)) != NULL; at++)
-        if (strchr(" ,;:.)\n", at[strlen(name)]) != NULL)
+        if (strchr(" ,;:.)\n", at[strlen(name)]))
             return true;
     return false;
 }
@@ -77,11 +76,11 @@ static void must_list(const char *header_name, const char *function, kolo_status
 {
     char doc[8192], other[64];
     char *header = read_header(header_name);
-    copy_doc(header, function, doc, sizeof(doc));
+    copy_doc(header, function, doc, sizeof doc);
     bool has = lists(doc, status);
     const char *as = strstr(doc, "as of kolo_");
-    if (!has && as != NULL && sscanf(as, "as of %63[a-z0-9_]", other) == 1) {
-        copy_doc(header, other, doc, sizeof(doc));
+    if (!has && as && sscanf(as, "as of %63[a-z0-9_]", other) == 1) {
+        copy_doc(header, other, doc, sizeof doc);
         has = lists(doc, status);
     }
     cr_expect(has, "%s returned %s, which %s does not list", function, kolo_status_name(status),
@@ -100,8 +99,8 @@ static void make_folder(void)
 
 static void remove_folder(void)
 {
-    char path[sizeof(folder) + 16];
-    snprintf(path, sizeof(path), "%s/place", folder);
+    char path[sizeof folder + 16];
+    snprintf(path, sizeof path, "%s/place", folder);
     (void)unlink(path);
     cr_expect(rmdir(folder) == 0, "something else is left in %s", folder);
 }
@@ -123,7 +122,7 @@ static const struct start {
 /** A transport that is not in the build is an invalid value of the setting. */
 static kolo_status expected_of(const struct start *start)
 {
-    for (size_t i = 0; kolo_left_out[i].what != NULL; i++)
+    for (size_t i = 0; kolo_left_out[i].what; i++)
         if (start->status == KOLO_ERR_UNSUPPORTED && strcmp(kolo_left_out[i].what, "rdma") == 0)
             return KOLO_ERR_CONFIG;
     return start->status;
@@ -134,20 +133,20 @@ Test(statuses, init, .init = make_folder, .fini = remove_folder, .timeout = 60)
     static const char secret[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
     struct kolo_comm *comm = NULL;
     must_list("kolo.h", "kolo_init", kolo_init(NULL, NULL));
-    for (size_t i = 0; i < sizeof(starts) / sizeof(*starts); i++) {
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
         const struct start *start = &starts[i];
         char rendezvous[128];
         const char *settings[] = {start->setting, NULL};
-        const struct kolo_config config = {.size = sizeof(config),
+        const struct kolo_config config = {.size = sizeof config,
                                            .nranks = start->nranks,
                                            .rank = start->rank,
                                            .rendezvous = rendezvous,
                                            .secret = secret,
                                            .settings = settings};
-        snprintf(rendezvous, sizeof(rendezvous), "%s%s%s%s",
-                 strchr(start->rendezvous, ':') == NULL ? "file://" : "",
-                 strchr(start->rendezvous, ':') == NULL ? folder : "",
-                 strchr(start->rendezvous, ':') == NULL ? "/" : "", start->rendezvous);
+        snprintf(rendezvous, sizeof rendezvous, "%s%s%s%s",
+                 !strchr(start->rendezvous, ':') ? "file://" : "",
+                 !strchr(start->rendezvous, ':') ? folder : "",
+                 !strchr(start->rendezvous, ':') ? "/" : "", start->rendezvous);
         const kolo_status status = kolo_init(&config, &comm);
         if (status == KOLO_OK && start->status == KOLO_ERR_UNSUPPORTED) {
             kolo_finalize(comm);
@@ -169,7 +168,7 @@ static kolo_status do_nothing(struct kolo_comm *comm, void *argument)
 Test(statuses, run_threads, .timeout = 60)
 {
     const char *settings[] = {"KOLO_PLAN=none", NULL};
-    const struct kolo_config config = {.size = sizeof(config), .settings = settings};
+    const struct kolo_config config = {.size = sizeof config, .settings = settings};
     const kolo_status none = kolo_run_threads(0, NULL, do_nothing, NULL),
                       plan = kolo_run_threads(2, &config, do_nothing, NULL);
     cr_expect(none == KOLO_ERR_INVALID, "%s", kolo_status_name(none));
@@ -249,7 +248,7 @@ static kolo_status shrink_nowhere(struct stage *s)
 }
 
 static int no_stream; /* its address is never used as one */
-static const struct kolo_opts behind_stream = {.size = sizeof(behind_stream), .stream = &no_stream};
+static const struct kolo_opts behind_stream = {.size = sizeof behind_stream, .stream = &no_stream};
 static kolo_status split_behind(struct stage *s)
 {
     struct kolo_comm *made;
@@ -334,7 +333,7 @@ static kolo_status batch_badly(struct stage *s)
 }
 static kolo_status result_too_early(struct stage *s)
 {
-    struct kolo_mean_result result = {.size = sizeof(result)};
+    struct kolo_mean_result result = {.size = sizeof result};
     return kolo_mean_result(s->mean, &result);
 }
 static kolo_status compute_nothing(struct stage *s)
@@ -404,11 +403,11 @@ static const struct row {
 
 Test(statuses, calls, .timeout = 60)
 {
-    const struct kolo_mean_config config = {.size = sizeof(config)};
-    struct stage stage = {.bytes = sizeof(stage.value)};
+    const struct kolo_mean_config config = {.size = sizeof config};
+    struct stage stage = {.bytes = sizeof stage.value};
     cr_assert(kolo_init(NULL, &stage.comm) == KOLO_OK, "%s", kolo_error_detail());
     cr_assert(kolo_mean_create(&config, &stage.mean) == KOLO_OK);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct row *row = &rows[i];
         const kolo_status status = row->call(&stage);
         cr_expect(status == row->status, "%s, row %zu: %s instead of %s: %s", row->function, i,

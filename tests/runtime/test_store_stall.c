@@ -121,7 +121,7 @@ Test(store_stall, messages_are_each_ranks_own)
     cr_assert(kolo_stall_awaits(mine, 1) && !kolo_stall_awaits(mine, 0) && mine->count == 1);
     cr_assert(strcmp(mine->words, "recv") == 0 && strcmp(theirs->words, "send") == 0);
     kolo_stalls_resume(stalls, 1, CHANNEL, 7);
-    cr_assert(kolo_stalls_of(stalls, 1) == NULL && kolo_stalls_of(stalls, 0) == mine);
+    cr_assert(!kolo_stalls_of(stalls, 1) && kolo_stalls_of(stalls, 0) == mine);
     kolo_stalls_resume(stalls, 1, CHANNEL, 7);
     cr_assert(kolo_stalls_of(stalls, 0) == mine, "another's number");
     cr_assert(kolo_stalls_find(stalls, 0, 3, "recv is late") == mine);

@@ -90,7 +90,7 @@ static kolo_status drain(void *stream)
 
 static bool says(kolo_status got, kolo_status expected, const char *words)
 {
-    return got == expected && strstr(kolo_error_detail(), words) != NULL;
+    return got == expected && strstr(kolo_error_detail(), words);
 }
 
 /** Whether the progress thread may sleep again: all calls are over, whatever their result. */
@@ -473,7 +473,7 @@ static kolo_status call_until_held(struct kolo_comm *comm, void *argument)
     }
     if (status == KOLO_OK)
         status = kolo_allreduce(comm, &last, &sum, 1, KOLO_INT32, KOLO_SUM, &opts, NULL);
-    if (opts.stream != NULL) /* a refused call must leave nothing in the stream */
+    if (opts.stream) /* a refused call must leave nothing in the stream */
         WORLD_TRY(drain(opts.stream));
     if (aborts)
         return status;
@@ -1142,7 +1142,7 @@ static kolo_status free_while_a_call_begins(struct kolo_comm *comm, void *argume
     kolo_comm_leave(comm);
     (void)pthread_join(other, NULL);
     (void)pthread_join(caller, NULL);
-    if (placing.request != NULL)
+    if (placing.request)
         (void)!kolo_wait(&placing.request, -1);
     free(placing.side);
     return KOLO_OK;

@@ -35,7 +35,7 @@ static kolo_status many_outstanding(struct kolo_comm *comm, void *argument)
 {
     int n = kolo_size(comm), rank = kolo_rank(comm);
     struct kolo_request *requests[MANY];
-    int64_t(*data)[LENGTH] = calloc(MANY, sizeof(*data));
+    int64_t(*data)[LENGTH] = calloc(MANY, sizeof *data);
     kolo_status status = KOLO_OK;
     (void)argument;
     for (int i = 0; i < MANY && status == KOLO_OK; i++) {
@@ -48,7 +48,7 @@ static kolo_status many_outstanding(struct kolo_comm *comm, void *argument)
         int at = (i * 37 + rank) % MANY; /* each rank in an order of its own */
         status = kolo_wait(&requests[at], -1);
         int64_t sum = (int64_t)n * (n - 1) / 2 * 1000 + (int64_t)n * (at + LENGTH - 1);
-        if (status == KOLO_OK && (data[at][LENGTH - 1] != sum || requests[at] != NULL))
+        if (status == KOLO_OK && (data[at][LENGTH - 1] != sum || requests[at]))
             status = kolo_fail(KOLO_ERR_INTERNAL, "request %d has %lld, not %lld", at,
                                (long long)data[at][LENGTH - 1], (long long)sum);
     }
@@ -82,7 +82,7 @@ static kolo_status poll_with_test(struct kolo_comm *comm, void *argument)
             clock_gettime(CLOCK_MONOTONIC, &now);
             WORLD_EXPECT(now.tv_sec - until.tv_sec < 20, "kolo_test never says that it is done");
         }
-        WORLD_EXPECT(status == KOLO_OK && request == NULL, "test: %s", kolo_status_name(status));
+        WORLD_EXPECT(status == KOLO_OK && !request, "test: %s", kolo_status_name(status));
     }
     return kolo_test(&request);
 }
@@ -102,7 +102,7 @@ static kolo_status progress_without_the_caller(struct kolo_comm *comm, void *arg
 {
     enum { COUNT = 1 << 19 };
     _Atomic int *others_done = argument;
-    float *data = calloc(COUNT, sizeof(*data));
+    float *data = calloc(COUNT, sizeof *data);
     struct kolo_request *request = NULL;
     data[COUNT - 1] = 1;
     kolo_status status =
@@ -166,7 +166,7 @@ struct rounds {
 static kolo_status give_up_waiting(struct kolo_comm *comm, void *argument)
 {
     struct rounds *rounds = argument;
-    float *data = calloc(SEVERAL_STEPS, sizeof(*data));
+    float *data = calloc(SEVERAL_STEPS, sizeof *data);
     kolo_status status = KOLO_OK;
     for (int i = 0; i < ROUNDS && status == KOLO_OK; i++) {
         struct kolo_request *request = NULL;
@@ -209,8 +209,8 @@ enum { PAUSES = sizeof pauses_ms / sizeof *pauses_ms };
 static kolo_status start_after_pauses(struct kolo_comm *comm, void *argument)
 {
     _Atomic int *done = argument;
-    float *data = calloc(SEVERAL_STEPS, sizeof(*data));
-    kolo_status status = data != NULL ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+    float *data = calloc(SEVERAL_STEPS, sizeof *data);
+    kolo_status status = data ? KOLO_OK : KOLO_ERR_NO_MEMORY;
     for (int i = 0; i < PAUSES && status == KOLO_OK; i++) {
         struct kolo_request *request = NULL;
         const struct timespec pause = {.tv_nsec = pauses_ms[i] * 1000000L};
@@ -433,7 +433,7 @@ static kolo_status same_bits(struct kolo_comm *comm, void *argument)
 {
     struct bits *bits = argument;
     size_t count = bits->is_long ? NOISE : 301, n = (size_t)kolo_size(comm);
-    float *data = calloc(count, sizeof(*data)), *all = calloc(n * count, sizeof(*all));
+    float *data = calloc(count, sizeof *data), *all = calloc(n * count, sizeof *all);
     uint32_t x = (uint32_t)kolo_rank(comm) * 7919u + 1;
     for (size_t i = 0; i < count; i++) {
         x = x * 1664525u + 1013904223u;
@@ -444,13 +444,13 @@ static kolo_status same_bits(struct kolo_comm *comm, void *argument)
     if (status == KOLO_OK)
         status = kolo_allgather(comm, data, all, count, KOLO_FLOAT32, NULL, NULL);
     for (size_t rank = 0; rank < n && status == KOLO_OK; rank++)
-        if (memcmp(data, all + rank * count, count * sizeof(*data)) != 0)
+        if (memcmp(data, all + rank * count, count * sizeof *data) != 0)
             status = kolo_fail(KOLO_ERR_INTERNAL, "rank %zu has other bits than rank %d", rank,
                                kolo_rank(comm));
     if (status == KOLO_OK && kolo_rank(comm) == 0) {
-        if (bits->has_kept && memcmp(data, bits->kept, count * sizeof(*data)) != 0)
+        if (bits->has_kept && memcmp(data, bits->kept, count * sizeof *data) != 0)
             status = kolo_fail(KOLO_ERR_INTERNAL, "another run gave other bits");
-        memcpy(bits->kept, data, count * sizeof(*data));
+        memcpy(bits->kept, data, count * sizeof *data);
         bits->has_kept = true;
     }
     free(data);

@@ -110,7 +110,7 @@ static kolo_status miss_one(struct kolo_comm *comm, void *argument)
         return pthread_setspecific(*at_end, comm) == 0 ? KOLO_OK : KOLO_ERR_SYSTEM;
     WORLD_EXPECT(AWAIT(atomic_load(&has_gone)), "rank 1 has not gone");
     const kolo_status status = kolo_barrier(comm, NULL, NULL);
-    WORLD_EXPECT(status == KOLO_ERR_PEER && strstr(kolo_error_detail(), "rank 1") != NULL, "%s: %s",
+    WORLD_EXPECT(status == KOLO_ERR_PEER && strstr(kolo_error_detail(), "rank 1"), "%s: %s",
                  kolo_status_name(status), kolo_error_detail());
     return KOLO_OK;
 }
@@ -187,7 +187,7 @@ Test(threads, bad_arguments, .timeout = 120)
     cr_assert(kolo_run_threads(2, NULL, NULL, NULL) == KOLO_ERR_INVALID);
     struct kolo_config config = {.size = 1};
     cr_assert(kolo_run_threads(2, &config, never, &was_called) == KOLO_ERR_INVALID);
-    config.size = sizeof(config);
+    config.size = sizeof config;
     for (int i = 0; i < 4; i++) {
         config.settings = settings[i];
         kolo_status status = kolo_run_threads(2, &config, never, &was_called);
@@ -220,7 +220,7 @@ Test(threads, a_descriptor_for_a_timeline_is_named, .timeout = 120)
 {
     const char *given[] = {"KOLO_TIMELINE=fd://99", "KOLO_LAUNCHER=kolorun", NULL};
     const char *by_hand[] = {"KOLO_TIMELINE=fd://99", NULL};
-    struct kolo_config config = {.size = sizeof(config), .settings = given};
+    struct kolo_config config = {.size = sizeof config, .settings = given};
     kolo_log_set_sink(count_complaints, NULL);
     cr_assert(kolo_run_threads(2, &config, succeed, NULL) == KOLO_OK && complaints == 0);
     config.settings = by_hand;
@@ -245,7 +245,7 @@ static void run_many(int nranks)
     limit.rlim_cur = limit.rlim_max < 16384 ? limit.rlim_max : 16384;
     cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     const char *settings[] = {"KOLO_TRANSPORT=inproc", NULL};
-    struct kolo_config config = {.size = sizeof(config), .settings = settings};
+    struct kolo_config config = {.size = sizeof config, .settings = settings};
     kolo_status status = kolo_run_threads(nranks, &config, count_ranks, NULL);
     cr_assert(status == KOLO_OK, "%s", kolo_error_detail());
 }
@@ -268,7 +268,7 @@ static long peak_bytes(void)
 Test(threads, memory_of_a_thousand_ranks, .timeout = 200)
 {
     const char *large = getenv("TEST_LARGE_WORLDS");
-    if (large != NULL && strcmp(large, "0") == 0)
+    if (large && strcmp(large, "0") == 0)
         cr_skip_test("a sanitizer's memory is not the ranks'");
     run_many(1000);
     cr_assert(peak_bytes() < 1000 * (1L << 20), "1000 ranks took %ld bytes", peak_bytes());
@@ -281,7 +281,7 @@ static kolo_status a_bit_of_all(struct kolo_comm *comm, void *argument)
     float data[64] = {0}, all[256];
     size_t counts[4] = {5, 6, 7, 8};
     struct kolo_request *request = NULL;
-    struct kolo_opts opts = {.size = sizeof(opts), .name = "tensor"};
+    struct kolo_opts opts = {.size = sizeof opts, .name = "tensor"};
     kolo_status status;
     void *memory = NULL;
     int64_t sum;

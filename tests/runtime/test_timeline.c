@@ -172,7 +172,7 @@ Test(timeline, off_and_places_that_cannot_be)
     struct kolo_settings settings;
     struct kolo_timeline *timeline = NULL;
     settings_for(&settings, "", "0");
-    cr_assert(kolo_timeline_open(&settings, 0, 1, &timeline) == KOLO_OK && timeline == NULL);
+    cr_assert(kolo_timeline_open(&settings, 0, 1, &timeline) == KOLO_OK && !timeline);
     settings_for(&settings, "/nonexistent/t", "0");
     cr_assert(kolo_timeline_open(&settings, 0, 1, &timeline) == KOLO_ERR_CONFIG);
     cr_assert(strstr(kolo_error_detail(), "/nonexistent/t.0") != NULL, "%s", kolo_error_detail());
@@ -192,7 +192,7 @@ static kolo_status open_elsewhere(const char *prefix)
         settings_for(&settings, prefix, "16");
         const kolo_status got = kolo_timeline_open(&settings, 0, 4, &timeline);
         kolo_timeline_close(timeline);
-        if (got == KOLO_ERR_CONFIG && strstr(kolo_error_detail(), "another process") == NULL)
+        if (got == KOLO_ERR_CONFIG && !strstr(kolo_error_detail(), "another process"))
             _exit(255);
         _exit(-(int)got);
     }
@@ -263,7 +263,7 @@ Test(timeline, an_agents_memory_is_looked_at)
     refused(fd, 2, "belongs to another rank");
     const int copy = dup(fd);
     struct kolo_timeline *timeline = borrow(fd, 3);
-    cr_assert(timeline != NULL && warned[0] == '\0', "%s", warned);
+    cr_assert(timeline && warned[0] == '\0', "%s", warned);
     cr_assert(fcntl(fd, F_GETFD) < 0); /* programs that this process starts must not inherit it */
     refused(copy, 3, "written already");
     kolo_timeline_close(timeline);
@@ -288,7 +288,7 @@ Test(timeline, a_descriptor_is_a_number)
         struct kolo_settings settings;
         struct kolo_timeline *timeline = NULL;
         settings_for(&settings, values[i], "0");
-        cr_assert(kolo_timeline_open(&settings, 0, 1, &timeline) == KOLO_OK && timeline == NULL);
+        cr_assert(kolo_timeline_open(&settings, 0, 1, &timeline) == KOLO_OK && !timeline);
         cr_assert(strstr(warned, "no number") != NULL, "%s", warned);
     }
     kolo_log_set_sink(NULL, NULL);
@@ -308,7 +308,7 @@ Test(timeline, a_limit_of_file_size_is_an_error)
     close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     cr_assert(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     cr_assert(kolo_timeline_open(&settings, 1, 2, &timeline) == KOLO_ERR_CONFIG);
-    cr_assert(timeline == NULL && strstr(kolo_error_detail(), path) &&
+    cr_assert(!timeline && strstr(kolo_error_detail(), path) &&
                   strstr(kolo_error_detail(), "raise `ulimit -f`"),
               "%s", kolo_error_detail());
     cr_assert(unlink(path) == 0 && rmdir(folder) == 0, "%s was taken away", path);

@@ -114,10 +114,10 @@ static kolo_status calls(struct kolo_comm *comm, void *argument)
 static void check_wait(const struct kept *kept)
 {
     const struct kolo_timeline_record *wait = NULL, *recv = find(kept, "recv", 1);
-    for (size_t i = 0; i < kept->count && wait == NULL; i++)
+    for (size_t i = 0; i < kept->count && !wait; i++)
         if (strcmp(kept->kinds[i], "wait") == 0 && kept->calls[i].plan == 0)
             wait = &kept->calls[i];
-    cr_assert(wait != NULL && kolo_timeline_shape(wait) == KOLO_SHAPE_WAIT);
+    cr_assert(wait && kolo_timeline_shape(wait) == KOLO_SHAPE_WAIT);
     cr_assert(wait->status == KOLO_AGAIN && wait->peer == 2 && wait->comm == recv->comm &&
                   wait->sequence == recv->sequence,
               "peer %d, sequence %u, not %u", wait->peer, wait->sequence, recv->sequence);
@@ -135,8 +135,8 @@ static void check_rank(int rank, const char *transport)
               call->comm == 0 && call->sequence == 2 && call->size == RANKS && call->peer == -1 &&
               kolo_timeline_shape(call) == KOLO_SHAPE_ALL && kolo_timeline_flags(call) == 0 &&
               call->end_ns >= call->begin_ns && call->plan != 0);
-    cr_assert(transport != NULL ? word_is(&kept, call->transport, transport)
-                                : word_is(&kept, call->transport, "board"));
+    cr_assert(transport ? word_is(&kept, call->transport, transport)
+                        : word_is(&kept, call->transport, "board"));
     call = find(&kept, "allreduce", 3);
     kolo_timeline_name_text(&kept.view, call->name, name);
     cr_assert(kolo_timeline_flags(call) == KOLO_TIMELINE_IS_ASYNC && strcmp(name, "grad/1") == 0);

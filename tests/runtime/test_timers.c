@@ -21,7 +21,7 @@
 static kolo_status one_never_calls(struct kolo_comm *comm, void *argument)
 {
     float data[64] = {0};
-    struct kolo_opts opts = {.size = sizeof(opts), .name = "x", .timeout_ms = 700};
+    struct kolo_opts opts = {.size = sizeof opts, .name = "x", .timeout_ms = 700};
     (void)argument;
     if (kolo_rank(comm) != 2)
         return kolo_allreduce(comm, data, data, 64, KOLO_FLOAT32, KOLO_SUM, &opts, NULL);
@@ -31,7 +31,7 @@ static kolo_status one_never_calls(struct kolo_comm *comm, void *argument)
         size_t bytes = 0;
         nanosleep(&pause, NULL);
         status = kolo_kv_get(comm, "never", NULL, &bytes, 1);
-        if (strstr(kolo_error_detail(), "'never'") == NULL)
+        if (!strstr(kolo_error_detail(), "'never'"))
             break;
     }
     return status;
@@ -63,7 +63,7 @@ static kolo_status two_are_late(struct kolo_comm *comm, void *argument)
 {
     struct kolo_request *first = NULL, *second = NULL;
     float one[8] = {0}, other[8] = {0};
-    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 700, .name = "first"};
+    struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 700, .name = "first"};
     kolo_status status;
     (void)argument;
     if (kolo_rank(comm) == 2)
@@ -99,7 +99,7 @@ ParameterizedTest(struct world_param *param, timers, two_deadlines, .timeout = 6
 static kolo_status one_is_elsewhere(struct kolo_comm *comm, void *argument)
 {
     float data[64] = {0};
-    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 700};
+    struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 700};
     (void)argument;
     if (kolo_rank(comm) == 3)
         return kolo_recv(comm, data, 64, KOLO_FLOAT32, 0, NULL, NULL);
@@ -137,10 +137,10 @@ static void keep_warning(void *context, enum kolo_log_level level, const char *l
     int count = atomic_load(&warning_count);
     (void)context;
     (void)level;
-    if (count == WARNINGS || atomic_load(&through_count) < THROUGH ||
-        strstr(line, "broadcast(") == NULL || strstr(line, "not there yet") == NULL)
+    if (count == WARNINGS || atomic_load(&through_count) < THROUGH || !strstr(line, "broadcast(") ||
+        !strstr(line, "not there yet"))
         return;
-    snprintf(warnings[count], sizeof(warnings[count]), "%s", line);
+    snprintf(warnings[count], sizeof warnings[count], "%s", line);
     atomic_store(&warning_count, count + 1);
 }
 
@@ -182,7 +182,7 @@ static void check_warnings(const char *transport, const char *plan)
         for (int rank = 0; rank < 5; rank++) {
             char name[16];
             bool is_late = rank == LATER || (rank == LATE && i == 0);
-            snprintf(name, sizeof(name), "rank %d (", rank);
+            snprintf(name, sizeof name, "rank %d (", rank);
             cr_assert((strstr(warnings[i], name) != NULL) == is_late, "%s, %s: %s", transport, plan,
                       warnings[i]);
         }
@@ -216,7 +216,7 @@ static void note_warning(void *context, enum kolo_log_level level, const char *l
         strstr(line, ", in recv(count 1, int64, from rank 2) sequence 0)"))
         atomic_fetch_or(&said, SAYS_OF_0);
     if (strstr(line, "recv(count 1, int64, from rank 2) sequence 0 on rank 1 (") &&
-        strstr(line, "; not there yet: rank 2 (") && strstr(line, ", in ") == NULL)
+        strstr(line, "; not there yet: rank 2 (") && !strstr(line, ", in "))
         atomic_fetch_or(&said, SAYS_OF_1);
     if (atomic_load(&is_computing) && strstr(line, " on rank 2 ("))
         atomic_fetch_or(&said, SAYS_OF_2);
@@ -291,10 +291,10 @@ static void *receive_all(void *argument)
 {
     struct stream *stream = argument;
     struct kolo_request *requests[STREAM_DEPTH] = {NULL};
-    int32_t *data = calloc((size_t)STREAM_INTS * STREAM_DEPTH, sizeof(*data));
+    int32_t *data = calloc((size_t)STREAM_INTS * STREAM_DEPTH, sizeof *data);
     for (int i = 0; stream->status == KOLO_OK; i = (i + 1) % STREAM_DEPTH) {
         int32_t *part = data + (size_t)i * STREAM_INTS;
-        if (requests[i] != NULL) {
+        if (requests[i]) {
             stream->status = kolo_wait(&requests[i], -1);
             if (stream->status != KOLO_OK || part[0] == 0)
                 break;
@@ -303,7 +303,7 @@ static void *receive_all(void *argument)
             kolo_recv(stream->comm, part, STREAM_INTS, KOLO_INT32, 1, NULL, &requests[i]);
     }
     for (int i = 0; i < STREAM_DEPTH; i++)
-        if (requests[i] != NULL && kolo_wait(&requests[i], -1) != KOLO_OK)
+        if (requests[i] && kolo_wait(&requests[i], -1) != KOLO_OK)
             stream->status = KOLO_ERR_INTERNAL;
     free(data);
     return NULL;
@@ -312,7 +312,7 @@ static void *receive_all(void *argument)
 /** Sends until there were enough messages, then zeros for the receives that are still posted. */
 static kolo_status send_all(struct kolo_comm *comm, struct stream *stream)
 {
-    int32_t *data = calloc(STREAM_INTS, sizeof(*data));
+    int32_t *data = calloc(STREAM_INTS, sizeof *data);
     kolo_status status = KOLO_OK;
     for (int zeros = 0; zeros < STREAM_DEPTH && status == KOLO_OK; zeros += data[0] == 0) {
         data[0] = !atomic_load(&stream->is_enough);
@@ -325,7 +325,7 @@ static kolo_status send_all(struct kolo_comm *comm, struct stream *stream)
 static kolo_status waits_beside_a_stream(struct kolo_comm *comm, void *argument)
 {
     struct stream *stream = argument;
-    struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 400};
+    struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 400};
     struct kolo_comm *quiet = NULL;
     pthread_t thread;
     kolo_status status = kolo_dup(comm, NULL, &quiet);
@@ -361,7 +361,7 @@ ParameterizedTest(struct world_param *param, timers, deadline_while_other_things
 
 static kolo_status has_milliseconds(struct kolo_comm *comm, void *argument)
 {
-    const struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 25};
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 25};
     size_t bytes = 0;
     (void)argument;
     const kolo_status status = kolo_rank(comm) == 1 /* waits until the communicator fails */
@@ -390,7 +390,7 @@ struct idler {
  * call may wait for what rank 1 says at its start. */
 static kolo_status has_left_says_the_store(struct kolo_comm *comm, void *argument)
 {
-    const struct kolo_opts opts = {.size = sizeof(opts), .timeout_ms = 500};
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 500};
     struct idler *idler = argument;
     if (kolo_rank(comm) == 1) {
         atomic_store(&idler->is_there, true);

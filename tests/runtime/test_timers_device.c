@@ -36,9 +36,8 @@ static void look_for_own(void *context, enum kolo_log_level level, const char *l
 {
     (void)context;
     (void)level;
-    if (strstr(line, own_words[own_case][0]) != NULL &&
-        strstr(line, own_words[own_case][1]) != NULL &&
-        strstr(line, "not there yet: rank 1 (") == NULL)
+    if (strstr(line, own_words[own_case][0]) && strstr(line, own_words[own_case][1]) &&
+        !strstr(line, "not there yet: rank 1 ("))
         atomic_store(&is_own_said, true);
 }
 

@@ -19,7 +19,7 @@ static int use(struct kolo_trials *trials, unsigned open, const double *took, in
                int taken_out[KOLO_TRIALS_WAYS])
 {
     int measured = 0;
-    memset(taken_out, 0, KOLO_TRIALS_WAYS * sizeof(*taken_out));
+    memset(taken_out, 0, KOLO_TRIALS_WAYS * sizeof *taken_out);
     for (int i = 0; i < uses; i++) {
         bool is_measured;
         const int way = kolo_trials_take(trials, open, &is_measured);

@@ -170,7 +170,7 @@ static bool meet_some(struct rank *rank, uint32_t round)
         return true;
     struct kolo_board *board =
         open_board(rank, 10 + 2 * (round / 8 % 2) + (uint32_t)(rank->number % 2), ranks, count);
-    bool is_fine = board != NULL && step(rank, board, 1);
+    bool is_fine = board && step(rank, board, 1);
     kolo_board_close(board);
     return is_fine;
 }
@@ -202,7 +202,7 @@ static void *run(void *argument)
             kolo_endpoint_link(rank->endpoint, i, KOLO_NEVER, &rank->links[i]) != KOLO_OK)
             fail(rank, "a link", kolo_error_detail());
     struct kolo_board *board = open_board(rank, 1, everyone, rank->world->size);
-    if (board != NULL)
+    if (board)
         play(rank, board);
     kolo_board_close(board);
     if (kolo_endpoint_close(rank->endpoint, kolo_deadline_in_ms(WAIT_MS)) != KOLO_OK)

@@ -25,7 +25,7 @@ static bool keep(struct worker *worker, kolo_status status)
 {
     if (worker->status == KOLO_OK && status != KOLO_OK) {
         worker->status = status;
-        snprintf(worker->text, sizeof(worker->text), "%s", kolo_error_detail());
+        snprintf(worker->text, sizeof worker->text, "%s", kolo_error_detail());
     }
     return worker->status == KOLO_OK;
 }
@@ -35,7 +35,7 @@ static bool expect(struct worker *worker, bool condition, const char *what)
     if (condition || worker->status != KOLO_OK)
         return worker->status == KOLO_OK;
     worker->status = KOLO_ERR_INTERNAL;
-    snprintf(worker->text, sizeof(worker->text), "%s", what);
+    snprintf(worker->text, sizeof worker->text, "%s", what);
     return false;
 }
 
@@ -62,7 +62,7 @@ static void reduce(struct worker *worker, int round, bool waits)
     int n = kolo_size(worker->comm);
     struct kolo_request *request = NULL;
     int32_t *data = take(worker, round, 2 * count);
-    if (data == NULL)
+    if (!data)
         return;
     for (size_t i = 0; i < 2 * count; i++)
         data[i] = (int32_t)i + round;
@@ -102,7 +102,7 @@ static void *work(void *argument)
         if (worker->status == KOLO_OK)
             gather_and_spread(worker, round);
     }
-    if (is_aborted && worker->status == KOLO_ERR_ABORTED && strstr(worker->text, "enough") != NULL)
+    if (is_aborted && worker->status == KOLO_ERR_ABORTED && strstr(worker->text, "enough"))
         worker->status = KOLO_OK;
     else if (is_aborted)
         expect(worker, false, "the abort was not heard");
@@ -148,9 +148,9 @@ int main(void)
         {"KOLO_TRANSPORT=shm", "KOLO_PLAN=twoshot"}, {"KOLO_TRANSPORT=inproc", "KOLO_PLAN=twoshot"},
         {"KOLO_TRANSPORT=tcp", "KOLO_PLAN=auto"},
     };
-    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         const char *settings[] = {ways[i][0], ways[i][1], "KOLO_TIMEOUT=100", NULL};
-        struct kolo_config config = {.size = sizeof(config), .settings = settings};
+        struct kolo_config config = {.size = sizeof config, .settings = settings};
         kolo_status status = kolo_run_threads(RANKS, &config, rank_main, NULL);
         if (status != KOLO_OK) {
             fprintf(stderr, "%s, %s: %s: %s\n", ways[i][0], ways[i][1], kolo_status_name(status),

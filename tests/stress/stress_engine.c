@@ -24,13 +24,13 @@ static void keep(struct job *job, kolo_status status)
     if (job->status != KOLO_OK || status == KOLO_OK)
         return;
     job->status = status;
-    snprintf(job->text, sizeof(job->text), "%s", kolo_error_detail());
+    snprintf(job->text, sizeof job->text, "%s", kolo_error_detail());
 }
 
 static void wrong(struct job *job, const char *what)
 {
     job->status = KOLO_ERR_INTERNAL;
-    snprintf(job->text, sizeof(job->text), "%s", what);
+    snprintf(job->text, sizeof job->text, "%s", what);
 }
 
 static void *collectives(void *argument)
@@ -38,7 +38,7 @@ static void *collectives(void *argument)
     struct job *job = argument;
     static const char reason[] = "enough";
     int n = kolo_size(job->comm);
-    int(*data)[LENGTH] = calloc(PENDING, sizeof(*data));
+    int(*data)[LENGTH] = calloc(PENDING, sizeof *data);
     for (int i = 0; i < ROUNDS && job->status == KOLO_OK; i++) {
         struct kolo_request *requests[PENDING] = {0};
         for (int k = 0; k < PENDING && job->status == KOLO_OK; k++) {
@@ -85,7 +85,7 @@ static void *keys(void *argument)
     for (int i = 0; i < ROUNDS / 3 && job->status == KOLO_OK; i++) {
         int64_t sum = 0;
         char value[8] = "abc";
-        size_t bytes = sizeof(value);
+        size_t bytes = sizeof value;
         keep(job, kolo_kv_add(job->comm, "sum", 1, &sum));
         if (job->status == KOLO_OK)
             keep(job, kolo_kv_set(job->comm, "key", value, 4));
@@ -110,8 +110,8 @@ static kolo_status rank_main(struct kolo_comm *comm, void *argument)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < 3; i++) {
         bool is_fine =
-            jobs[i].status == KOLO_OK || (may_abort && jobs[i].status == KOLO_ERR_ABORTED &&
-                                          strstr(jobs[i].text, "enough") != NULL);
+            jobs[i].status == KOLO_OK ||
+            (may_abort && jobs[i].status == KOLO_ERR_ABORTED && strstr(jobs[i].text, "enough"));
         if (is_fine)
             continue;
         fprintf(stderr, "rank %d, thread %d: %s: %s\n", kolo_rank(comm), i,
@@ -127,7 +127,7 @@ int main(void)
                                              "KOLO_TRANSPORT=tcp"};
     for (int i = 0; i < 6; i++) {
         const char *settings[] = {transports[i % 3], "KOLO_TIMEOUT=100", NULL};
-        struct kolo_config config = {.size = sizeof(config), .settings = settings};
+        struct kolo_config config = {.size = sizeof config, .settings = settings};
         bool may_abort = i >= 3;
         kolo_status status = kolo_run_threads(RANKS, &config, rank_main, &may_abort);
         if (status != KOLO_OK) {

@@ -98,8 +98,7 @@ static void *run(void *argument)
     int next = (rank->number + 1) % world->size;
     int before = (rank->number + world->size - 1) % world->size;
     rank->memory = calloc(3, LONG_BYTES);
-    if (rank->memory == NULL ||
-        kolo_endpoint_link(rank->endpoint, next, KOLO_NEVER, &right) != KOLO_OK ||
+    if (!rank->memory || kolo_endpoint_link(rank->endpoint, next, KOLO_NEVER, &right) != KOLO_OK ||
         kolo_endpoint_link(rank->endpoint, before, KOLO_NEVER, &left) != KOLO_OK) {
         fail(rank, "a link", kolo_error_detail());
         return NULL;

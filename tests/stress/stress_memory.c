@@ -30,7 +30,7 @@ static void *reducer_run(void *argument)
         struct oracle_data *data = oracle_data_create(dtype, op);
         if (kolo_reduce_function(dtype, op) !=
             kolo_reduce_function_of(kolo_reduce_variant(0), dtype, op)) {
-            snprintf(reducer->why.text, sizeof(reducer->why.text), "the dispatch is not the best");
+            snprintf(reducer->why.text, sizeof reducer->why.text, "the dispatch is not the best");
             reducer->failed = true;
         }
         for (int i = 0; !reducer->failed && kolo_reduce_variant(i); i++)

@@ -498,9 +498,9 @@ static bool fail(struct player *player, const struct job *job, const char *what,
         return false;
     player->has_failed = true;
     fprintf(stderr, "rank %d: %s (%d of %d): %s: %s\n", kolo_rank(player->world),
-            job == NULL ? "" : kind_names[job->call.kind], job == NULL ? 0 : job->me,
-            job == NULL ? 0 : job->ranks, what, why);
-    if (job != NULL)
+            !job ? "" : kind_names[job->call.kind], !job ? 0 : job->me, !job ? 0 : job->ranks, what,
+            why);
+    if (job)
         fprintf(stderr, "rank %d: count %zu, %s, %s, root %d, %s%s%s%s, round %d\n",
                 kolo_rank(player->world), job->call.count, kolo_dtype_text(job->call.dtype),
                 kolo_redop_text(job->call.op), job->call.root, job->is_in_place ? "in place, " : "",
@@ -516,7 +516,7 @@ static bool fail(struct player *player, const struct job *job, const char *what,
 /** The forced plan does not support such a call: all ranks get the error. */
 static bool is_refusal(kolo_status status)
 {
-    return status == KOLO_ERR_UNSUPPORTED && strstr(kolo_error_detail(), "KOLO_PLAN=") != NULL;
+    return status == KOLO_ERR_UNSUPPORTED && strstr(kolo_error_detail(), "KOLO_PLAN=");
 }
 
 static bool keep(struct player *player, const struct job *job, kolo_status status)
@@ -619,7 +619,7 @@ static bool fail_by_byte(struct player *player, const struct job *job, const uin
     while (want[wrong] == job->memory[wrong])
         wrong++;
     char text[200];
-    snprintf(text, sizeof(text),
+    snprintf(text, sizeof text,
              "byte %zu of %zu (send at %td, recv at %td) is %02x instead of %02x", wrong,
              job->bytes, job->send - job->memory, job->recv - job->memory, job->memory[wrong],
              want[wrong]);
@@ -717,7 +717,7 @@ static kolo_status job_exchange(struct job *job, const struct kolo_opts *opts, b
 
 static kolo_status job_make(struct player *player, struct job *job, enum way way, bool is_group)
 {
-    struct kolo_opts opts = {.size = sizeof(opts)};
+    struct kolo_opts opts = {.size = sizeof opts};
     bool persists = !is_group && (way == BY_START || way == BY_RUN);
     if (job->call.is_scaled)
         opts.prescale = 2, opts.postscale = 0.5;
@@ -750,7 +750,7 @@ static bool batch_make(struct player *player, struct batch *batch)
 {
     struct kolo_comm *comm = batch->jobs[0].comm;
     bool persists = batch->way == BY_START || batch->way == BY_RUN;
-    struct kolo_opts opts = {.size = sizeof(opts),
+    struct kolo_opts opts = {.size = sizeof opts,
                              .flags = persists ? (unsigned)KOLO_PERSISTENT : 0};
     kolo_status status = KOLO_OK;
     if (batch->is_group && !keep(player, NULL, kolo_group_begin(comm)))
@@ -779,7 +779,7 @@ static bool batch_start(struct player *player, struct batch *batch)
 {
     struct kolo_request **requests[3];
     for (int i = 0, n = batch_requests(batch, requests); i < n; i++) {
-        if (*requests[i] == NULL)
+        if (!*requests[i])
             continue;
         bool runs =
             batch->way == BY_RUN && (batch->is_group || batch->jobs[0].call.kind != EXCHANGE);
@@ -795,8 +795,8 @@ static bool batch_wait(struct player *player, struct batch *batch)
     struct kolo_request **requests[3];
     for (int i = 0, n = batch_requests(batch, requests); i < n; i++) {
         kolo_status status = KOLO_AGAIN;
-        for (uint64_t k = draw(&player->chance, 3);
-             k > 0 && status == KOLO_AGAIN && *requests[i] != NULL; k--)
+        for (uint64_t k = draw(&player->chance, 3); k > 0 && status == KOLO_AGAIN && *requests[i];
+             k--)
             status = kolo_test(requests[i]);
         if (status == KOLO_AGAIN)
             status = kolo_wait(requests[i], -1);
@@ -824,7 +824,7 @@ static bool settle(struct player *player, int slot)
 {
     struct batch *batch = player->pending[slot];
     player->pending[slot] = NULL;
-    if (batch == NULL || !batch_wait(player, batch))
+    if (!batch || !batch_wait(player, batch))
         return !player->has_failed; /* a failed call keeps its memory, which may still be lent */
     batch_end(player, batch);
     return !player->has_failed;
@@ -868,7 +868,7 @@ static bool batch_play(struct player *player, struct batch *batch)
 
 static bool play_batch(struct player *player, struct place_of_calls *where, uint64_t *state)
 {
-    struct batch *batch = calloc(1, sizeof(*batch));
+    struct batch *batch = calloc(1, sizeof *batch);
     batch->is_group = draw(state, 4) == 0;
     batch->count = batch->is_group ? 1 + (int)draw(state, PARTS_MAX) : 1;
     batch->repeats = draw(state, 4) == 0 ? 3 : 1;
@@ -907,7 +907,7 @@ static bool is_as_asked(const struct kolo_comm *comm, const int colours[], const
         rank +=
             colours[r] == colours[me] && (keys[r] < keys[me] || (keys[r] == keys[me] && r < me));
     }
-    return comm != NULL && kolo_size(comm) == size && kolo_rank(comm) == rank;
+    return comm && kolo_size(comm) == size && kolo_rank(comm) == rank;
 }
 
 static bool play_step(struct player *player, struct place_of_calls *where);
@@ -927,7 +927,7 @@ static bool play_child(struct player *player, struct place_of_calls *where, uint
         return false;
     if (!is_as_asked(child.comm, colours, keys, ranks, me))
         return fail(player, NULL, "wrong", "another communicator than was asked for");
-    if (child.comm == NULL)
+    if (!child.comm)
         return true;
     child.seed = mix(seed, (uint64_t)colours[me]);
     for (int i = 0; i < CHILD_STEPS; i++)
@@ -955,7 +955,7 @@ struct hand {
 static void *play_alone(void *argument)
 {
     struct hand *hand = argument;
-    for (int i = 0; i < STEPS && hand->where.comm != NULL; i++)
+    for (int i = 0; i < STEPS && hand->where.comm; i++)
         if (!play_step(&hand->player, &hand->where))
             return NULL;
     settle_all(&hand->player);
@@ -967,7 +967,7 @@ static void play_in_turn(struct hand hands[], uint64_t seed)
     uint64_t state = mix(seed, 77);
     for (int i = 0; i < COMMS * STEPS; i++) {
         struct place_of_calls *where = &hands[draw(&state, COMMS)].where;
-        if (where->comm != NULL && !play_step(&hands[0].player, where))
+        if (where->comm && !play_step(&hands[0].player, where))
             return;
     }
     settle_all(&hands[0].player);
@@ -975,7 +975,7 @@ static void play_in_turn(struct hand hands[], uint64_t seed)
 
 static kolo_status make_comms(struct hand hands[], struct kolo_comm *world, uint64_t seed)
 {
-    const struct kolo_op op = {.size = sizeof(op), .name = "compose", .fold = compose};
+    const struct kolo_op op = {.size = sizeof op, .name = "compose", .fold = compose};
     uint64_t state = mix(seed, 5);
     kolo_redop own;
     kolo_status status = kolo_op_create(world, &op, &own);
@@ -1041,9 +1041,9 @@ static void draw_settings(uint64_t seed, const char *settings[7])
     uint64_t first = transport == 2 ? NEEDS_MEMORY : 0;
     settings[0] = "KOLO_TIMEOUT=400";
     settings[1] = transports[transport];
-    settings[2] = plans[first + draw(&state, sizeof(plans) / sizeof(*plans) - first)];
-    settings[3] = tight[draw(&state, sizeof(tight) / sizeof(*tight))];
-    settings[4] = tight[draw(&state, sizeof(tight) / sizeof(*tight))];
+    settings[2] = plans[first + draw(&state, sizeof plans / sizeof *plans - first)];
+    settings[3] = tight[draw(&state, sizeof tight / sizeof *tight)];
+    settings[4] = tight[draw(&state, sizeof tight / sizeof *tight)];
     settings[5] = mix(seed, 10) % 2 == 0 ? "KOLO_CHECKSUM=0" : "KOLO_CHECKSUM=1";
     settings[6] = NULL;
 }
@@ -1051,7 +1051,7 @@ static void draw_settings(uint64_t seed, const char *settings[7])
 static int play_threads(uint64_t seed)
 {
     const char *settings[7];
-    struct kolo_config config = {.size = sizeof(config), .settings = settings};
+    struct kolo_config config = {.size = sizeof config, .settings = settings};
     int ranks = 1 + (int)(mix(seed, 3) % RANKS_MAX);
     draw_settings(seed, settings);
     printf("seed %" PRIu64 ": %d ranks, %s, %s, %s, %s, %s\n", seed, ranks, settings[1],
@@ -1068,7 +1068,7 @@ int main(int argc, char **argv)
 {
     uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
     uint64_t worlds = argc > 2 ? strtoull(argv[2], NULL, 0) : 10;
-    if (getenv("KOLO_LAUNCHER") != NULL) {
+    if (getenv("KOLO_LAUNCHER")) {
         struct kolo_comm *world = NULL;
         kolo_status status = kolo_init(NULL, &world);
         if (status == KOLO_OK)

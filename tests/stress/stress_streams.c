@@ -62,22 +62,22 @@ static bool are_sums(const struct job *job, const int32_t *sums, size_t count)
 static void round_of_calls(struct job *job, int32_t (*values)[LENGTH])
 {
     const struct kolo_opts opts = {.size = sizeof opts, .stream = job->stream};
-    const size_t count = job->device != NULL ? LENGTH : 7;
+    const size_t count = job->device ? LENGTH : 7;
     struct kolo_request *requests[PENDING] = {NULL};
     for (int k = 0; k < PENDING && job->status == KOLO_OK; k++) {
         for (size_t i = 0; i < count; i++)
             values[k][i] = 1;
-        if (job->device != NULL)
+        if (job->device)
             mock->write_on(job->stream, job->device, values[k], count * sizeof **values);
-        int32_t *memory = job->device != NULL ? job->device : values[k];
+        int32_t *memory = job->device ? job->device : values[k];
         keep(job, kolo_allreduce(job->comm, memory, memory, count, KOLO_INT32, KOLO_SUM, &opts,
                                  k % 3 != 2 ? &requests[k] : NULL));
     }
     for (int k = 0; k < PENDING; k++)
         keep(job, kolo_wait(&requests[k], -1));
-    if (job->device != NULL)
+    if (job->device)
         mock->read(job->device, values[PENDING - 1], count * sizeof **values);
-    for (int k = job->device != NULL ? PENDING - 1 : 0; k < PENDING; k++)
+    for (int k = job->device ? PENDING - 1 : 0; k < PENDING; k++)
         if (job->status == KOLO_OK && !are_sums(job, values[k], count))
             job->status = KOLO_ERR_INTERNAL;
 }
@@ -104,7 +104,7 @@ static void *call(void *argument)
     struct job *job = argument;
     int32_t(*values)[LENGTH] = calloc(PENDING, sizeof *values);
     for (int i = 0; i < ROUNDS && job->status == KOLO_OK; i++) {
-        if (job->has_device && job->device == NULL)
+        if (job->has_device && !job->device)
             take_device(job);
         if (job->status == KOLO_OK)
             round_of_calls(job, values);
@@ -144,7 +144,7 @@ static void run(struct job jobs[THREADS])
 static bool is_fine(const struct job *job, bool may_abort)
 {
     return job->status == KOLO_OK ||
-           (may_abort && job->status == KOLO_ERR_ABORTED && strstr(job->text, "enough") != NULL);
+           (may_abort && job->status == KOLO_ERR_ABORTED && strstr(job->text, "enough"));
 }
 
 /** What the ranks of a communicator do. */

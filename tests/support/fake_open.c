@@ -22,6 +22,6 @@ void fake_open_refused(const char *wanted, kolo_status status, const char *text)
     cr_assert(kolo_rdma_device_open(fake_verbs_table(), fake_verbs_settings(wanted), -1, &device) ==
                   status,
               "'%s' %s", wanted, text);
-    cr_assert(device == NULL && fake_verbs_living() == 0);
+    cr_assert(!device && fake_verbs_living() == 0);
     cr_assert(strstr(kolo_error_detail(), text), "'%s' is not in: %s", text, kolo_error_detail());
 }

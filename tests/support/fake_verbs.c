@@ -135,7 +135,7 @@ static bool due(int *countdown)
 /** Whether this call of @p function fails; errno is then set. */
 static bool fails(const char *function)
 {
-    if (world.fault.function == NULL || strcmp(world.fault.function, function) != 0 ||
+    if (!world.fault.function || strcmp(world.fault.function, function) != 0 ||
         !due(&world.fault.nth))
         return false;
     errno = world.fault.error;
@@ -145,7 +145,7 @@ static bool fails(const char *function)
 static void *make(size_t bytes)
 {
     void *memory = calloc(1, bytes);
-    if (memory == NULL)
+    if (!memory)
         abort();
     world.living++;
     return memory;
@@ -170,7 +170,7 @@ static struct ibv_device **get_device_list(int *count_out)
     lock();
     if (!fails("get_device_list")) {
         list = calloc((size_t)world.device_count + 1, sizeof *list);
-        for (int i = 0; list != NULL && i < world.device_count; i++)
+        for (int i = 0; list && i < world.device_count; i++)
             list[i] = &world.devices[i].base;
         *count_out = world.device_count;
     }
@@ -202,20 +202,20 @@ static struct ibv_context *open_device(struct ibv_device *base)
         context->base.num_comp_vectors = 1;
         context->base.async_fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
         for (int i = 0; i < PAIRS_MAX; i++)
-            if (world.contexts[i] == NULL) {
+            if (!world.contexts[i]) {
                 world.contexts[i] = context;
                 break;
             }
     }
     unlock();
-    return context != NULL ? &context->base : NULL;
+    return context ? &context->base : NULL;
 }
 
 /** Whether the domain has regions. */
 static bool is_used(const struct ibv_pd *domain)
 {
     for (int i = 0; i < REGIONS_MAX; i++)
-        if (world.regions[i] != NULL && world.regions[i]->base.pd == domain)
+        if (world.regions[i] && world.regions[i]->base.pd == domain)
             return true;
     return false;
 }
@@ -225,7 +225,7 @@ static void drop_region(struct region *region)
     for (int i = 0; i < REGIONS_MAX; i++)
         if (world.regions[i] == region)
             world.regions[i] = NULL;
-    if (region->pages != NULL)
+    if (region->pages)
         munmap(region->pages, region->page_bytes);
     drop(region);
 }
@@ -235,7 +235,7 @@ static void drop_kept(const struct ibv_context *context)
 {
     for (int i = 0; i < PAIRS_MAX; i++) {
         struct pair *pair = world.pairs[i];
-        if (pair == NULL || !pair->is_kept || pair->base.context != context)
+        if (!pair || !pair->is_kept || pair->base.context != context)
             continue;
         struct queue *queue = (struct queue *)pair->base.send_cq; /* used for receives too */
         world.pairs[i] = NULL;
@@ -245,7 +245,7 @@ static void drop_kept(const struct ibv_context *context)
     }
     for (int i = 0; i < REGIONS_MAX; i++) {
         struct region *region = world.regions[i];
-        if (region == NULL || !region->is_kept || region->base.context != context)
+        if (!region || !region->is_kept || region->base.context != context)
             continue;
         struct domain *domain = (struct domain *)region->base.pd;
         drop_region(region);
@@ -262,7 +262,7 @@ static void drop_kept(const struct ibv_context *context)
 static void keep(struct kept kept)
 {
     int at = 0;
-    while (at < KEPT_MAX && world.kept[at].context != NULL)
+    while (at < KEPT_MAX && world.kept[at].context)
         at++;
     if (at == KEPT_MAX)
         abort();
@@ -376,7 +376,7 @@ static void tell(struct fake_device *device, enum ibv_event_type type, int port)
     for (int i = 0; i < PAIRS_MAX; i++) {
         struct context *context = world.contexts[i];
         const uint64_t one = 1;
-        if (context == NULL || context->device != device || context->count == EVENTS_MAX)
+        if (!context || context->device != device || context->count == EVENTS_MAX)
             continue;
         struct ibv_async_event *event =
             &context->events[(context->first + context->count++) % EVENTS_MAX];
@@ -397,7 +397,7 @@ static struct ibv_pd *alloc_pd(struct ibv_context *context)
         domain->base.context = context;
     }
     unlock();
-    return domain != NULL ? &domain->base : NULL;
+    return domain ? &domain->base : NULL;
 }
 
 static int dealloc_pd(struct ibv_pd *domain)
@@ -431,7 +431,7 @@ static void pin(struct region *region)
 static uint8_t *reach(uint32_t lkey, uint64_t address)
 {
     const struct region *region = world.regions[lkey % REGIONS_MAX];
-    if (region == NULL || region->pages == NULL)
+    if (!region || !region->pages)
         return (uint8_t *)(uintptr_t)address;
     return region->pages + (address - page_of(region->base.addr));
 }
@@ -452,7 +452,7 @@ static struct region *make_region(struct ibv_pd *domain, void *memory, size_t by
 {
     struct region *region = NULL;
     int slot = 0;
-    while (slot < REGIONS_MAX && world.regions[slot] != NULL)
+    while (slot < REGIONS_MAX && world.regions[slot])
         slot++;
     if (slot == REGIONS_MAX) {
         errno = ENOMEM;
@@ -477,10 +477,10 @@ static struct ibv_mr *reg_mr(struct ibv_pd *domain, void *memory, size_t bytes, 
     lock();
     if (!fails("reg_mr"))
         region = make_region(domain, memory, bytes, access);
-    if (region != NULL)
+    if (region)
         pin(region);
     unlock();
-    return region != NULL ? &region->base : NULL;
+    return region ? &region->base : NULL;
 }
 
 static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *domain, uint64_t offset, size_t bytes,
@@ -490,10 +490,10 @@ static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *domain, uint64_t offset, size
     lock();
     if (!fails("reg_dmabuf_mr"))
         region = make_region(domain, (void *)(uintptr_t)address, bytes, access);
-    if (region != NULL)
+    if (region)
         pin_file(region, fd, offset);
     unlock();
-    return region != NULL ? &region->base : NULL;
+    return region ? &region->base : NULL;
 }
 
 static int dereg_mr(struct ibv_mr *base)
@@ -517,7 +517,7 @@ static bool may(const struct ibv_pd *domain, uint32_t lkey, uint64_t address, ui
     const struct region *region = world.regions[lkey % REGIONS_MAX];
     if (bytes == 0)
         return true;
-    if (region == NULL || region->base.lkey != lkey || region->base.pd != domain ||
+    if (!region || region->base.lkey != lkey || region->base.pd != domain ||
         (region->access & right) != right)
         return false;
     const uint64_t start = (uintptr_t)region->base.addr;
@@ -537,7 +537,7 @@ static struct ibv_comp_channel *create_comp_channel(struct ibv_context *context)
         channel->base.fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
     }
     unlock();
-    return channel != NULL ? &channel->base : NULL;
+    return channel ? &channel->base : NULL;
 }
 
 static int destroy_comp_channel(struct ibv_comp_channel *channel)
@@ -568,7 +568,7 @@ static struct ibv_cq *create_cq(struct ibv_context *context, int capacity, void 
             .context = context, .channel = channel, .cq_context = user, .cqe = capacity};
     }
     unlock();
-    return queue != NULL ? &queue->base : NULL;
+    return queue ? &queue->base : NULL;
 }
 
 static int destroy_cq(struct ibv_cq *base)
@@ -576,7 +576,7 @@ static int destroy_cq(struct ibv_cq *base)
     int error = 0;
     lock();
     for (int i = 0; i < PAIRS_MAX; i++)
-        if (world.pairs[i] != NULL &&
+        if (world.pairs[i] &&
             (world.pairs[i]->base.send_cq == base || world.pairs[i]->base.recv_cq == base)) {
             error = EBUSY;
             world.pairs[i]->base.state = IBV_QPS_ERR; /* nothing reaches it any more */
@@ -643,7 +643,7 @@ static void add(struct queue *queue, const struct ibv_wc *wc)
         abort();
     }
     queue->entries[(queue->first + queue->count++) % QUEUE_MAX] = *wc;
-    if (queue->is_armed && channel != NULL) {
+    if (queue->is_armed && channel) {
         queue->is_armed = false;
         channel->told[(channel->first + channel->count++) % QUEUE_MAX] = &queue->base;
         if (write(channel->base.fd, &one, sizeof one) != (ssize_t)sizeof one)
@@ -706,7 +706,7 @@ static int count_pairs(const struct fake_device *device)
 {
     int count = 0;
     for (int i = 0; i < PAIRS_MAX; i++)
-        count += world.pairs[i] != NULL && device_of(world.pairs[i]->base.context) == device;
+        count += world.pairs[i] && device_of(world.pairs[i]->base.context) == device;
     return count;
 }
 
@@ -715,7 +715,7 @@ static struct ibv_qp *create_qp(struct ibv_pd *domain, struct ibv_qp_init_attr *
     struct pair *pair = NULL;
     int slot = 0;
     lock();
-    while (slot < PAIRS_MAX && world.pairs[slot] != NULL)
+    while (slot < PAIRS_MAX && world.pairs[slot])
         slot++;
     if (slot == PAIRS_MAX || attr->cap.max_send_wr > QUEUE_MAX ||
         attr->cap.max_recv_wr > QUEUE_MAX || attr->cap.max_send_sge > PARTS_MAX ||
@@ -740,7 +740,7 @@ static struct ibv_qp *create_qp(struct ibv_pd *domain, struct ibv_qp_init_attr *
         world.pairs[slot] = pair;
     }
     unlock();
-    return pair != NULL ? &pair->base : NULL;
+    return pair ? &pair->base : NULL;
 }
 
 static int destroy_qp(struct ibv_qp *base)
@@ -842,7 +842,7 @@ static int post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv_sen
     struct pair *pair = (struct pair *)base;
     int error = 0;
     lock();
-    for (; wr != NULL && error == 0; wr = error == 0 ? wr->next : wr) {
+    for (; wr && error == 0; wr = error == 0 ? wr->next : wr) {
         error = fails("post_send") ? errno : check_send(pair, wr);
         if (error != 0)
             break;
@@ -862,7 +862,7 @@ static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv_rec
     struct pair *pair = (struct pair *)base;
     int error = 0;
     lock();
-    for (; wr != NULL; wr = wr->next) {
+    for (; wr; wr = wr->next) {
         struct fake_device *device = device_of(base->context);
         if (fails("post_recv"))
             error = errno;
@@ -895,7 +895,7 @@ static int post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv_rec
 static struct pair *find_pair(uint32_t number)
 {
     for (int i = 0; i < PAIRS_MAX; i++)
-        if (world.pairs[i] != NULL && world.pairs[i]->base.qp_num == number)
+        if (world.pairs[i] && world.pairs[i]->base.qp_num == number)
             return world.pairs[i];
     return NULL;
 }
@@ -913,7 +913,7 @@ static bool gather(const struct pair *pair, const struct request *request, uint8
             return false;
     }
     uint8_t *bytes = malloc(count + 1);
-    if (bytes == NULL)
+    if (!bytes)
         abort();
     if (request->wr.send_flags & IBV_SEND_INLINE)
         memcpy(bytes, request->inlined, count);
@@ -1045,7 +1045,7 @@ static int try_request(struct pair *pair, struct request *request)
     }
     if (request->delay > 0 && request->delay-- > 0)
         return -1;
-    if (world.is_cut || to == NULL || !is_known_by(pair, to) ||
+    if (world.is_cut || !to || !is_known_by(pair, to) ||
         device_of(pair->base.context)->is_unplugged || device_of(to->base.context)->is_unplugged ||
         (to->base.state != IBV_QPS_RTR && to->base.state != IBV_QPS_RTS) ||
         device_of(to->base.context)->is_removed)
@@ -1105,7 +1105,7 @@ static void carry_out(struct pair *pair)
 static void free_places(const struct ibv_wc *wc)
 {
     struct pair *pair = find_pair(wc->qp_num);
-    for (uint64_t i = pair != NULL ? pair->freed : 0; pair != NULL && i < pair->posted; i++)
+    for (uint64_t i = pair ? pair->freed : 0; pair && i < pair->posted; i++)
         if (pair->ids[i % QUEUE_MAX] == wc->wr_id) {
             pair->freed = i + 1;
             return;
@@ -1123,7 +1123,7 @@ static int poll_cq(struct ibv_cq *base, int max, struct ibv_wc *completions_out)
         return -1;
     }
     for (int i = 0; i < PAIRS_MAX; i++)
-        if (world.pairs[i] != NULL)
+        if (world.pairs[i])
             carry_out(world.pairs[i]);
     for (; count < max && queue->count > 0; queue->count--) {
         completions_out[count] = queue->entries[queue->first++ % QUEUE_MAX];
@@ -1389,13 +1389,13 @@ void fake_verbs_remove(struct fake_device *device)
     lock();
     device->is_removed = true;
     for (int i = 0; i < PAIRS_MAX; i++)
-        if (world.pairs[i] != NULL && device_of(world.pairs[i]->base.context) == device)
+        if (world.pairs[i] && device_of(world.pairs[i]->base.context) == device)
             break_pair(world.pairs[i]);
     tell(device, IBV_EVENT_DEVICE_FATAL, 0);
     for (int i = 0; i < PAIRS_MAX; i++) {
         const uint64_t for_ever = UINT64_C(1) << 60;
         const struct context *context = world.contexts[i];
-        if (context != NULL && context->device == device &&
+        if (context && context->device == device &&
             write(context->base.async_fd, &for_ever, sizeof for_ever) != (ssize_t)sizeof for_ever)
             abort();
     }

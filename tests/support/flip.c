@@ -31,7 +31,7 @@ static bool is_meant(const struct kolo_link *link, const struct kolo_frame *fram
         return false;
     if (flip.is_control)
         return frame->work == NULL;
-    return frame->work != NULL && frame->bytes > 0 && frame->bytes >= flip.least && --flip.nth == 0;
+    return frame->work && frame->bytes > 0 && frame->bytes >= flip.least && --flip.nth == 0;
 }
 
 static void flip_payload(struct kolo_frame *frame)
@@ -40,7 +40,7 @@ static void flip_payload(struct kolo_frame *frame)
                       : flip.place == FLIP_LAST ? frame->bytes - 1
                                                 : frame->bytes / 2;
     flip.copy = malloc(frame->bytes);
-    if (flip.copy == NULL)
+    if (!flip.copy)
         abort();
     memcpy(flip.copy, frame->payload, frame->bytes);
     flip.copy[at] ^= BIT;
@@ -93,9 +93,9 @@ bool flip_done(int *from_out, int *to_out)
 {
     pthread_mutex_lock(&lock);
     const bool is_done = flip.is_done;
-    if (from_out != NULL)
+    if (from_out)
         *from_out = flip.from;
-    if (to_out != NULL)
+    if (to_out)
         *to_out = flip.to;
     pthread_mutex_unlock(&lock);
     return is_done;

@@ -10,7 +10,7 @@
 static inline bool test_has(const char *variable)
 {
     const char *value = getenv(variable);
-    return value != NULL && strcmp(value, "1") == 0;
+    return value && strcmp(value, "1") == 0;
 }
 
 /** The long run (script/test --soak). */

@@ -38,8 +38,8 @@ static bool put_at(const char *directory, int device, int node)
     (void)snprintf(path, sizeof path, "%s/0000:%02x:00.0/numa_node", directory,
                    (unsigned)MOCK_BUS + device);
     FILE *file = fopen(path, "w");
-    const bool is_put = file != NULL && fprintf(file, "%d\n", node) > 0;
-    return file != NULL && fclose(file) == 0 && is_put;
+    const bool is_put = file && fprintf(file, "%d\n", node) > 0;
+    return file && fclose(file) == 0 && is_put;
 }
 
 /* Mounts a file system in memory over the devices of /sys; it ends with the mount namespace. */

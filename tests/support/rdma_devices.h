@@ -15,7 +15,7 @@ static void begin_by_what_there_is(void)
 {
     static char names[128];
     const char *real = getenv("KOLO_TEST_RDMA");
-    if (real == NULL) {
+    if (!real) {
         begin();
         return;
     }
@@ -29,7 +29,7 @@ static void begin_by_what_there_is(void)
 
 static void end_of_it(void)
 {
-    if (getenv("KOLO_TEST_RDMA") == NULL)
+    if (!getenv("KOLO_TEST_RDMA"))
         end();
 }
 

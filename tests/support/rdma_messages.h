@@ -37,7 +37,7 @@ static inline struct kolo_link *come_up(struct suite_rank *rank, struct kolo_des
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);
     struct kolo_work works[2];
     uint8_t in = 0;
-    if (link == NULL)
+    if (!link)
         return NULL;
     *desc = (struct kolo_desc){{9}};
     kolo_link_send(link, 77, desc, "x", 1, &works[0]);
@@ -69,7 +69,7 @@ static inline bool prepare_offer(struct suite_rank *rank, size_t bytes, struct o
 {
     struct kolo_span span;
     uint8_t *memory = allocate(rank, bytes);
-    if (memory == NULL || !kolo_heap_find(rank->heap, memory, bytes, &span))
+    if (!memory || !kolo_heap_find(rank->heap, memory, bytes, &span))
         return false;
     uint8_t *map = mmap(NULL, span.file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, span.fd, 0);
     if (map == MAP_FAILED)

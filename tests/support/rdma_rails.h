@@ -48,7 +48,7 @@ static inline struct rdma_link *rails_up(struct suite_rank *rank, int expected)
 {
     struct kolo_desc desc;
     struct kolo_link *link = come_up(rank, &desc);
-    if (link == NULL || rails_expected != expected)
+    if (!link || rails_expected != expected)
         return NULL;
     return suite_until(rank, are_rails_up, link) && suite_meet(rank, 1) ? (struct rdma_link *)link
                                                                         : NULL;
@@ -63,7 +63,7 @@ static inline bool exchange_long(struct suite_rank *rank, struct kolo_link *link
     uint8_t *memory = allocate(rank, 2 * (size_t)LONG_BYTES), short_in = 0;
     const uint8_t short_out = (uint8_t)round;
     const unsigned theirs = round + 1 - (unsigned)rank->rank;
-    if (memory == NULL)
+    if (!memory)
         return false;
     fill(memory, LONG_BYTES, round + (unsigned)rank->rank);
     kolo_link_recv(link, 1, &desc, memory + LONG_BYTES, LONG_BYTES, NULL, &works[0]);

@@ -31,7 +31,7 @@ bool refuse_call(int number, int argument, uint32_t value, int error)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+    struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }

@@ -58,9 +58,8 @@ bool shm_side_meet(struct shm_side *side, const struct kolo_peer *other)
 
 static bool make_link(struct shm_side *side)
 {
-    return side->link != NULL ||
-           kolo_endpoint_link(side->endpoint, 1 - side->rank, kolo_deadline_in_ms(50000),
-                              &side->link) == KOLO_OK;
+    return side->link || kolo_endpoint_link(side->endpoint, 1 - side->rank,
+                                            kolo_deadline_in_ms(50000), &side->link) == KOLO_OK;
 }
 
 void shm_side_close(struct shm_side *side)
@@ -193,7 +192,7 @@ int shm_count_fds(void)
 {
     int count = 0;
     DIR *dir = opendir("/proc/self/fd");
-    while (dir != NULL && readdir(dir) != NULL)
+    while (dir && readdir(dir))
         count++;
     closedir(dir);
     return count;
@@ -204,7 +203,7 @@ int shm_count_maps(void)
     char line[512];
     int count = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+    while (maps && fgets(line, sizeof line, maps))
         count += strstr(line, "memfd:") != NULL;
     fclose(maps);
     return count;

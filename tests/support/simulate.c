@@ -55,7 +55,7 @@ static kolo_status run_copy(const struct kolo_sim_world *world, struct kolo_sim_
         struct kolo_sim_symbol value = kolo_sim_load(world, actor, from.memory, from.offset + i);
         if (value.sum == 0)
             return unwritten(actor, &step->copy_from, i);
-        if (at != NULL)
+        if (at)
             *at = value;
     }
     return KOLO_OK;
@@ -90,7 +90,7 @@ static kolo_status run_fold(const struct kolo_sim_world *world, struct kolo_sim_
             sum = way == 0 ? value : kolo_sim_combine(sum, value);
         }
         at = kolo_sim_cell(world, actor, to.memory, to.offset + i);
-        if (at != NULL)
+        if (at)
             *at = kolo_sim_finished(sum);
     }
     actor->cost.elements_reduced += to.count * ((size_t)fold->ways - 1);
@@ -106,9 +106,9 @@ static kolo_status run_local(const struct kolo_sim_world *world, struct kolo_sim
     struct kolo_sim_extent finish = kolo_sim_locate(world, actor, &step->finish);
     for (size_t i = 0; i < finish.count; i++) {
         struct kolo_sim_symbol *at = kolo_sim_cell(world, actor, finish.memory, finish.offset + i);
-        if (at != NULL && at->sum == 0)
+        if (at && at->sum == 0)
             return unwritten(actor, &step->finish, i);
-        if (at != NULL)
+        if (at)
             *at = kolo_sim_finished(*at);
     }
 out:
@@ -142,7 +142,7 @@ static kolo_status deliver(struct kolo_sim_world *world, struct kolo_sim_actor *
             value = step->incoming_first ? kolo_sim_combine(value, mine)
                                          : kolo_sim_combine(mine, value);
         }
-        if (at != NULL)
+        if (at)
             *at = value;
     }
     from->cost.messages++;
@@ -231,7 +231,7 @@ static kolo_status begin_step(struct kolo_sim_world *world, struct kolo_sim_acto
     flight->is_received = step->from < 0;
     actor->cost.steps++;
     if (step->to >= 0) {
-        memcpy(flight->carries, actor->known, world->set_words * sizeof(*actor->known));
+        memcpy(flight->carries, actor->known, world->set_words * sizeof *actor->known);
         KOLO_TRY(meet(world, actor->args.rank, step->to));
     }
     if (step->from >= 0)
@@ -265,7 +265,7 @@ static kolo_status end_call(struct kolo_sim_world *world, struct kolo_sim_actor 
     kolo_sim_begin_plan(actor, world->what->plan, false);
     kolo_sim_begin_knowing(world, actor);
     kolo_sim_measure(world, actor);
-    memset(actor->recv, 0, world->nsamples * sizeof(*actor->recv));
+    memset(actor->recv, 0, world->nsamples * sizeof *actor->recv);
     kolo_sim_lay_in_place(world, actor);
 out:
     return status;
@@ -278,7 +278,7 @@ static kolo_status end_plan(struct kolo_sim_world *world, struct kolo_sim_actor 
     const struct kolo_plan *closing = actor->plan->closes || actor->is_closing
                                           ? NULL
                                           : kolo_plan_closing(actor->plan, &actor->args);
-    if (closing == NULL)
+    if (!closing)
         return end_call(world, actor);
     kolo_sim_begin_plan(actor, closing, true);
     return KOLO_OK;
@@ -377,7 +377,7 @@ kolo_status kolo_simulate(const struct kolo_simulation *simulation,
     kolo_status status;
     KOLO_TRY(kolo_sim_open(simulation, &world));
     KOLO_TRY(run(&world));
-    if (simulated_out != NULL)
+    if (simulated_out)
         add_up(&world, simulated_out);
 out:
     kolo_sim_close(&world);

@@ -26,7 +26,7 @@ bool kolo_sim_has_recv(enum kolo_collective collective, const struct kolo_plan_a
 static size_t extent(const size_t *counts, const size_t *displs, const struct kolo_plan_args *args)
 {
     size_t most = 0;
-    if (counts == NULL)
+    if (!counts)
         return args->count * (size_t)args->size;
     for (int rank = 0; rank < args->size; rank++)
         if (displs[rank] + counts[rank] > most)

@@ -18,7 +18,7 @@ static struct kolo_sim_symbol gathered(const struct kolo_sim_world *world,
                                        bool is_mine)
 {
     /* Blocks of one length: the owner follows from the offset. */
-    const bool is_even = actor->args.counts == NULL && actor->args.count > 0;
+    const bool is_even = !actor->args.counts && actor->args.count > 0;
     for (int rank = is_even ? (int)(offset / actor->args.count) : 0; rank < world->what->size;
          rank++) {
         const struct kolo_plan_args *theirs = &world->actors[rank].args;
@@ -26,8 +26,8 @@ static struct kolo_sim_symbol gathered(const struct kolo_sim_world *world,
         if (offset < first || offset - first >= kolo_plan_block(&actor->args, rank))
             continue;
         if (is_mine)
-            base = theirs->send_displs != NULL ? theirs->send_displs[actor->args.rank]
-                                               : theirs->count * (size_t)actor->args.rank;
+            base = theirs->send_displs ? theirs->send_displs[actor->args.rank]
+                                       : theirs->count * (size_t)actor->args.rank;
         return kolo_sim_contribution(rank, base + offset - first);
     }
     return (struct kolo_sim_symbol){0, 0};

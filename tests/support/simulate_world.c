@@ -19,7 +19,7 @@ void kolo_sim_begin_plan(struct kolo_sim_actor *actor, const struct kolo_plan *p
 void kolo_sim_begin_knowing(const struct kolo_sim_world *world, struct kolo_sim_actor *actor)
 {
     int size = world->what->size, rank = actor->args.rank;
-    memset(actor->known, 0, world->set_words * sizeof(*actor->known));
+    memset(actor->known, 0, world->set_words * sizeof *actor->known);
     for (size_t i = (size_t)size; i < 64 * world->set_words; i++)
         actor->known[i / 64] |= 1ull << (i % 64); /* ranks that do not exist count as begun */
     actor->known[rank / 64] |= 1ull << (rank % 64);
@@ -35,8 +35,8 @@ enum kolo_closing kolo_sim_closing(const struct kolo_simulation *what, int call)
 static kolo_status list_followed(struct kolo_sim_world *world)
 {
     uint32_t next = (uint32_t)world->recv_count;
-    world->next_followed = kolo_calloc(world->recv_count, sizeof(*world->next_followed));
-    if (world->next_followed == NULL)
+    world->next_followed = kolo_calloc(world->recv_count, sizeof *world->next_followed);
+    if (!world->next_followed)
         return KOLO_ERR_NO_MEMORY;
     for (size_t i = world->recv_count; i-- > 0;)
         world->next_followed[i] = next = world->sample_of[i] != UINT32_MAX ? (uint32_t)i : next;
@@ -48,8 +48,8 @@ static kolo_status choose_samples(struct kolo_sim_world *world)
     size_t stride = 1, samples = world->what->samples;
     if (samples > 0 && world->recv_count > samples)
         stride = world->recv_count / samples;
-    world->sample_of = kolo_calloc(world->recv_count + 1, sizeof(*world->sample_of));
-    if (world->sample_of == NULL)
+    world->sample_of = kolo_calloc(world->recv_count + 1, sizeof *world->sample_of);
+    if (!world->sample_of)
         return KOLO_ERR_NO_MEMORY;
     for (size_t i = 0; i < world->recv_count; i++) {
         bool is_edge = i < 2 || i + 2 >= world->recv_count;
@@ -73,7 +73,7 @@ static void set_args(struct kolo_sim_world *world, int rank)
                                           .displs = what->displs,
                                           .segment = what->segment,
                                           .in_place = what->in_place};
-    if (what->send_counts != NULL) {
+    if (what->send_counts) {
         size_t row = (size_t)rank * (size_t)what->size;
         actor->args.counts = what->counts + row;
         actor->args.displs = what->displs + row;
@@ -97,15 +97,15 @@ static kolo_status set_up_flights(struct kolo_sim_world *world, struct kolo_sim_
     size_t window = kolo_plan_window(actor->plan, &actor->args), closing = 1;
     const struct kolo_plan *beside =
         actor->plan->closes ? NULL : kolo_plan_closing(actor->plan, &actor->args);
-    if (beside != NULL)
+    if (beside)
         closing = kolo_plan_window(beside, &actor->args);
     if (world->what->calls > 1) /* it is the root of another of the calls */
         closing = KOLO_WINDOW_MAX;
     window = window < closing ? closing : window;
     actor->window = window < 1 || window > KOLO_WINDOW_MAX ? 1 : window;
-    actor->flights = kolo_calloc(actor->window, sizeof(*actor->flights));
-    actor->sets = kolo_calloc((2 * actor->window + 1) * world->set_words, sizeof(*actor->sets));
-    if (actor->flights == NULL || actor->sets == NULL)
+    actor->flights = kolo_calloc(actor->window, sizeof *actor->flights);
+    actor->sets = kolo_calloc((2 * actor->window + 1) * world->set_words, sizeof *actor->sets);
+    if (!actor->flights || !actor->sets)
         return KOLO_ERR_NO_MEMORY;
     actor->known = actor->sets;
     for (size_t i = 0; i < actor->window; i++) {
@@ -122,10 +122,10 @@ static kolo_status set_up_actor(struct kolo_sim_world *world, int rank)
     kolo_status status;
     kolo_sim_begin_plan(actor, what->plan, false);
     actor->scratch_count = what->plan->scratch(&actor->args);
-    actor->recv = kolo_calloc(world->nsamples, sizeof(*actor->recv));
-    actor->scratch = kolo_calloc(actor->scratch_count, sizeof(*actor->scratch));
+    actor->recv = kolo_calloc(world->nsamples, sizeof *actor->recv);
+    actor->scratch = kolo_calloc(actor->scratch_count, sizeof *actor->scratch);
     KOLO_TRY(set_up_flights(world, actor));
-    if (actor->recv == NULL || actor->scratch == NULL)
+    if (!actor->recv || !actor->scratch)
         return KOLO_ERR_NO_MEMORY;
     kolo_sim_begin_knowing(world, actor);
     kolo_sim_lay_in_place(world, actor);
@@ -135,7 +135,7 @@ out:
 
 void kolo_sim_close(struct kolo_sim_world *world)
 {
-    for (int rank = 0; world->actors != NULL && rank < world->what->size; rank++) {
+    for (int rank = 0; world->actors && rank < world->what->size; rank++) {
         kolo_free_memory(world->actors[rank].recv);
         kolo_free_memory(world->actors[rank].scratch);
         kolo_free_memory(world->actors[rank].flights);
@@ -152,9 +152,9 @@ kolo_status kolo_sim_open(const struct kolo_simulation *simulation, struct kolo_
     kolo_status status = KOLO_OK;
     *world = (struct kolo_sim_world){.what = simulation,
                                      .set_words = ((size_t)simulation->size + 63) / 64};
-    world->actors = kolo_calloc((size_t)simulation->size, sizeof(*world->actors));
-    world->list = kolo_calloc((size_t)simulation->size, sizeof(*world->list));
-    if (world->actors == NULL || world->list == NULL)
+    world->actors = kolo_calloc((size_t)simulation->size, sizeof *world->actors);
+    world->list = kolo_calloc((size_t)simulation->size, sizeof *world->list);
+    if (!world->actors || !world->list)
         return KOLO_ERR_NO_MEMORY;
     for (int rank = 0; rank < simulation->size; rank++)
         set_args(world, rank);

@@ -152,7 +152,7 @@ static inline struct kolo_sim_symbol kolo_sim_load(const struct kolo_sim_world *
                                                    enum kolo_sim_buffer memory, size_t offset)
 {
     struct kolo_sim_symbol *at = kolo_sim_cell(world, actor, memory, offset);
-    if (at != NULL)
+    if (at)
         return *at;
     return memory == KOLO_SIM_SEND ? kolo_sim_contribution(actor->args.rank, offset)
                                    : KOLO_SIM_NOT_FOLLOWED;
@@ -162,7 +162,7 @@ static inline struct kolo_sim_symbol kolo_sim_load(const struct kolo_sim_world *
 static inline size_t kolo_sim_next(const struct kolo_sim_world *world, struct kolo_sim_extent to,
                                    size_t i)
 {
-    if (world->next_followed == NULL || to.memory != KOLO_SIM_RECV || i >= to.count)
+    if (!world->next_followed || to.memory != KOLO_SIM_RECV || i >= to.count)
         return i;
     size_t next = world->next_followed[to.offset + i] - to.offset;
     return next < to.count ? next : to.count;

@@ -61,7 +61,7 @@ static const char *heard_text(const struct suite_rank *rank)
 static void exchange_sizes(struct suite_rank *rank, uint8_t *memory)
 {
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);
-    for (unsigned i = 0; link != NULL && i < 2 * SIZES; i++) {
+    for (unsigned i = 0; link && i < 2 * SIZES; i++) {
         size_t bytes = sizes[i / 2];
         struct kolo_desc desc = desc_of(i);
         struct kolo_work work;
@@ -112,7 +112,7 @@ static void all_with_all(struct suite_rank *rank)
     uint8_t *memory[SUITE_RANKS_MAX][WORKS];
     for (int peer = 0; peer < rank->world->size; peer++) {
         struct kolo_link *link = peer == rank->rank ? NULL : suite_link(rank, peer);
-        for (unsigned i = 0; link != NULL && i < SIZES; i++) {
+        for (unsigned i = 0; link && i < SIZES; i++) {
             struct kolo_desc desc = desc_of(i);
             memory[peer][i] = malloc(sizes[i] + 1);
             memory[peer][SIZES + i] = malloc(sizes[i] + 1);
@@ -150,7 +150,7 @@ static void many_in_order(struct suite_rank *rank)
     struct kolo_work *works = calloc(MESSAGES, sizeof *works);
     uint32_t(*numbers)[700] = calloc(MESSAGES, sizeof *numbers);
     struct kolo_desc desc = desc_of(1);
-    for (unsigned i = 0; link != NULL && i < MESSAGES; i++) {
+    for (unsigned i = 0; link && i < MESSAGES; i++) {
         size_t bytes = i % 5 == 0 ? sizeof numbers[i] : sizeof(uint32_t);
         numbers[i][0] = rank->rank == 0 ? i : 0;
         if (rank->rank == 0)
@@ -178,7 +178,7 @@ static void opposite_orders(struct suite_rank *rank)
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);
     struct kolo_work *works = calloc(CHANNELS, sizeof *works);
     uint8_t *memory = malloc((size_t)CHANNELS * BYTES);
-    for (unsigned i = 0; link != NULL && i < CHANNELS; i++) {
+    for (unsigned i = 0; link && i < CHANNELS; i++) {
         unsigned channel = rank->rank == 0 ? i : CHANNELS - 1 - i;
         uint8_t *at = memory + (size_t)channel * BYTES;
         struct kolo_desc desc = desc_of(channel);
@@ -223,7 +223,7 @@ static void early(struct suite_rank *rank)
         SUITE_CHECK(rank, suite_until(rank, heard_early, &wanted), "%d", rank->heard[0].early);
         SUITE_CHECK(rank, memcmp(&rank->heard[0].arrived, &desc, sizeof desc) == 0, "description");
     }
-    for (unsigned i = 0; link != NULL && i < MESSAGES; i++) {
+    for (unsigned i = 0; link && i < MESSAGES; i++) {
         uint8_t *at = memory[rank->rank][i];
         fill(at, i * STEP, rank->rank == 0 ? i : 99);
         if (rank->rank == 0)
@@ -248,9 +248,9 @@ static bool is_within_credit(struct suite_rank *rank, const struct kolo_link *li
 {
     const struct kolo_channel *channel = kolo_map_get(&link->channels, id);
     size_t bytes = 0, window = rank->world->settings.credit_bytes;
-    if (channel == NULL)
+    if (!channel)
         return true;
-    for (const struct kolo_stash *stash = channel->stash_first; stash != NULL; stash = stash->next)
+    for (const struct kolo_stash *stash = channel->stash_first; stash; stash = stash->next)
         bytes += KOLO_FRAME_COST_BYTES + (stash->is_remote ? 0 : stash->bytes);
     return bytes <= window && channel->charged <= window && bytes <= channel->charged;
 }
@@ -329,7 +329,7 @@ static bool keeps_all(struct suite_rank *rank, void *context)
     const struct kolo_link *link = context;
     for (uint32_t id = 1; id <= LEFT_CHANNELS; id++) {
         const struct kolo_channel *channel = kolo_map_get(&link->channels, id);
-        if (channel == NULL || channel->charged <= rank->world->settings.credit_bytes / 2)
+        if (!channel || channel->charged <= rank->world->settings.credit_bytes / 2)
             return false;
     }
     return true;
@@ -427,9 +427,9 @@ static void reduce_once(struct suite_rank *rank, const struct reduction *reducti
                                  .incoming_first = reduction->incoming_first};
     if (reduction->in_place)
         dst = local;
-    if (link != NULL && rank->rank == 0)
+    if (link && rank->rank == 0)
         kolo_link_send(link, 1, &desc, arriving, bytes, &work);
-    else if (link != NULL)
+    else if (link)
         kolo_link_recv(link, 1, &desc, dst, bytes, &action, &work);
     bool is_settled = suite_settle(rank, &work, 1);
     bool is_equal = rank->rank == 0 || memcmp(dst, oracle, bytes) == 0;
@@ -658,7 +658,7 @@ static bool shake_hands(struct suite_rank *rank, struct kolo_link **link_out)
     struct kolo_desc desc = desc_of(1);
     struct kolo_work work;
     char byte = 0;
-    if (link == NULL)
+    if (!link)
         return false;
     if (rank->rank == 0)
         kolo_link_send(link, 1, &desc, "", 1, &work);
@@ -930,7 +930,7 @@ static void sleepers(struct suite_rank *rank)
     static uint8_t memory[2][BYTES];
     struct kolo_link *link = suite_link(rank, 1 - rank->rank);
     kolo_deadline deadline = kolo_deadline_in_ms(60000);
-    for (unsigned i = 0; link != NULL && i < ROUNDS; i++) {
+    for (unsigned i = 0; link && i < ROUNDS; i++) {
         struct kolo_desc desc = desc_of(i);
         struct kolo_work work;
         size_t bytes = i % 3 == 0 ? BYTES : 8;

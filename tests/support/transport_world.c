@@ -118,8 +118,8 @@ const char *suite_devices[2];
 
 static const char *checksum(void)
 {
-    const char *value = suite_checksum != NULL ? suite_checksum : getenv("KOLO_CHECKSUM");
-    return value != NULL ? value : "0";
+    const char *value = suite_checksum ? suite_checksum : getenv("KOLO_CHECKSUM");
+    return value ? value : "0";
 }
 
 struct suite_world *suite_open(const char *transport, int size, const char *setting,
@@ -136,12 +136,12 @@ struct suite_world *suite_open(const char *transport, int size, const char *sett
     cr_assert_eq(kolo_settings_set(settings, "TRANSPORT", transport, KOLO_FROM_API), KOLO_OK);
     cr_assert_eq(kolo_settings_set(settings, "NET", suite_net, KOLO_FROM_API), KOLO_OK);
     cr_assert_eq(kolo_settings_set(settings, "CHECKSUM", checksum(), KOLO_FROM_API), KOLO_OK);
-    if (setting != NULL)
+    if (setting)
         cr_assert_eq(kolo_settings_set(settings, setting, value, KOLO_FROM_API), KOLO_OK);
     cr_assert_eq(kolo_secret_make(&secret), KOLO_OK);
     for (int i = 0; i < size; i++) {
         const char *device = suite_devices[i % 2]; /* it is read when the endpoint opens */
-        if (device != NULL)
+        if (device)
             cr_assert_eq(kolo_settings_set(settings, "RDMA_DEVICE", device, KOLO_FROM_API),
                          KOLO_OK);
         open_rank(world, i, &secret);
@@ -203,7 +203,7 @@ void suite_crash(struct suite_rank *rank)
 {
     struct kolo_endpoint *endpoint = rank->endpoint;
     rank->endpoint = NULL;
-    for (struct kolo_link *link = endpoint->first_link; link != NULL; link = link->next) {
+    for (struct kolo_link *link = endpoint->first_link; link; link = link->next) {
         link->said_goodbye = true;
         kolo_link_fail_works(link, KOLO_ERR_ABORTED);
     }

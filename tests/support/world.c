@@ -18,7 +18,7 @@ static kolo_status play_rank(struct kolo_comm *comm, void *argument)
     const struct play *play = argument;
     struct world_result *result = &play->world->results[kolo_rank(comm)];
     result->status = play->body(comm, play->argument);
-    snprintf(result->text, sizeof(result->text), "%s",
+    snprintf(result->text, sizeof result->text, "%s",
              result->status == KOLO_OK ? "" : kolo_error_detail());
     return result->status;
 }
@@ -30,15 +30,15 @@ kolo_status world_run(struct world *world,
     const char *settings[WORLD_SETTINGS_MAX + 2];
     char transport[64];
     size_t count = 0;
-    for (; world->settings[count] != NULL; count++)
+    for (; world->settings[count]; count++)
         settings[count] = world->settings[count];
-    snprintf(transport, sizeof(transport), "KOLO_TRANSPORT=%s",
-             world->transport != NULL ? world->transport : "auto");
+    snprintf(transport, sizeof transport, "KOLO_TRANSPORT=%s",
+             world->transport ? world->transport : "auto");
     settings[count++] = transport;
     settings[count] = NULL;
     for (int rank = 0; rank < world->size; rank++)
         world->results[rank] = (struct world_result){.status = KOLO_AGAIN, .text = "did not run"};
-    struct kolo_config config = {.size = sizeof(config), .settings = settings};
+    struct kolo_config config = {.size = sizeof config, .settings = settings};
     return kolo_run_threads(world->size, &config, play_rank, &play);
 }
 

@@ -73,8 +73,8 @@ extern struct world_param world_params[WORLD_PARAMS];
 /** For bodies: checks that @p call is refused with ERR_INVALID and a detail that contains @p
  * words. */
 #define WORLD_INVALID(call, words)                                                                 \
-    WORLD_EXPECT((call) == KOLO_ERR_INVALID && strstr(kolo_error_detail(), words) != NULL,         \
-                 "line %d: %s", __LINE__, kolo_error_detail())
+    WORLD_EXPECT((call) == KOLO_ERR_INVALID && strstr(kolo_error_detail(), words), "line %d: %s",  \
+                 __LINE__, kolo_error_detail())
 
 /** Whether a rank took the end of a link for the cause, because it did not hear of the cause within
  * the time for which it waits, as on a machine that is too busy: then the test may try again. */

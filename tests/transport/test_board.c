@@ -153,7 +153,7 @@ Test(board, does_not_fit_threads_and_processes_mixed, .timeout = 60)
 static void write_and_read(struct suite_rank *rank)
 {
     struct kolo_board *board = open_all(rank);
-    if (board == NULL)
+    if (!board)
         return;
     int self = kolo_board_self(board), count = kolo_board_count(board);
     SUITE_CHECK(rank, self == rank->rank && count == rank->world->size, "%d of %d", self, count);
@@ -216,7 +216,7 @@ static void open_many(struct suite_rank *rank)
         used++;
     }
     struct kolo_board *board = open_all(rank);
-    if (board == NULL)
+    if (!board)
         return;
     struct kolo_board *again;
     SUITE_CHECK(rank,
@@ -253,7 +253,7 @@ static void reopen(struct suite_rank *rank)
 {
     for (uint32_t round = 0; round < 50; round++) {
         struct kolo_board *board = open_all(rank);
-        if (board == NULL)
+        if (!board)
             return;
         for (int i = 0; i < rank->world->size; i++) {
             uint32_t seen = atomic_load(note_of(board, i));
@@ -400,7 +400,7 @@ static void lend_and_borrow(struct suite_rank *rank)
     struct kolo_board_name name, second;
     uint8_t *own;
     void *memory, *other;
-    if (board == NULL)
+    if (!board)
         return;
     SUITE_CHECK(rank, kolo_heap_alloc(rank->heap, BIG, &memory) == KOLO_OK, "alloc");
     SUITE_CHECK(rank, kolo_heap_alloc(rank->heap, 100, &other) == KOLO_OK, "alloc");
@@ -444,7 +444,7 @@ static void lend_many(struct suite_rank *rank)
 {
     struct kolo_board *board = open_all(rank);
     static void *memory[2][SPANS];
-    if (board == NULL)
+    if (!board)
         return;
     for (int i = 0; i < SPANS; i++)
         SUITE_CHECK(rank, kolo_heap_alloc(rank->heap, 4096, &memory[rank->rank][i]) == KOLO_OK,

@@ -56,7 +56,7 @@ Test(choice, a_port_finds_the_address_of_its_own_transport, .timeout = 60)
 {
     const struct kolo_transport stranger = {.name = "pigeon"};
     struct kolo_peer peer = {.identity = {.rank = 1}};
-    for (int i = 0; kolo_transports[i] != NULL; i++) {
+    for (int i = 0; kolo_transports[i]; i++) {
         const struct kolo_port port = {.transport = kolo_transports[i]};
         cr_assert_eq(kolo_port_address_of(&port, &peer), &peer.addresses[i]);
         peer.addresses[i].bytes = 1;

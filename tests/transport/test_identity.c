@@ -45,7 +45,7 @@ static struct kolo_peer some_peer(void)
     kolo_identity_here(5, &peer.identity);
     peer.identity.cores = 96;
     peer.identity.numa = 7;
-    for (int i = 0; kolo_transports[i] != NULL; i++) {
+    for (int i = 0; kolo_transports[i]; i++) {
         peer.addresses[i].bytes = (uint16_t)(100 + i);
         memset(peer.addresses[i].data, 'a' + i, peer.addresses[i].bytes);
     }
@@ -142,11 +142,11 @@ Test(identity, processors_and_numa_nodes_out_of_range_are_refused_by_name)
     static const int32_t nodes[] = {INT32_MIN, -2, KOLO_NUMA_MAX + 1, INT32_MAX};
     for (size_t i = 0; i < sizeof cores / sizeof cores[0]; i++) {
         const char *why = read_machine(cores[i], 0);
-        cr_assert(why != NULL && strstr(why, "rank 12 says it sees") != NULL, "%d", cores[i]);
+        cr_assert(why && strstr(why, "rank 12 says it sees"), "%d", cores[i]);
     }
     for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
         const char *why = read_machine(1, nodes[i]);
-        cr_assert(why != NULL && strstr(why, "rank 12 says it is on NUMA") != NULL, "%d", nodes[i]);
+        cr_assert(why && strstr(why, "rank 12 says it is on NUMA"), "%d", nodes[i]);
     }
-    cr_assert(read_machine(1, -1) == NULL && read_machine(KOLO_CORES_MAX, KOLO_NUMA_MAX) == NULL);
+    cr_assert(!read_machine(1, -1) && !read_machine(KOLO_CORES_MAX, KOLO_NUMA_MAX));
 }

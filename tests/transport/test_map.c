@@ -39,7 +39,7 @@ Test(map, a_key_that_is_there_gets_another_value)
         cr_assert_eq(map.count, 4);
     }
     cr_assert_eq(map.slot_count, slots);
-    while (kolo_map_next(&map, &cursor) != NULL)
+    while (kolo_map_next(&map, &cursor))
         seen++;
     cr_assert_eq(seen, 4);
     kolo_map_remove(&map, 3);

@@ -11,7 +11,7 @@
 static int index_of(const char *transport)
 {
     int index = 0;
-    while (kolo_transports[index] != NULL && strcmp(kolo_transports[index]->name, transport) != 0)
+    while (kolo_transports[index] && strcmp(kolo_transports[index]->name, transport) != 0)
         index++;
     return index;
 }
@@ -43,7 +43,7 @@ Test(path, is_rdma_if_that_is_forced_or_offered)
     cr_assert(kolo_path_can_be_rdma("rdma", &peer));
     cr_assert_not(kolo_path_can_be_rdma("auto", &peer), "it offers nothing");
     const int rdma = index_of("rdma");
-    if (kolo_transports[rdma] == NULL)
+    if (!kolo_transports[rdma])
         return; /* a build without RDMA: no peer can offer it */
     peer.addresses[rdma].bytes = 1;
     cr_assert(kolo_path_can_be_rdma("auto", &peer));

@@ -23,7 +23,7 @@ static void count_call(struct kolo_watch *watch, uint32_t events)
     struct counted *counted = (struct counted *)watch;
     counted->calls++;
     counted->events = events;
-    if (counted->victim != NULL)
+    if (counted->victim)
         kolo_poller_remove(counted->poller, &counted->victim->watch);
 }
 
@@ -156,6 +156,6 @@ Test(poller, too_many_open_files_says_once_what_to_raise)
         cr_assert(setrlimit(RLIMIT_NOFILE, &few) == 0);
         cr_expect(kolo_poller_create(&poller) == KOLO_ERR_SYSTEM);
         const char *hint = strstr(kolo_error_detail(), "`ulimit -n`");
-        cr_expect(hint != NULL && strstr(hint + 2, "ulimit") == NULL, "%s", kolo_error_detail());
+        cr_expect(hint && !strstr(hint + 2, "ulimit"), "%s", kolo_error_detail());
     }
 }

@@ -31,7 +31,7 @@ static void exchange(struct suite_rank *rank)
     struct kolo_desc desc = {{1}};
     struct kolo_work works[2];
     uint8_t *out = malloc(BYTES), *in = calloc(1, BYTES);
-    if (link == NULL)
+    if (!link)
         return;
     for (size_t i = 0; i < BYTES; i++)
         out[i] = (uint8_t)(i * 7 + i / 251 + (size_t)rank->rank);
@@ -173,7 +173,7 @@ static void meet_each(struct suite_rank *rank)
         struct kolo_work works[2];
         uint8_t out = 7, in = 0;
         atomic_fetch_add(&turn, rank->rank == 0);
-        if (link == NULL)
+        if (!link)
             return;
         kolo_link_send(link, 1, &desc, &out, 1, &works[0]);
         kolo_link_recv(link, 1, &desc, &in, 1, NULL, &works[1]);
@@ -194,7 +194,7 @@ Test(rdma, what_fails_with_several_peers_in_a_row_is_tried_no_more, .timeout = 6
     cr_assert(strstr(logged, "2 ranks, such as rank 6 on "), "%s", logged);
     cr_assert(strstr(logged, "tried no more"), "%s", logged);
     const char *second = strchr(logged, '\n');
-    cr_assert(second != NULL && strchr(second + 1, '\n') == second + strlen(second) - 1,
+    cr_assert(second && strchr(second + 1, '\n') == second + strlen(second) - 1,
               "more than two lines: %s", logged);
 }
 
@@ -585,7 +585,7 @@ Test(rdma, a_host_without_devices_says_so)
     fake_verbs_device_count(0);
     do
         name = kolo_transport_probe(number++, &settings, &status, &why);
-    while (name != NULL && strcmp(name, "rdma") != 0);
-    cr_assert(name != NULL && status == KOLO_ERR_UNSUPPORTED && strstr(why.text, "no RDMA device"),
-              "%s", why.text);
+    while (name && strcmp(name, "rdma") != 0);
+    cr_assert(name && status == KOLO_ERR_UNSUPPORTED && strstr(why.text, "no RDMA device"), "%s",
+              why.text);
 }

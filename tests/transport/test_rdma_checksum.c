@@ -79,7 +79,7 @@ static void check_error(struct suite_rank *rank, const struct kolo_work *work)
                 kolo_status_name(heard->why));
     SUITE_CHECK(rank, strstr(heard->text, " changed on the way here, over rdma fake0 port 1 to "),
                 "%s", heard->text);
-    if (now.changed != NULL)
+    if (now.changed)
         snprintf(what, sizeof what, "%s", now.changed);
     else if (now.is_written)
         snprintf(what, sizeof what, "some byte of a message of %zu bytes of channel 1 ", now.bytes);
@@ -99,7 +99,7 @@ static void receive(struct suite_rank *rank, struct kolo_link *link, const struc
     kolo_link_recv(link, 1, desc, memory, now.bytes, now.reduces ? &sum : NULL, &work);
     SUITE_CHECK(rank, exchange_bytes(rank, link, 2) && suite_meet(rank, 2), "offers");
     SUITE_CHECK(rank, suite_settle(rank, &work, 1), "stuck: %s", rank->heard[0].text);
-    if (link->sums != NULL)
+    if (link->sums)
         check_error(rank, &work);
     else
         SUITE_CHECK(rank, work.status == KOLO_OK && count_wrong(memory, now.reduces ? 4 : 3) == 1,
@@ -250,7 +250,7 @@ static void one_number(struct suite_rank *rank)
     uint8_t *memory = allocate(rank, bytes * count);
     const struct suite_heard *heard = &rank->heard[1 - rank->rank];
     struct kolo_work works[SHORT_MESSAGES];
-    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    SUITE_CHECK(rank, link && memory, "no link");
     fill(memory, bytes * count, rank->rank == 0 ? 3 : 4);
     for (size_t i = 0; i < count && rank->rank == 1; i++)
         kolo_link_recv(&link->tcp.base, 1, &desc, memory + i * bytes, bytes, NULL, &works[i]);
@@ -324,7 +324,7 @@ static void give_up(struct suite_rank *rank)
     struct kolo_link *link = come_up(rank, &desc);
     uint8_t *memory = allocate(rank, LONG);
     struct kolo_work work;
-    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    SUITE_CHECK(rank, link && memory, "no link");
     if (rank->rank == 1)
         kolo_link_recv(link, 1, &desc, memory, LONG, NULL, &work);
     SUITE_CHECK(rank, exchange_bytes(rank, link, 2) && suite_meet(rank, 1), "offers");
@@ -333,8 +333,7 @@ static void give_up(struct suite_rank *rank)
         fill(memory, LONG, 5);
         fake_verbs_delay(2, 1000);
         kolo_link_send(link, 1, &desc, memory, LONG, &work);
-        SUITE_CHECK(rank, ours->writing != NULL && ours->writing->posted < LONG,
-                    "everything is posted");
+        SUITE_CHECK(rank, ours->writing && ours->writing->posted < LONG, "everything is posted");
         kolo_work_cancel(&work);
         memset(memory, 0, LONG);
     } else {

@@ -113,7 +113,7 @@ static void place_at(int number, const char *folder, const char *node)
     cr_assert(mkdir(path, 0700) == 0);
     snprintf(path, sizeof path, "%.200s/device/numa_node", base->ibdev_path);
     FILE *file = fopen(path, "w");
-    cr_assert(file != NULL && fputs(node, file) >= 0 && fclose(file) == 0);
+    cr_assert(file && fputs(node, file) >= 0 && fclose(file) == 0);
 }
 
 static void displace(int number)

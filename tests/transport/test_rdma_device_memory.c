@@ -60,7 +60,7 @@ Test(rdma_device_memory, an_allocation_is_registered_once_and_whole)
     cr_assert(fake_verbs_registered() == 1);
     struct kolo_rdma_region *first = kolo_rdma_regions_take_device(&regions, at(&pointer, 7), 9),
                             *last = kolo_rdma_regions_take_device(&regions, at(&pointer, 0), BYTES);
-    cr_assert(first != NULL && first == last && first->users == 2);
+    cr_assert(first && first == last && first->users == 2);
     cr_assert(first->handle->addr == pointer.memory && first->handle->length >= BYTES);
     cr_assert(first->local_key == first->handle->lkey && first->remote_key == first->handle->rkey);
     cr_assert(kolo_rdma_regions_take_device(&regions, at(&pointer, 1), first->extent.length) ==
@@ -122,7 +122,7 @@ Test(rdma_device_memory, an_address_that_is_given_out_again_is_registered_anew)
     region->extent.id += 1000;
     cr_assert(kolo_rdma_regions_know(&regions, &pointer) && fake_verbs_regions() == 2);
     struct kolo_rdma_region *fresh = kolo_rdma_regions_take_device(&regions, pointer.memory, 1);
-    cr_assert(fresh != NULL && fresh != region);
+    cr_assert(fresh && fresh != region);
     kolo_rdma_regions_give(&regions, fresh);
     kolo_rdma_regions_give(&regions, region);
     cr_assert(fake_verbs_regions() == 1);
@@ -164,5 +164,5 @@ Test(rdma_device_memory, without_memory_or_an_answer_nothing_is_kept)
     kolo_alloc_fail_nth(0);
     mock->fail("cuPointerGetAttributes", 1, KOLO_CUDA_INVALID_VALUE);
     cr_assert(!kolo_rdma_regions_know(&regions, &pointer) && kolo_error_detail()[0] == '\0');
-    cr_assert(regions.devices == NULL && kolo_rdma_regions_know(&regions, &pointer));
+    cr_assert(!regions.devices && kolo_rdma_regions_know(&regions, &pointer));
 }

@@ -82,7 +82,7 @@ Test(rdma_direct, an_offer_is_for_one_message_and_used_once)
     cr_assert(kolo_rdma_direct_promise(&theirs, &send) && kolo_rdma_direct_promise(&theirs, &send));
     cr_assert(!kolo_rdma_direct_promise(&theirs, &others[0]));
     struct kolo_rdma_writing *writing = kolo_rdma_direct_find(&theirs, &send);
-    cr_assert(writing != NULL && writing->offer.address == (uintptr_t)memory);
+    cr_assert(writing && writing->offer.address == (uintptr_t)memory);
     const uint16_t mark = kolo_rdma_direct_mark(writing, 0);
     cr_assert(kolo_rdma_direct_written(&ours, mark, &got) == KOLO_OK && got.work == &receive &&
               got.has_turn && got.is_whole);
@@ -181,13 +181,13 @@ Test(rdma_direct, what_is_given_up_stays_registered_until_nobody_can_write_it)
     const uint16_t mark = (uint16_t)(ours.lent[0].generation << 6);
     kolo_rdma_direct_reclaim(&ours, &receive, true);
     struct kolo_rdma_region *region = ours.lent[0].region;
-    cr_assert(region != NULL && region->users == 1);
+    cr_assert(region && region->users == 1);
     struct kolo_work next = work_of(4);
     offer(&next);
     cr_assert(ours.lent[1].work == &next, "another slot");
-    cr_assert(kolo_rdma_direct_written(&ours, mark, &got) == KOLO_OK && got.work == NULL,
+    cr_assert(kolo_rdma_direct_written(&ours, mark, &got) == KOLO_OK && !got.work,
               "it comes to nothing");
-    cr_assert(ours.lent[0].region == NULL && region->users == 1);
+    cr_assert(!ours.lent[0].region && region->users == 1);
     kolo_rdma_direct_reclaim(&ours, &next, false);
     cr_assert(region->users == 0);
 }

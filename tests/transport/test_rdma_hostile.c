@@ -310,7 +310,7 @@ static void send_by_hand(struct by_hand *hand)
 {
     for (int i = 0; i < hostile->times; i++) {
         uint8_t *buffer = buffer_by_hand(hand);
-        if (buffer == NULL)
+        if (!buffer)
             return; /* the other side has closed the connection */
         memset(buffer, 0, hostile->bytes);
         if (hostile->bytes >= KOLO_HEADER_BYTES)

@@ -65,7 +65,7 @@ static void to_and_fro(struct suite_rank *rank)
     uint8_t *instead = calloc(1, 9 * MIB);
     const struct kolo_action action = {.kind = KOLO_COPY, .landing = in};
     struct kolo_work works[2];
-    SUITE_CHECK(rank, link != NULL && out != NULL && in != NULL && instead != NULL, "no link");
+    SUITE_CHECK(rank, link && out && in && instead, "no link");
     SUITE_CHECK(rank, kolo_link_reaches_devices(link), "it does not");
     for (unsigned i = 0; i < SIZES; i++) {
         const unsigned seed = i + (unsigned)rank->rank, theirs = i + 1 - (unsigned)rank->rank;
@@ -123,7 +123,7 @@ static void many(struct suite_rank *rank)
     struct kolo_link *link = come_up(rank, &desc);
     uint8_t *out = allocate_there(rank, EACH), *in = allocate(rank, (size_t)COUNT * EACH);
     struct kolo_work works[2 * COUNT];
-    SUITE_CHECK(rank, link != NULL && out != NULL && in != NULL, "no link");
+    SUITE_CHECK(rank, link && out && in, "no link");
     fill_there(out, EACH, 5);
     for (uint32_t i = 0; i < COUNT; i++) {
         kolo_link_recv(link, i + 10, &desc, in + (size_t)i * EACH, EACH, NULL, &works[i]);
@@ -160,7 +160,7 @@ static void give_up_a_receive(struct suite_rank *rank)
     uint8_t *in = allocate_there(rank, BYTES), *instead = calloc(1, BYTES);
     const struct kolo_action action = {.kind = KOLO_COPY, .landing = in};
     struct kolo_work work;
-    SUITE_CHECK(rank, link != NULL && in != NULL && instead != NULL, "no link");
+    SUITE_CHECK(rank, link && in && instead, "no link");
     if (rank->rank == 0)
         kolo_link_recv(link, 1, &desc, instead, BYTES, &action, &work);
     SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "offers");
@@ -181,7 +181,7 @@ static void give_up_a_send(struct suite_rank *rank)
     struct kolo_link *link = come_up(rank, &desc);
     uint8_t *out = allocate_there(rank, BYTES);
     struct kolo_work work;
-    SUITE_CHECK(rank, link != NULL && out != NULL, "no link");
+    SUITE_CHECK(rank, link && out, "no link");
     SUITE_CHECK(rank, suite_meet(rank, 1), "meeting");
     if (rank->rank == 0) {
         fake_verbs_delay(1, 1 << 30);

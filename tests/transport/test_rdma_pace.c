@@ -28,9 +28,9 @@ static int64_t go_on(struct rail *rails, int count)
 {
     struct rail *next = NULL;
     for (int i = 0; i < count; i++)
-        if (rails[i].out > 0 && (next == NULL || rails[i].ends[0] < next->ends[0]))
+        if (rails[i].out > 0 && (!next || rails[i].ends[0] < next->ends[0]))
             next = &rails[i];
-    if (next == NULL)
+    if (!next)
         return 0;
     int64_t now = next->ends[0];
     kolo_rdma_pace_over(&next->pace, PIECE, now);

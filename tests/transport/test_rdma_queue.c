@@ -41,7 +41,7 @@ static const char *real_ports(void)
 static const struct kolo_verbs *verbs(void)
 {
     const struct kolo_verbs *table = fake_verbs_table();
-    if (real_ports() != NULL)
+    if (real_ports())
         cr_assert(kolo_verbs_load(&table) == KOLO_OK, "%s", kolo_error_detail());
     return table;
 }
@@ -111,7 +111,7 @@ static void open_side(int number)
     struct side *side = &sides[number];
     char port[64] = "";
     snprintf(port, sizeof port, "fake%d", number);
-    if (real_ports() != NULL) {
+    if (real_ports()) {
         const char *comma = strchr(real_ports(), ',');
         int length = (int)(comma - real_ports());
         snprintf(port, sizeof port, "%.*s", number == 0 ? length : 60,
@@ -250,7 +250,7 @@ Test(rdma_queue, nobody_sends_without_a_buffer_there)
     bool moved;
     for (int i = 0; i < 50; i++) /* the receiver does not poll */
         cr_assert(kolo_rdma_completions_poll(sides[0].completions, &moved) == KOLO_OK);
-    cr_assert(sides[0].sent == BUFFERS - 4 && kolo_rdma_queue_buffer(sides[0].queue) == NULL, "%u",
+    cr_assert(sides[0].sent == BUFFERS - 4 && !kolo_rdma_queue_buffer(sides[0].queue), "%u",
               sides[0].sent);
     run(0, 0);
 }
@@ -329,7 +329,7 @@ static void refused(kolo_status status, const char *text)
     int living = fake_verbs_living();
     kolo_status got =
         kolo_rdma_queue_open(sides[0].completions, &ops, &sides[0], BUFFERS, BUFFER_BYTES, &queue);
-    cr_assert(got == status && queue == NULL, "%s: %d", text, (int)got);
+    cr_assert(got == status && !queue, "%s: %d", text, (int)got);
     cr_assert(strstr(kolo_error_detail(), text), "'%s' is not in: %s", text, kolo_error_detail());
     cr_assert(fake_verbs_living() == living && sides[0].completions->entries_used == 2 * BUFFERS);
 }

@@ -139,9 +139,8 @@ Test(rdma_rails, one_that_nothing_gets_through_is_told_once_and_done_without)
     fake_verbs_unplug(fake_verbs_device(1), true);
     run("2", 1, look_at_it);
     const char *told = strstr(logged, "rail 2 of this link is over, it goes on by the others");
-    cr_assert(told != NULL &&
-                  strstr(logged, "rdma fake1 port 1: a message of 4096 bytes: no answer"),
-              "%s", logged);
+    cr_assert(told && strstr(logged, "rdma fake1 port 1: a message of 4096 bytes: no answer"), "%s",
+              logged);
 }
 
 /* ---- the end of one ---- */
@@ -257,8 +256,7 @@ static void break_one_that_is_not_destroyed(struct suite_rank *rank)
     struct kolo_work works[3];
     struct offered offered;
     uint8_t *memory = allocate(rank, 2 * (size_t)LONG_BYTES);
-    SUITE_CHECK(rank, link != NULL && memory != NULL && prepare_offer(rank, LONG_BYTES, &offered),
-                "no link");
+    SUITE_CHECK(rank, link && memory && prepare_offer(rank, LONG_BYTES, &offered), "no link");
     forget_paces(link);
     kolo_link_recv(&link->tcp.base, 5, &desc, offered.memory, LONG_BYTES, NULL, &works[0]);
     kolo_link_recv(&link->tcp.base, 1, &desc, memory, LONG_BYTES, NULL, &works[1]);

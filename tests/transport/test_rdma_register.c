@@ -236,8 +236,7 @@ static void refused(int error, const char *text)
     char byte = 0;
     struct kolo_rdma_region *region = NULL;
     fake_verbs_fail("reg_mr", 1, error);
-    cr_assert(kolo_rdma_regions_take(&regions, &byte, 1, &region) == KOLO_ERR_SYSTEM &&
-              region == NULL);
+    cr_assert(kolo_rdma_regions_take(&regions, &byte, 1, &region) == KOLO_ERR_SYSTEM && !region);
     cr_assert(strstr(kolo_error_detail(), text), "'%s' is not in: %s", text, kolo_error_detail());
     cr_assert(strstr(kolo_error_detail(), "fake0 port 1: 1 bytes"), "%s", kolo_error_detail());
 }
@@ -261,7 +260,7 @@ Test(rdma_register, without_memory_of_our_own)
     for (uint64_t nth = 1; nth <= 2; nth++) { /* the region, then its entry in the map */
         kolo_alloc_fail_nth(nth);
         cr_assert(kolo_rdma_regions_take(&regions, memory, 1, &region) == KOLO_ERR_NO_MEMORY);
-        cr_assert(region == NULL && fake_verbs_regions() == 0);
+        cr_assert(!region && fake_verbs_regions() == 0);
     }
     kolo_alloc_fail_nth(0);
     kolo_rdma_regions_give(&regions, take(memory, 1));

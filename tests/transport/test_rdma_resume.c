@@ -60,7 +60,7 @@ static void work(struct suite_rank *rank)
     struct kolo_desc desc;
     struct kolo_link *link = come_up(rank, &desc);
     uint8_t *memory = allocate(rank, 2 * (size_t)BYTES), *own = malloc(BYTES);
-    SUITE_CHECK(rank, link != NULL && memory != NULL && own != NULL, "no link");
+    SUITE_CHECK(rank, link && memory && own, "no link");
     SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
     if (rank->rank == 0)
         fault(rank);
@@ -79,8 +79,7 @@ static void run(void)
 
 static bool came_back(void)
 {
-    return strstr(logged, "trying to bring it back") != NULL &&
-           strstr(logged, ": back after ") != NULL;
+    return strstr(logged, "trying to bring it back") && strstr(logged, ": back after ");
 }
 
 /* ---- where the queue pair breaks ---- */
@@ -180,7 +179,7 @@ static void lose_the_address_for_a_while(struct suite_rank *rank)
     const int count = port->gid_count;
     struct kolo_work work;
     char byte = 0;
-    SUITE_CHECK(rank, link != NULL && suite_meet(rank, 1), "no link");
+    SUITE_CHECK(rank, link && suite_meet(rank, 1), "no link");
     if (rank->rank == 0) {
         fake_verbs_complete_as(1, IBV_WC_RETRY_EXC_ERR);
         port->gid_count = 0;
@@ -300,8 +299,7 @@ Test(rdma_resume, a_cable_that_stays_out_is_the_error_that_it_was)
     for (int i = 0; i < 2; i++) {
         const struct suite_heard *heard = &world->ranks[i].heard[1 - i];
         cr_assert(heard->down == 1 && heard->why == KOLO_ERR_LINK, "%s", heard->text);
-        named += strstr(heard->text, " on ") != NULL &&
-                 strstr(heard->text, "by rdma fake0 port 1: ") != NULL;
+        named += strstr(heard->text, " on ") && strstr(heard->text, "by rdma fake0 port 1: ");
     }
     cr_assert(named > 0, "%s / %s", world->ranks[0].heard[1].text, world->ranks[1].heard[0].text);
     fake_verbs_cut_cable(false);
@@ -316,7 +314,7 @@ static void lose_and_end(struct suite_rank *rank)
     struct kolo_desc desc;
     struct kolo_link *link = come_up(rank, &desc);
     struct kolo_work sent;
-    SUITE_CHECK(rank, link != NULL && suite_meet(rank, 1), "no link");
+    SUITE_CHECK(rank, link && suite_meet(rank, 1), "no link");
     if (rank->rank == 0) {
         fault(rank);
         fake_verbs_complete_as(1, IBV_WC_RETRY_EXC_ERR);
@@ -402,7 +400,7 @@ static void break_one_that_is_not_destroyed(struct suite_rank *rank)
     struct kolo_link *link = come_up(rank, &desc);
     struct kolo_work received, sent;
     struct offered offered;
-    SUITE_CHECK(rank, link != NULL && prepare_offer(rank, BYTES, &offered), "no link");
+    SUITE_CHECK(rank, link && prepare_offer(rank, BYTES, &offered), "no link");
     kolo_link_recv(link, 1, &desc, offered.memory, BYTES, NULL, &received);
     SUITE_CHECK(rank, exchange_bytes(rank, link, 2) && suite_meet(rank, 1), "offers");
     if (rank->rank == 0) {
@@ -458,7 +456,7 @@ static void talk_while_a_long_one_is_lost(struct suite_rank *rank)
     struct chat chat = {.link = come_up(rank, &unused), .work = {.status = KOLO_OK}};
     struct kolo_work work;
     uint8_t *memory = allocate(rank, BYTES);
-    SUITE_CHECK(rank, chat.link != NULL && memory != NULL, "no link");
+    SUITE_CHECK(rank, chat.link && memory, "no link");
     SUITE_CHECK(rank, suite_meet(rank, 1), "rank %d", rank->rank);
     fake_verbs_narrow(1024);
     if (rank->rank == 0)
@@ -471,7 +469,7 @@ static void talk_while_a_long_one_is_lost(struct suite_rank *rank)
 static int count_of(const char *text)
 {
     int count = 0;
-    for (const char *at = strstr(logged, text); at != NULL; at = strstr(at + 1, text))
+    for (const char *at = strstr(logged, text); at; at = strstr(at + 1, text))
         count++;
     return count;
 }
@@ -525,8 +523,8 @@ Test(rdma_resume, a_device_that_fell_silent_and_whose_port_is_gone)
 {
     fall_silent_by(fall_silent_and_hide, "the device has said nothing of it for ");
     cr_assert(strstr(logged, " s (KOLO_PEER_TIMEOUT), not even an error; its port is not there any "
-                             "more: look at ip link") != NULL &&
-                  strstr(logged, "no answer for KOLO_PEER_TIMEOUT") == NULL,
+                             "more: look at ip link") &&
+                  !strstr(logged, "no answer for KOLO_PEER_TIMEOUT"),
               "%s", logged);
 }
 
@@ -598,7 +596,7 @@ static void caught(void (*what)(struct rdma_link *link, struct kolo_rdma_hello *
     forge = what;
     suite_run(world, lie);
     const struct suite_heard *heard = &world->ranks[1].heard[0];
-    cr_assert(heard->why == KOLO_ERR_PROTOCOL && strstr(heard->text, text) != NULL, "%s: %s",
+    cr_assert(heard->why == KOLO_ERR_PROTOCOL && strstr(heard->text, text), "%s: %s",
               kolo_status_name(heard->why), heard->text);
     suite_close(world);
 }

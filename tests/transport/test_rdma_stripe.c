@@ -32,7 +32,7 @@ static void to_and_fro(struct suite_rank *rank)
 {
     struct rdma_link *link = rails_up(rank, rails_expected);
     SUITE_CHECK(rank, link != NULL, "no link");
-    if (rank->rank == 0 && before != NULL)
+    if (rank->rank == 0 && before)
         before();
     SUITE_CHECK(rank, suite_meet(rank, 2), "rank %d", rank->rank);
     for (unsigned round = 0; round < ROUNDS; round++)

@@ -121,7 +121,7 @@ static void long_and_short(struct suite_rank *rank)
     struct kolo_link *link = come_up(rank, &desc);
     uint8_t *memory = allocate(rank, LONG), in = 0;
     struct kolo_work works[2];
-    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    SUITE_CHECK(rank, link && memory, "no link");
     fill(memory, LONG, rank->rank == 0 ? 5 : 6);
     if (rank->rank == 1) {
         kolo_link_recv(link, HERE, &desc, memory, LONG, NULL, &works[0]);

@@ -29,7 +29,7 @@ static void to_and_fro(struct suite_rank *rank)
     struct kolo_link *link = come_up(rank, &desc);
     uint8_t *out = allocate(rank, unit), *in = allocate(rank, unit), bytes[2];
     struct kolo_work works[6];
-    SUITE_CHECK(rank, link != NULL && out != NULL && in != NULL, "no link");
+    SUITE_CHECK(rank, link && out && in, "no link");
     for (unsigned i = 0; i < ROUNDS; i++) {
         const uint8_t number = (uint8_t)i;
         fill(out, unit, i + (unsigned)rank->rank);
@@ -92,7 +92,7 @@ static void none_of_these(struct suite_rank *rank)
     const struct kolo_action sum = {
         .kind = KOLO_REDUCE, .dtype = KOLO_UINT8, .op = KOLO_SUM, .local = in};
     struct kolo_work works[6];
-    SUITE_CHECK(rank, link != NULL && out != NULL && in != NULL && own != NULL, "no link");
+    SUITE_CHECK(rank, link && out && in && own, "no link");
     fill(out, BYTES, 0);
     kolo_link_recv(link, 1, &desc, own, BYTES, NULL, &works[0]);
     kolo_link_recv(link, 3, &desc, in, BYTES, &sum, &works[1]);
@@ -126,7 +126,7 @@ static struct kolo_link *offer(struct suite_rank *rank, struct kolo_desc *desc,
 {
     struct kolo_link *link = come_up(rank, desc);
     *memory_out = allocate(rank, BYTES);
-    if (link == NULL || *memory_out == NULL)
+    if (!link || !*memory_out)
         return NULL;
     if (rank->rank == 1)
         kolo_link_recv(link, 1, desc, *memory_out, BYTES, NULL, work);
@@ -140,7 +140,7 @@ static void end_with_a_stubborn_device(struct suite_rank *rank)
     struct kolo_work work;
     struct offered offered;
     struct kolo_link *link = come_up(rank, &desc);
-    SUITE_CHECK(rank, link != NULL && prepare_offer(rank, BYTES, &offered), "no link");
+    SUITE_CHECK(rank, link && prepare_offer(rank, BYTES, &offered), "no link");
     if (rank->rank == 1)
         kolo_link_recv(link, 1, &desc, offered.memory, BYTES, NULL, &work);
     SUITE_CHECK(rank, exchange_bytes(rank, link, 2), "offers");
@@ -203,7 +203,7 @@ static void give_up_a_neighbour(struct suite_rank *rank)
     struct kolo_link *link = come_up(rank, &desc);
     uint8_t *memory = allocate(rank, 3 * PART);
     struct kolo_work works[3];
-    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    SUITE_CHECK(rank, link && memory, "no link");
     for (unsigned i = 0; i < 3; i++)
         if (rank->rank == 1)
             kolo_link_recv(link, 10 + i, &desc, memory + i * PART, PART, NULL, &works[i]);
@@ -270,7 +270,7 @@ static void give_up_frames(struct suite_rank *rank)
     struct kolo_link *link = come_up(rank, &desc);
     uint8_t *memory = rank->rank == 0 ? allocate(rank, BYTES) : calloc(1, BYTES);
     struct kolo_work work;
-    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    SUITE_CHECK(rank, link && memory, "no link");
     if (rank->rank == 0) {
         fill(memory, BYTES, 5);
         fake_verbs_delay(2, 1000); /* the first frame is sent, the second one waits */
@@ -309,7 +309,7 @@ static void copy_the_last_frame(struct suite_rank *rank)
     const size_t bytes = settings->credit_bytes + 1000; /* so that the last one waits for credit */
     uint8_t *out = allocate(rank, bytes), *other = allocate(rank, bytes), *own = calloc(1, bytes);
     struct kolo_work works[2];
-    SUITE_CHECK(rank, link != NULL && out != NULL && other != NULL && own != NULL, "no link");
+    SUITE_CHECK(rank, link && out && other && own, "no link");
     if (rank->rank == 1)
         kolo_link_recv(link, 1, &desc, own, bytes, NULL, &works[0]);
     for (int i = 0; i < short_before; i++)
@@ -400,7 +400,7 @@ static void go_on_beside(struct suite_rank *rank)
     struct kolo_link *link = come_up(rank, &desc);
     uint8_t *memory = allocate(rank, 2 * (size_t)LONG), bytes[SHORTS + 1];
     struct kolo_work works[SHORTS + 3];
-    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    SUITE_CHECK(rank, link && memory, "no link");
     for (int i = 0; rank->rank == 1 && i < 2; i++)
         kolo_link_recv(link, 1, &desc, memory + (size_t)i * LONG, LONG, NULL, &works[i]);
     for (uint32_t i = 0; rank->rank == 1 && i <= SHORTS; i++)

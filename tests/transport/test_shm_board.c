@@ -37,7 +37,7 @@ static void drive_ready(struct shm_side sides[2], struct kolo_board *const board
         shm_drive_rounds(sides, 2, 1);
         ready = 0;
         for (int i = 0; i < 2; i++)
-            ready += boards[i] == NULL || kolo_board_ready(boards[i], NULL) == KOLO_OK;
+            ready += !boards[i] || kolo_board_ready(boards[i], NULL) == KOLO_OK;
     }
 }
 
@@ -374,7 +374,7 @@ static void live_as_child(struct shm_side *side)
 {
     struct kolo_board *board = open_alone(side);
     void *memory;
-    if (board == NULL || kolo_heap_alloc(side->heap, 1 << 20, &memory) != KOLO_OK)
+    if (!board || kolo_heap_alloc(side->heap, 1 << 20, &memory) != KOLO_OK)
         _exit(3);
     struct child_note *note = kolo_board_notes(board, 1);
     kolo_board_lend(board, memory, 1 << 20, &note->name);

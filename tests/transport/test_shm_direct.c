@@ -60,7 +60,7 @@ static int count_maps(void)
     char line[512];
     int count = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
-    while (fgets(line, sizeof line, maps) != NULL)
+    while (fgets(line, sizeof line, maps))
         count += strstr(line, "memfd:") != NULL;
     fclose(maps);
     return count;
@@ -154,7 +154,7 @@ Test(shm_direct, what_is_withdrawn_after_the_claim_is_worthless)
     cr_assert(kolo_shm_borrower_claim(&pair->borrower, borrowed.slot));
     kolo_shm_lender_withdraw(&pair->lender, NULL);
     cr_assert(!kolo_shm_borrower_release(&pair->borrower, borrowed.slot));
-    cr_assert(kolo_shm_lender_collect(&pair->lender, &frame) && frame.work == NULL);
+    cr_assert(kolo_shm_lender_collect(&pair->lender, &frame) && !frame.work);
     span_free(&span);
     pair_free(pair);
 }

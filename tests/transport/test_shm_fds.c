@@ -20,7 +20,7 @@ static int count_fds(void)
 {
     int count = 0;
     DIR *dir = opendir("/proc/self/fd");
-    while (readdir(dir) != NULL)
+    while (readdir(dir))
         count++;
     closedir(dir);
     return count;
@@ -89,7 +89,7 @@ Test(shm_fds, a_limit_of_file_size_is_an_error)
     void *base = NULL;
     cr_assert(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     cr_assert(kolo_shm_memory_create("kolo-test", 8192, &fd, &base) == KOLO_ERR_NO_MEMORY);
-    cr_assert(fd == -1 && base == NULL && strstr(kolo_error_detail(), "ulimit -f"), "%s",
+    cr_assert(fd == -1 && !base && strstr(kolo_error_detail(), "ulimit -f"), "%s",
               kolo_error_detail());
     cr_assert(kolo_shm_segment_create("kolo-test", 8192, 4096, &fd, &base) == KOLO_ERR_NO_MEMORY);
 }
@@ -307,8 +307,8 @@ Test(shm_fds, only_an_eventfd_is_a_bell)
         struct kolo_shm_bell bell = {0};
         const int fd = make_other(kind), before = count_fds();
         cr_assert(kolo_shm_bell_open(&bell, page_fd, fd) == KOLO_ERR_PROTOCOL, "kind %d", kind);
-        cr_assert(strstr(kolo_error_detail(), "no eventfd") && bell.armed == NULL, "kind %d: %s",
-                  kind, kolo_error_detail());
+        cr_assert(strstr(kolo_error_detail(), "no eventfd") && !bell.armed, "kind %d: %s", kind,
+                  kolo_error_detail());
         cr_assert(count_fds() == before, "it stays the caller's");
         close(fd);
     }

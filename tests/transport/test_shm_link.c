@@ -305,7 +305,7 @@ Test(shm_link, descriptors_that_may_not_be_passed_in_time_are_the_reason, .timeo
     while (sides[0].downs == 0 && !kolo_deadline_passed(deadline))
         shm_drive_rounds(sides, 2, 1);
     cr_assert(sides[0].down_why == KOLO_ERR_TIMEOUT &&
-                  strstr(sides[0].down_text, "raise the limit of open files (ulimit -n)") != NULL,
+                  strstr(sides[0].down_text, "raise the limit of open files (ulimit -n)"),
               "%d %s", (int)sides[0].down_why, sides[0].down_text);
     clear(pair);
     shm_pair_close(sides);
@@ -425,7 +425,7 @@ static void await_down(struct shm_side *side, const char *what, kolo_status why,
     while (side->downs == 0 && !kolo_deadline_passed(deadline))
         shm_drive_rounds(side, 1, 1);
     cr_assert(side->downs == 1, "%s: the link is not down", what);
-    cr_assert(side->down_why == why && strstr(side->down_text, text) != NULL, "%s: %d %s", what,
+    cr_assert(side->down_why == why && strstr(side->down_text, text), "%s: %d %s", what,
               (int)side->down_why, side->down_text);
 }
 

@@ -487,7 +487,7 @@ Test(tcp, what_was_sent_before_the_goodbye_arrives, .timeout = 60)
         kolo_deadline deadline = kolo_deadline_in_ms(50000);
         while (w.ranks[1].left + w.ranks[1].down == 0 && !kolo_deadline_passed(deadline))
             cr_assert(kolo_endpoint_progress(w.ranks[1].endpoint, NULL) == KOLO_OK);
-        cr_assert(pthread_join(thread, &closed) == 0 && closed != NULL);
+        cr_assert(pthread_join(thread, &closed) == 0 && closed);
         w.ranks[0].endpoint = NULL;
         cr_assert(send.status == KOLO_OK);
         cr_assert(w.ranks[1].left == 1 && w.ranks[1].down == 0, "%s", w.ranks[1].text);
@@ -678,8 +678,8 @@ static int slow_dials;
 static void count_slow_dials(void *context, enum kolo_log_level level, const char *line)
 {
     (void)context;
-    slow_dials += level == KOLO_LOG_WARN && strstr(line, "cannot reach rank 1: ") != NULL &&
-                  strstr(line, "connection refused") != NULL && strstr(line, "firewall") == NULL;
+    slow_dials += level == KOLO_LOG_WARN && strstr(line, "cannot reach rank 1: ") &&
+                  strstr(line, "connection refused") && !strstr(line, "firewall");
 }
 
 Test(tcp, a_dial_that_takes_long_warns, .timeout = 60)

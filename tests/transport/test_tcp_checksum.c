@@ -62,7 +62,7 @@ static struct kolo_link *come_up(struct suite_rank *rank)
     const struct kolo_desc desc = {{9}};
     struct kolo_work works[2];
     uint8_t in = 0;
-    if (link == NULL)
+    if (!link)
         return NULL;
     kolo_link_send(link, 5, &desc, "x", 1, &works[0]);
     kolo_link_recv(link, 5, &desc, &in, 1, NULL, &works[1]);
@@ -127,7 +127,7 @@ static void one_bit(struct suite_rank *rank)
     uint8_t *memory = malloc(now.bytes);
     const struct kolo_desc desc = {{1, 2, 3}};
     struct kolo_work work;
-    SUITE_CHECK(rank, link != NULL && memory != NULL, "no link");
+    SUITE_CHECK(rank, link && memory, "no link");
     if (rank->rank == 0) {
         const bool is_covered = link->sums != NULL;
         fill(memory, now.bytes);

@@ -134,7 +134,7 @@ static kolo_status reduce_on(struct kolo_comm *comm, int victim, int me)
 static int next_victim(const char **victims)
 {
     char *end = NULL;
-    if (*victims == NULL || **victims == '\0')
+    if (!*victims || **victims == '\0')
         return -1;
     long victim = strtol(*victims, &end, 10);
     *victims = *end == ',' ? end + 1 : end;

@@ -21,6 +21,6 @@ static int join(const char *how, const struct kolo_config *config)
 int main(void)
 {
     const char *const settings[] = {"KOLO_RANK=0", "KOLO_SIZE=1", NULL};
-    const struct kolo_config config = {.size = sizeof(config), .settings = settings};
+    const struct kolo_config config = {.size = sizeof config, .settings = settings};
     return join("environment", NULL) + join("config", &config);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/merge_sort.h"
 #include "metrics/coco_overlap.h"
 
 /* What is sorted of a box. */
@@ -36,59 +37,23 @@ struct update {
     struct kolo_coco_desk *desk;
 };
 
-/* Orders by category, then best score first; if categories do not matter (@p by_score), by
- * score, then category. */
-static bool comes_before(const struct slip *a, const struct slip *b, bool by_score)
+static inline bool by_category_then_score(const struct slip *a, const struct slip *b)
 {
-    if (by_score && a->score != b->score)
-        return a->score > b->score;
     if (a->category != b->category)
         return a->category < b->category;
     return a->score > b->score;
 }
 
-enum { RUN = 16 };
-
-static void sort_run(struct slip *slips, size_t count, bool by_score)
+/* For an evaluation in which categories do not matter. */
+static inline bool by_score_then_category(const struct slip *a, const struct slip *b)
 {
-    for (size_t i = 1; i < count; i++) {
-        struct slip slip = slips[i];
-        size_t at = i;
-        for (; at > 0 && comes_before(&slip, &slips[at - 1], by_score); at--)
-            slips[at] = slips[at - 1];
-        slips[at] = slip;
-    }
+    if (a->score != b->score)
+        return a->score > b->score;
+    return a->category < b->category;
 }
 
-static void merge(const struct slip *from, struct slip *to, size_t middle, size_t count,
-                  bool by_score)
-{
-    size_t left = 0, right = middle;
-    for (size_t i = 0; i < count; i++) {
-        bool take_right =
-            left == middle || (right < count && comes_before(&from[right], &from[left], by_score));
-        to[i] = from[take_right ? right++ : left++];
-    }
-}
-
-/* A stable merge sort; the result is in @p slips. */
-static void sort_slips(struct slip *slips, struct slip *spare, size_t count, bool by_score)
-{
-    for (size_t i = 0; i < count; i += RUN)
-        sort_run(slips + i, count - i < RUN ? count - i : RUN, by_score);
-    struct slip *from = slips, *to = spare;
-    for (size_t run = RUN; run < count; run *= 2) {
-        for (size_t i = 0; i < count; i += 2 * run) {
-            size_t length = count - i < 2 * run ? count - i : 2 * run;
-            merge(from + i, to + i, run < length ? run : length, length, by_score);
-        }
-        struct slip *other = from;
-        from = to;
-        to = other;
-    }
-    if (from != slips)
-        memcpy(slips, from, count * sizeof *slips);
-}
+KOLO_DEFINE_MERGE_SORT(sort_by_category, struct slip, by_category_then_score)
+KOLO_DEFINE_MERGE_SORT(sort_by_score, struct slip, by_score_then_category)
 
 static int by_score(const void *a, const void *b)
 {
@@ -148,7 +113,10 @@ static size_t write_slips(const struct update *update, bool is_found, size_t fir
         count = cap_image(update, slips, count);
     if (update->params->rules == KOLO_DETECTION_LVIS)
         count = drop(update, slips, count, is_found);
-    sort_slips(slips, update->desk->spare, count, is_found && update->params->any_category);
+    if (is_found && update->params->any_category)
+        sort_by_score(slips, update->desk->spare, count);
+    else
+        sort_by_category(slips, update->desk->spare, count);
     return count;
 }
 

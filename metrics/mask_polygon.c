@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/merge_sort.h"
 #include "metrics/mask.h"
 
 enum {
@@ -45,45 +46,12 @@ struct changes {
 
 /* ---- sorting places ---- */
 
-enum { RUN = 16 };
-
-static void sort_run(uint32_t *places, size_t count)
+static inline bool is_less(const uint32_t *a, const uint32_t *b)
 {
-    for (size_t i = 1; i < count; i++) {
-        uint32_t place = places[i];
-        size_t at = i;
-        for (; at > 0 && places[at - 1] > place; at--)
-            places[at] = places[at - 1];
-        places[at] = place;
-    }
+    return *a < *b;
 }
 
-static void merge(const uint32_t *from, uint32_t *to, size_t middle, size_t count)
-{
-    size_t left = 0, right = middle;
-    for (size_t i = 0; i < count; i++) {
-        bool takes_right = left == middle || (right < count && from[right] < from[left]);
-        to[i] = from[takes_right ? right++ : left++];
-    }
-}
-
-static void sort(uint32_t *places, uint32_t *spare, size_t count)
-{
-    for (size_t i = 0; i < count; i += RUN)
-        sort_run(places + i, count - i < RUN ? count - i : RUN);
-    uint32_t *from = places, *to = spare;
-    for (size_t run = RUN; run < count; run *= 2) {
-        for (size_t i = 0; i < count; i += 2 * run) {
-            size_t length = count - i < 2 * run ? count - i : 2 * run;
-            merge(from + i, to + i, run < length ? run : length, length);
-        }
-        uint32_t *other = from;
-        from = to;
-        to = other;
-    }
-    if (from != places)
-        memcpy(places, from, count * sizeof *places);
-}
+KOLO_DEFINE_MERGE_SORT(sort, uint32_t, is_less)
 
 /* Keeps one of an odd number of equal places, and none of an even number. Sorting uses the room
  * after the places. */

@@ -3,7 +3,7 @@
 // kernels read the operands from all members' memory and write the results there, each element
 // once. No data goes through the host. Must never launch such a kernel before all members have
 // reported that they could map everything, since a call that goes through the host after all needs
-// its inputs unchanged (or scaled in place: kolo_request.is_scaled). Must never let a kernel wait
+// its inputs unchanged (or scaled in place: scaling.is_on_device). Must never let a kernel wait
 // for another rank.
 //
 //   entered    the entry says that the member lends, its notes say what (struct kolo_loan)
@@ -215,7 +215,7 @@ static void let_go(struct kolo_hub *hub)
     for (int i = 0; i < lent->mapping_count; i++)
         kolo_lane_done(lent->lane, lent->mappings[i]);
     lent->mapping_count = 0;
-    if (hub->comm->engine->recalls)
+    if (hub->comm->engine->tidier.recalls)
         kolo_loans_look(hub->comm->engine);
 }
 
@@ -234,7 +234,7 @@ enum kolo_board_step kolo_board_lent_map(struct kolo_hub *hub)
         say_mapped(hub, false);
         return KOLO_BOARD_DONE;
     }
-    if (hub->running->prescale == 0) {
+    if (hub->running->scaling.prescale == 0) {
         say_mapped(hub, true);
         return KOLO_BOARD_DONE;
     }

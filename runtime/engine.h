@@ -29,6 +29,30 @@ struct kolo_timeline;
 
 enum { KOLO_RANK_TEXT_MAX = 160 };
 
+/** Host memory that stands in for device memory (slabs.c). */
+struct kolo_slabs {
+    struct kolo_slab *first;
+    size_t bytes_unused; /* of those that no call uses now */
+    size_t bytes_used;   /* of those that calls use now */
+    size_t bytes_kept;   /* the most that calls used at a time, forgotten slowly */
+    struct kolo_slab *to_free;
+    atomic_bool has_to_free; /* written with the lock held */
+};
+
+/** The thread that returns lent device memory, and frees what kolo_free has left to it
+ *  (loans.c). */
+struct kolo_tidier {
+    struct kolo_recall *recalls; /* memory that others want back */
+    pthread_t thread;
+    pthread_cond_t wake;
+    /* While the thread runs, all three are written with the lock held. */
+    atomic_bool has_thread, is_stopping, has_work;
+    bool is_unmapping; /* memory that lanes have detached is still mapped */
+    /* KOLO_AGAIN while they are awaited: that loans are returned at the end; that the device has
+     * freed what the program freed */
+    kolo_status loans_return, memory_freeing;
+};
+
 struct kolo_engine {
     int rank, size;                /* in the world; constant, like all down to the line */
     unsigned forks;                /* kolo_forks() of the process that it belongs to */
@@ -83,25 +107,11 @@ struct kolo_engine {
     atomic_int outstanding;        /* those that are not over */
     int following;                 /* those of them that follow a stream */
     struct kolo_lane *lanes;       /* to devices whose memory calls have used; staging.c */
-    struct kolo_slab *slabs;       /* host memory that stands in for device memory */
-    size_t slab_bytes_unused;      /* of the slabs that no call uses now */
-    size_t slab_bytes_used;        /* of those that calls use now */
-    size_t slab_bytes_kept;        /* the most that calls used at a time, forgotten slowly */
-    struct kolo_slab *slabs_to_free;
-    atomic_bool has_slabs_to_free; /* written with the lock held */
-    struct kolo_own_op **own_ops;  /* by number; NULL: free; see own_ops.c */
+    struct kolo_slabs slabs;
+    struct kolo_own_op **own_ops; /* by number; NULL: free; see own_ops.c */
     int own_op_count;
-    /* From kolo_alloc_device; see device_memory.c. */
-    struct kolo_device_memory *device_memory;
-    struct kolo_recall *recalls; /* loans.c: memory that others want back, like the fields below */
-    pthread_t tidier;            /* thread that returns it, and frees what has been returned */
-    pthread_cond_t tidy_wake;
-    /* is_untidy: the thread has work. While it runs, all three are written with the lock held. */
-    atomic_bool has_tidier, is_tidier_stopping, is_untidy;
-    bool is_unmapping; /* memory that lanes have detached is still mapped */
-    /* KOLO_AGAIN while they are awaited: that loans are returned at the end; that the device has
-     * freed what the program freed */
-    kolo_status loans_return, memory_freeing;
+    struct kolo_device_memory *device_memory; /* of kolo_alloc_device; see device_memory.c */
+    struct kolo_tidier tidier;
 };
 
 /* ---- engine_life.c ---- */

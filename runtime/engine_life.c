@@ -22,7 +22,7 @@ static kolo_status init_conds(struct kolo_engine *engine)
 {
     int error = kolo_condition_init(&engine->changed);
     if (error == 0) {
-        error = kolo_condition_init(&engine->tidy_wake);
+        error = kolo_condition_init(&engine->tidier.wake);
         if (error != 0)
             pthread_cond_destroy(&engine->changed);
     }
@@ -53,7 +53,7 @@ kolo_status kolo_engine_create(struct kolo_engine **engine_out)
     }
     if (error != 0) {
         pthread_cond_destroy(&engine->changed);
-        pthread_cond_destroy(&engine->tidy_wake);
+        pthread_cond_destroy(&engine->tidier.wake);
         kolo_free_memory(engine);
         return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_mutex_init");
     }
@@ -97,7 +97,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     pthread_mutex_destroy(&engine->lock);
     pthread_mutex_destroy(&engine->news_lock);
     pthread_cond_destroy(&engine->changed);
-    pthread_cond_destroy(&engine->tidy_wake);
+    pthread_cond_destroy(&engine->tidier.wake);
     (void)sem_destroy(&engine->thread_wake);
     explicit_bzero(&engine->settings, sizeof engine->settings);
     kolo_free_memory(engine);

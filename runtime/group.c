@@ -153,7 +153,8 @@ static size_t bytes_of(const struct kolo_request *request)
 static bool is_short(const struct kolo_request *request)
 {
     return request->call.kind == KOLO_CALL_ALLREDUCE && request->comm->size > 1 &&
-           !request->nested && request->postscale == 0 && bytes_of(request) <= FUSED_PART_BYTES;
+           !request->nested && request->scaling.postscale == 0 &&
+           bytes_of(request) <= FUSED_PART_BYTES;
 }
 
 static bool goes_with(const struct kolo_request *first, const struct kolo_request *other)
@@ -206,7 +207,7 @@ static kolo_status make_fused(const struct kolo_request *first, size_t count, si
         return status;
     }
     (*fused_out)->parts = parts;
-    (*fused_out)->scaled = memory; /* freed with the request */
+    (*fused_out)->scaling.room = memory; /* freed with the request */
     return KOLO_OK;
 }
 
@@ -214,12 +215,12 @@ static kolo_status make_fused(const struct kolo_request *first, size_t count, si
 static void take_part(struct kolo_request *fused, struct kolo_request *request)
 {
     uint64_t facts[2] = {request->call.count, request->call.hash};
-    const bool is_scaled = request->prescale != 0;
+    const bool is_scaled = request->scaling.prescale != 0;
     fused->parts[fused->part_count++] =
-        (struct kolo_group_part){.send = is_scaled ? request->unscaled : request->send,
+        (struct kolo_group_part){.send = is_scaled ? request->scaling.unscaled : request->send,
                                  .recv = request->recv,
                                  .count = (size_t)request->call.count,
-                                 .prescale = request->prescale};
+                                 .prescale = request->scaling.prescale};
     fused->call.hash = kolo_call_hash(fused->call.hash, facts, sizeof facts);
     if (request->timeout_ms < fused->timeout_ms)
         fused->timeout_ms = request->timeout_ms;

@@ -43,14 +43,14 @@ static bool is_unmapped(const struct kolo_engine *engine, int world_rank, uint64
 
 void kolo_loans_look(struct kolo_engine *engine)
 {
-    atomic_store_explicit(&engine->is_untidy, true, memory_order_relaxed);
-    if (atomic_load_explicit(&engine->has_tidier, memory_order_relaxed))
-        (void)pthread_cond_signal(&engine->tidy_wake);
+    atomic_store_explicit(&engine->tidier.has_work, true, memory_order_relaxed);
+    if (atomic_load_explicit(&engine->tidier.has_thread, memory_order_relaxed))
+        (void)pthread_cond_signal(&engine->tidier.wake);
 }
 
 static bool is_listed(const struct kolo_engine *engine, int world_rank, uint64_t id)
 {
-    const struct kolo_recall *recall = engine->recalls;
+    const struct kolo_recall *recall = engine->tidier.recalls;
     while (recall && (recall->world_rank != world_rank || recall->id != id))
         recall = recall->next;
     return recall != NULL;
@@ -58,7 +58,7 @@ static bool is_listed(const struct kolo_engine *engine, int world_rank, uint64_t
 
 void kolo_loans_recalled(struct kolo_engine *engine, int world_rank, uint64_t id)
 {
-    if (!engine->is_unmapping && is_unmapped(engine, world_rank, id)) {
+    if (!engine->tidier.is_unmapping && is_unmapped(engine, world_rank, id)) {
         kolo_endpoint_return(engine->endpoint, world_rank, id);
         return;
     }
@@ -67,8 +67,9 @@ void kolo_loans_recalled(struct kolo_engine *engine, int world_rank, uint64_t id
     struct kolo_recall *recall = kolo_calloc(1, sizeof *recall);
     if (!recall)
         return; /* its owner frees it at the end of its process */
-    *recall = (struct kolo_recall){.next = engine->recalls, .world_rank = world_rank, .id = id};
-    engine->recalls = recall;
+    *recall =
+        (struct kolo_recall){.next = engine->tidier.recalls, .world_rank = world_rank, .id = id};
+    engine->tidier.recalls = recall;
     kolo_loans_look(engine);
 }
 
@@ -78,7 +79,7 @@ void kolo_loans_returned(struct kolo_engine *engine, int world_rank, uint64_t id
         kolo_device_memory_kept(engine, id & ~KEPT);
     kolo_device_memory_returned(engine, world_rank, id & ~KEPT);
     if (!kolo_device_memory_is_lent(engine))
-        engine->loans_return = KOLO_OK;
+        engine->tidier.loans_return = KOLO_OK;
     if (kolo_device_memory_has_freed(engine))
         kolo_loans_look(engine);
 }
@@ -93,7 +94,7 @@ void kolo_loans_gone(struct kolo_engine *engine, int world_rank)
 /** Answers the recalls of memory that is not mapped any more. Held: lock. */
 static void answer(struct kolo_engine *engine)
 {
-    struct kolo_recall **at = &engine->recalls;
+    struct kolo_recall **at = &engine->tidier.recalls;
     while (*at) {
         struct kolo_recall *recall = *at;
         if (!is_unmapped(engine, recall->world_rank, recall->id)) {
@@ -117,7 +118,7 @@ static void tell_stuck(struct kolo_engine *engine, struct kolo_lane *lane)
 /** Held: lock, released meanwhile. Lanes are removed only at the end. */
 static void unmap(struct kolo_engine *engine)
 {
-    engine->is_unmapping = true;
+    engine->tidier.is_unmapping = true;
     for (struct kolo_lane *lane = engine->lanes; lane; lane = lane->next) {
         struct kolo_mapping *mappings = kolo_lane_detach(lane);
         if (!mappings)
@@ -127,7 +128,7 @@ static void unmap(struct kolo_engine *engine)
         kolo_engine_enter(engine);
         tell_stuck(engine, lane);
     }
-    engine->is_unmapping = false;
+    engine->tidier.is_unmapping = false;
 }
 
 /* ---- the tidying thread ---- */
@@ -135,15 +136,15 @@ static void unmap(struct kolo_engine *engine)
 static bool is_wanted(void *context)
 {
     const struct kolo_engine *engine = context;
-    return atomic_load_explicit(&engine->is_untidy, memory_order_relaxed) ||
-           atomic_load_explicit(&engine->is_tidier_stopping, memory_order_relaxed);
+    return atomic_load_explicit(&engine->tidier.has_work, memory_order_relaxed) ||
+           atomic_load_explicit(&engine->tidier.is_stopping, memory_order_relaxed);
 }
 
 /** Held: lock, released meanwhile. */
 static void tidy(struct kolo_engine *engine)
 {
     const struct kolo_unless unless = {.is_over = is_wanted, .context = engine};
-    atomic_store_explicit(&engine->is_untidy, false, memory_order_relaxed);
+    atomic_store_explicit(&engine->tidier.has_work, false, memory_order_relaxed);
     unmap(engine);
     answer(engine);
     kolo_engine_leave(engine);
@@ -151,7 +152,7 @@ static void tidy(struct kolo_engine *engine)
     kolo_host_memory_reap(engine, KOLO_NEVER, &unless);
     kolo_engine_enter(engine);
     if (!kolo_device_memory_has_freed(engine))
-        engine->memory_freeing = KOLO_OK;
+        engine->tidier.memory_freeing = KOLO_OK;
     kolo_engine_notify(engine);
     kolo_engine_news(engine);
 }
@@ -161,11 +162,11 @@ static void *thread_main(void *argument)
     struct kolo_engine *engine = argument;
     kolo_log_set_rank(engine->rank);
     kolo_engine_enter(engine);
-    while (!engine->is_tidier_stopping)
-        if (engine->is_untidy)
+    while (!engine->tidier.is_stopping)
+        if (engine->tidier.has_work)
             tidy(engine);
         else
-            (void)pthread_cond_wait(&engine->tidy_wake, &engine->lock);
+            (void)pthread_cond_wait(&engine->tidier.wake, &engine->lock);
     kolo_engine_leave(engine);
     return NULL;
 }
@@ -173,13 +174,13 @@ static void *thread_main(void *argument)
 kolo_status kolo_loans_start(struct kolo_engine *engine)
 {
     int error = 0;
-    if (atomic_load_explicit(&engine->has_tidier, memory_order_relaxed))
+    if (atomic_load_explicit(&engine->tidier.has_thread, memory_order_relaxed))
         return KOLO_OK;
     kolo_engine_enter(engine);
-    if (!engine->has_tidier) /* another thread may have been faster */
-        error = kolo_thread_start(&engine->tidier, NULL, thread_main, engine);
+    if (!engine->tidier.has_thread) /* another thread may have been faster */
+        error = kolo_thread_start(&engine->tidier.thread, NULL, thread_main, engine);
     if (error == 0)
-        engine->has_tidier = true;
+        engine->tidier.has_thread = true;
     kolo_engine_leave(engine);
     return error == 0
                ? KOLO_OK
@@ -189,22 +190,22 @@ kolo_status kolo_loans_start(struct kolo_engine *engine)
 static void stop(struct kolo_engine *engine)
 {
     kolo_engine_enter(engine);
-    const bool has_tidier = engine->has_tidier;
-    engine->is_tidier_stopping = true;
-    (void)pthread_cond_signal(&engine->tidy_wake);
+    const bool has_tidier = engine->tidier.has_thread;
+    engine->tidier.is_stopping = true;
+    (void)pthread_cond_signal(&engine->tidier.wake);
     kolo_engine_leave(engine);
     if (has_tidier)
-        (void)pthread_join(engine->tidier, NULL);
-    engine->has_tidier = false;
+        (void)pthread_join(engine->tidier.thread, NULL);
+    engine->tidier.has_thread = false;
 }
 
 void kolo_loans_settle(struct kolo_engine *engine, kolo_deadline deadline)
 {
     kolo_engine_enter(engine);
     if (kolo_device_memory_has_freed(engine)) {
-        engine->memory_freeing = KOLO_AGAIN;
+        engine->tidier.memory_freeing = KOLO_AGAIN;
         kolo_loans_look(engine);
-        (void)kolo_engine_await(engine, NULL, &engine->memory_freeing, deadline);
+        (void)kolo_engine_await(engine, NULL, &engine->tidier.memory_freeing, deadline);
     }
     kolo_engine_leave(engine);
 }
@@ -218,12 +219,12 @@ void kolo_loans_end(struct kolo_engine *engine, kolo_deadline deadline)
     unmap(engine);
     answer(engine);
     if (kolo_device_memory_recall(engine)) {
-        engine->loans_return = KOLO_AGAIN;
-        (void)kolo_engine_await(engine, NULL, &engine->loans_return, deadline);
+        engine->tidier.loans_return = KOLO_AGAIN;
+        (void)kolo_engine_await(engine, NULL, &engine->tidier.loans_return, deadline);
     }
-    while (engine->recalls) {
-        struct kolo_recall *recall = engine->recalls;
-        engine->recalls = recall->next;
+    while (engine->tidier.recalls) {
+        struct kolo_recall *recall = engine->tidier.recalls;
+        engine->tidier.recalls = recall->next;
         kolo_free_memory(recall);
     }
     kolo_engine_leave(engine);

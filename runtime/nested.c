@@ -370,7 +370,7 @@ static bool start(struct kolo_request *request, size_t piece, enum stage stage)
     const struct piece *calls = &request->nested->pieces[piece];
     struct kolo_request *call = calls->calls[stage];
     call->call.hash = kolo_call_hash(calls->hashes[stage], &request->desc, sizeof request->desc);
-    request->moves++;
+    request->stall.moves++;
     const kolo_status status = kolo_chain_begin(call);
     if (status != KOLO_OK)
         refuse(request, call, status);
@@ -500,7 +500,7 @@ static uint64_t moves_of(const struct kolo_request *call)
 static uint64_t nested_moves(const struct kolo_request *request)
 {
     enum { CALL_BITS = 40 };
-    return (request->moves << CALL_BITS) + moves_of(running_in_host(request->nested)) +
+    return (request->stall.moves << CALL_BITS) + moves_of(running_in_host(request->nested)) +
            moves_of(running_across(request->nested));
 }
 

@@ -87,7 +87,7 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
     request->route->cancel(request);
     if (!request->staged && status == KOLO_OK)
         kolo_request_finish(request);
-    if (request->is_reported) /* also if the communicator has failed, since the job may continue */
+    if (request->stall.is_reported) /* if the communicator has failed too: the job may continue */
         kolo_comm_unreport(comm, request);
     take_out(list_of(request), request);
     if (request->own_scratch)
@@ -123,11 +123,12 @@ void kolo_request_drop(struct kolo_request *request)
         kolo_nested_drop(request);
     if (request->staged)
         kolo_staging_drop(request);
-    bool has_memory = request->arrays || request->name || request->scaled || request->own_scratch;
+    bool has_memory =
+        request->arrays || request->name || request->scaling.room || request->own_scratch;
     if (has_memory) {
         kolo_free_memory(request->arrays);
         kolo_free_memory(request->name);
-        kolo_free_memory(request->scaled);
+        kolo_free_memory(request->scaling.room);
         kolo_free_memory(request->parts);
         kolo_free_memory(request->own_scratch);
     }
@@ -277,12 +278,12 @@ static void enlist(struct kolo_comm *comm, struct kolo_request *request)
 {
     request->comm = comm;
     request->status = KOLO_AGAIN;
-    request->fell_with_comm = request->is_reported = request->has_entered = false;
-    request->has_asked = false;
-    request->own_reported = KOLO_OWN_NONE;
+    request->fell_with_comm = request->stall.is_reported = request->has_entered = false;
+    request->stall.has_asked = false;
+    request->stall.own_reported = KOLO_OWN_NONE;
     request->is_awaited = false;
-    request->moves = request->moves_seen = 0;
-    request->quiet_ticks = 0;
+    request->stall.moves = request->stall.moves_seen = 0;
+    request->stall.quiet_ticks = 0;
     append(list_of(request), request);
     kolo_comm_set_busy(comm);
     if (request->is_counted)
@@ -321,7 +322,7 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
 void kolo_request_take_up(struct kolo_comm *comm, struct kolo_request *request)
 {
     enlist(comm, request);
-    request->moves = 1; /* as after the first step has begun */
+    request->stall.moves = 1; /* as after the first step has begun */
     set_deadline(comm->engine, request);
     if (comm->failure.status == KOLO_OK) {
         kolo_requests_advance(comm);

@@ -93,6 +93,32 @@ struct kolo_oneshot {
 };
 
 /** A collective, send or receive that has been called. Blocking calls keep it on their stack. */
+/** The factors of a request's options. */
+struct kolo_scaling {
+    /** Factor by which input_count elements of `unscaled` are multiplied, into `input`, at each
+     * start; 0: none. */
+    double prescale;
+    size_t input_count;
+    const void *unscaled;
+    void *input;
+    void *room;        /* memory for the input; NULL: none, or it is in a buffer of the caller */
+    bool is_on_device; /* its device has scaled the input of this start, in the caller's buffer */
+    double postscale;  /* factor of the first result_count elements of recv; 0: none */
+    size_t result_count;
+};
+
+/** What the detection of stalls knows of a request. */
+struct kolo_stall_watch {
+    uint64_t moves;      /* what has been done so far */
+    uint64_t moves_seen; /* what had been at the last check */
+    int quiet_ticks;
+    bool is_reported;
+    bool has_asked;           /* its deadline has passed, and the store was asked who is absent */
+    uint64_t needed_reported; /* hash of the ranks that the store was told it waits for */
+    uint32_t report;          /* the number under which a message was reported to the store */
+    enum kolo_own_wait own_reported; /* what the store was told that it waits for itself */
+};
+
 struct kolo_request {
     struct kolo_comm *comm;
     const struct kolo_route *route;
@@ -115,21 +141,12 @@ struct kolo_request {
 
     const uint8_t *send; /* buffers, lent by the caller */
     uint8_t *recv, *scratch;
-    void *own_scratch; /* its own scratch memory; NULL: it uses the communicator's */
-    size_t *arrays;    /* copies of counts and displs, then of send_...; NULL: none */
-    char *name;        /* copy of opts->name, async only */
-    bool in_place;     /* whether the call is in place for the plan */
-    double postscale;  /* factor of the first result_count elements of recv; 0: none */
-    size_t result_count;
+    void *own_scratch;          /* its own scratch memory; NULL: it uses the communicator's */
+    size_t *arrays;             /* copies of counts and displs, then of send_...; NULL: none */
+    char *name;                 /* copy of opts->name, async only */
+    bool in_place;              /* whether the call is in place for the plan */
     struct kolo_own_op *own_op; /* the operator, if the program defined it; else NULL */
-    void *scaled; /* memory for the scaled input; NULL: none, or it is in a buffer of the caller */
-    /** Factor by which input_count elements of `unscaled` are multiplied, into `input`, at each
-     * start; 0: none. */
-    double prescale;
-    size_t input_count;
-    const void *unscaled;
-    void *input;
-    bool is_scaled; /* its device has scaled the input of this start, in the caller's buffer */
+    struct kolo_scaling scaling;
     struct kolo_staged *staged; /* its device buffers (staging.c); NULL: none */
     enum kolo_staging stage;    /* where their data is */
     bool is_apart;              /* all of its buffers are device buffers */
@@ -147,15 +164,8 @@ struct kolo_request {
     bool is_kept;  /* kept by repeat.c: its desc is that of the equal call before it */
     bool is_taken; /* kept by repeat.c: a call is using it and may not have read its status */
 
-    /* For the detection of stalls: what had been done at the last check. */
-    uint64_t moves, moves_seen;
-    int quiet_ticks;
-    bool is_reported;
-    bool has_asked;           /* its deadline has passed, and the store was asked who is absent */
-    bool is_awaited;          /* a thread is waiting for it, though it is asynchronous */
-    uint64_t needed_reported; /* hash of the ranks that the store was told it waits for */
-    uint32_t report;          /* the number under which a message was reported to the store */
-    enum kolo_own_wait own_reported; /* what the store was told that it waits for itself */
+    struct kolo_stall_watch stall;
+    bool is_awaited; /* a thread is waiting for it, though it is asynchronous */
 
     uint64_t ticket; /* ticket of its record in the timeline; 0: none */
     bool has_turn;   /* its turn has been recorded, or need not be */

@@ -155,7 +155,7 @@ static void run_step(struct kolo_request *request, struct kolo_strand *strand,
         post_receive(request, strand, step, &flight->in);
     if (step->to >= 0)
         post_send(request, strand, step, &flight->out);
-    request->moves++;
+    request->stall.moves++;
 }
 
 /* ---- advancing ---- */
@@ -409,7 +409,7 @@ static void links_describe(const struct kolo_request *request, char *text, size_
 
 static uint64_t links_moves(const struct kolo_request *request)
 {
-    uint64_t moves = request->moves;
+    uint64_t moves = request->stall.moves;
     struct wait wait;
     for (size_t at = 0; next_wait(request, &at, &wait);)
         moves += wait.is_in ? wait.flight->in.bytes_done : wait.flight->out.bytes_done;

@@ -98,8 +98,8 @@ static void *place_for(struct kolo_request *request, const struct kolo_task *tas
         request->in_place = true;
         return task->in_place ? (void *)(uintptr_t)task->send : task->recv;
     }
-    request->scaled = kolo_aligned(64, bytes);
-    return request->scaled;
+    request->scaling.room = kolo_aligned(64, bytes);
+    return request->scaling.room;
 }
 
 bool kolo_scale_has_place(const struct kolo_task *task)
@@ -121,33 +121,33 @@ kolo_status kolo_scale_prepare(struct kolo_request *request, const struct kolo_t
     if (!kolo_opts_scale(task->opts))
         return KOLO_OK;
     if (is_set(task->opts->postscale)) {
-        request->postscale = task->opts->postscale;
-        request->result_count = result_count(request, task);
+        request->scaling.postscale = task->opts->postscale;
+        request->scaling.result_count = result_count(request, task);
     }
     count = input_count(request, task);
     if (count == 0 || !is_set(task->opts->prescale))
         return KOLO_OK;
-    request->input = place_for(request, task, count * kolo_dtype_bytes(task->dtype));
-    if (!request->input)
+    request->scaling.input = place_for(request, task, count * kolo_dtype_bytes(task->dtype));
+    if (!request->scaling.input)
         return KOLO_ERR_NO_MEMORY;
-    request->prescale = task->opts->prescale;
-    request->input_count = count;
-    request->unscaled = task->send;
-    request->send = request->input;
+    request->scaling.prescale = task->opts->prescale;
+    request->scaling.input_count = count;
+    request->scaling.unscaled = task->send;
+    request->send = request->scaling.input;
     return KOLO_OK;
 }
 
 void kolo_scale_begin(const struct kolo_request *request)
 {
-    if (request->is_scaled)
+    if (request->scaling.is_on_device)
         return;
-    kolo_scale(request->input, request->unscaled, request->input_count, request->call.dtype,
-               request->prescale);
+    kolo_scale(request->scaling.input, request->scaling.unscaled, request->scaling.input_count,
+               request->call.dtype, request->scaling.prescale);
 }
 
 void kolo_scale_end(const struct kolo_request *request)
 {
-    if (is_set(request->postscale) && request->result_count > 0)
-        kolo_scale(request->recv, request->recv, request->result_count, request->call.dtype,
-                   request->postscale);
+    if (is_set(request->scaling.postscale) && request->scaling.result_count > 0)
+        kolo_scale(request->recv, request->recv, request->scaling.result_count, request->call.dtype,
+                   request->scaling.postscale);
 }

@@ -32,10 +32,10 @@ static void give_up(struct kolo_engine *engine, struct kolo_slab **at)
 {
     struct kolo_slab *slab = *at;
     *at = slab->next;
-    engine->slab_bytes_unused -= slab->bytes;
-    slab->next = engine->slabs_to_free;
-    engine->slabs_to_free = slab;
-    atomic_store_explicit(&engine->has_slabs_to_free, true, memory_order_relaxed);
+    engine->slabs.bytes_unused -= slab->bytes;
+    slab->next = engine->slabs.to_free;
+    engine->slabs.to_free = slab;
+    atomic_store_explicit(&engine->slabs.has_to_free, true, memory_order_relaxed);
 }
 
 /** Not held: lock, which is taken to free memory of the heap after it has been unlocked. */
@@ -51,13 +51,13 @@ static void destroy(struct kolo_engine *engine, struct kolo_slab *slab)
 
 void kolo_slabs_trim(struct kolo_engine *engine)
 {
-    if (!atomic_load_explicit(&engine->has_slabs_to_free, memory_order_relaxed) ||
+    if (!atomic_load_explicit(&engine->slabs.has_to_free, memory_order_relaxed) ||
         kolo_none_held_begin(NULL, 0, NULL) != KOLO_OK)
         return;
     kolo_engine_enter(engine);
-    struct kolo_slab *slab = engine->slabs_to_free;
-    engine->slabs_to_free = NULL;
-    atomic_store_explicit(&engine->has_slabs_to_free, false, memory_order_relaxed);
+    struct kolo_slab *slab = engine->slabs.to_free;
+    engine->slabs.to_free = NULL;
+    atomic_store_explicit(&engine->slabs.has_to_free, false, memory_order_relaxed);
     kolo_engine_leave(engine);
     for (struct kolo_slab *next; slab; slab = next) {
         next = slab->next;
@@ -113,7 +113,7 @@ static bool is_whole(const struct kolo_slab *slab)
 static struct kolo_slab **find_best(struct kolo_engine *engine, size_t bytes)
 {
     struct kolo_slab **best = NULL;
-    for (struct kolo_slab **at = &engine->slabs; *at; at = &(*at)->next)
+    for (struct kolo_slab **at = &engine->slabs.first; *at; at = &(*at)->next)
         if (!(*at)->is_used && (*at)->bytes >= bytes && (!best || (*at)->bytes < (*best)->bytes))
             best = at;
     return best;
@@ -129,7 +129,7 @@ static struct kolo_slab *find(struct kolo_engine *engine, size_t bytes)
         return NULL;
     struct kolo_slab *slab = *best;
     *best = slab->next;
-    engine->slab_bytes_unused -= slab->bytes;
+    engine->slabs.bytes_unused -= slab->bytes;
     return slab;
 }
 
@@ -137,11 +137,11 @@ static struct kolo_slab *find(struct kolo_engine *engine, size_t bytes)
 static void use(struct kolo_engine *engine, struct kolo_slab *slab)
 {
     slab->is_used = true;
-    slab->next = engine->slabs;
-    engine->slabs = slab;
-    engine->slab_bytes_used += slab->bytes;
-    if (engine->slab_bytes_used > engine->slab_bytes_kept)
-        engine->slab_bytes_kept = engine->slab_bytes_used;
+    slab->next = engine->slabs.first;
+    engine->slabs.first = slab;
+    engine->slabs.bytes_used += slab->bytes;
+    if (engine->slabs.bytes_used > engine->slabs.bytes_kept)
+        engine->slabs.bytes_kept = engine->slabs.bytes_used;
 }
 
 kolo_status kolo_slab_take(struct kolo_comm *comm, size_t bytes, const struct kolo_pointer *near,
@@ -163,15 +163,15 @@ kolo_status kolo_slab_take(struct kolo_comm *comm, size_t bytes, const struct ko
 void kolo_slab_give_back(struct kolo_engine *engine, struct kolo_slab *slab)
 {
     slab->is_used = false;
-    engine->slab_bytes_unused += slab->bytes;
-    engine->slab_bytes_used -= slab->bytes;
+    engine->slabs.bytes_unused += slab->bytes;
+    engine->slabs.bytes_used -= slab->bytes;
     const size_t most =
-        engine->slab_bytes_kept > SLABS_KEPT_BYTES ? engine->slab_bytes_kept : SLABS_KEPT_BYTES;
-    if (engine->slab_bytes_used == 0)
-        engine->slab_bytes_kept -= engine->slab_bytes_kept / FORGOTTEN;
-    while (engine->slab_bytes_unused > most) {
+        engine->slabs.bytes_kept > SLABS_KEPT_BYTES ? engine->slabs.bytes_kept : SLABS_KEPT_BYTES;
+    if (engine->slabs.bytes_used == 0)
+        engine->slabs.bytes_kept -= engine->slabs.bytes_kept / FORGOTTEN;
+    while (engine->slabs.bytes_unused > most) {
         struct kolo_slab **oldest = NULL;
-        for (struct kolo_slab **at = &engine->slabs; *at; at = &(*at)->next)
+        for (struct kolo_slab **at = &engine->slabs.first; *at; at = &(*at)->next)
             if (!(*at)->is_used)
                 oldest = at;
         if (!oldest)
@@ -196,14 +196,14 @@ bool kolo_slabs_close(struct kolo_engine *engine, bool may_be_late)
     bool may_free_heap = true;
     /* Not kolo_slabs_trim, which would leave these if another rank of this process holds a stream;
      * unlocking waits for that stream, for a while. */
-    for (struct kolo_slab *slab; (slab = engine->slabs_to_free) != NULL;) {
-        engine->slabs_to_free = slab->next;
-        slab->next = engine->slabs;
-        engine->slabs = slab;
+    for (struct kolo_slab *slab; (slab = engine->slabs.to_free) != NULL;) {
+        engine->slabs.to_free = slab->next;
+        slab->next = engine->slabs.first;
+        engine->slabs.first = slab;
     }
-    while (engine->slabs) {
-        struct kolo_slab *slab = engine->slabs;
-        engine->slabs = slab->next;
+    while (engine->slabs.first) {
+        struct kolo_slab *slab = engine->slabs.first;
+        engine->slabs.first = slab->next;
         /* in use only by a copy, since all calls have returned their slabs */
         if (slab->is_used && may_be_late) {
             may_free_heap &= slab->heap == NULL;

@@ -137,8 +137,8 @@ kolo_status kolo_staging_take_slab(struct kolo_request *request, struct kolo_sta
     uint8_t *memory = staged->slab->memory;
     request->send = moved(request->send, staged, memory);
     request->recv = moved(request->recv, staged, memory);
-    request->input = moved(request->input, staged, memory);
-    request->unscaled = moved(request->unscaled, staged, memory);
+    request->scaling.input = moved(request->scaling.input, staged, memory);
+    request->scaling.unscaled = moved(request->scaling.unscaled, staged, memory);
     kolo_lent_drop(staged);
     staged->host = memory;
     return KOLO_OK;
@@ -415,7 +415,7 @@ kolo_status kolo_staging_await(struct kolo_request *request)
 
 static kolo_status begin_copies(struct kolo_request *request)
 {
-    request->is_scaled = false;
+    request->scaling.is_on_device = false;
     if (kolo_direct_is_possible(request)) {
         kolo_direct_begin(request);
         request->stage = KOLO_STAGING_DIRECT;

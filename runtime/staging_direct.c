@@ -111,7 +111,8 @@ static bool can_steps(const struct kolo_request *request, bool is_link)
 static bool can_alone(const struct kolo_request *request)
 {
     return request->args.size == 1 && request->route == &kolo_route_links && !request->parts &&
-           request->prescale == 0 && request->postscale == 0 && can_steps(request, false);
+           request->scaling.prescale == 0 && request->scaling.postscale == 0 &&
+           can_steps(request, false);
 }
 
 bool kolo_direct_buffers_allow(const struct kolo_request *request)
@@ -119,8 +120,8 @@ bool kolo_direct_buffers_allow(const struct kolo_request *request)
     if (!kolo_request_is_message(request) && can_alone(request))
         return true;
     if (!kolo_request_is_message(request) &&
-        (request->route != &kolo_route_links || request->parts || request->prescale != 0 ||
-         request->postscale != 0 || request->args.size == 1 || !can_steps(request, false)))
+        (request->route != &kolo_route_links || request->parts || request->scaling.prescale != 0 ||
+         request->scaling.postscale != 0 || request->args.size == 1 || !can_steps(request, false)))
         return false;
     return are_known(request);
 }

@@ -39,7 +39,7 @@ bool kolo_flow_can(const struct kolo_request *request)
     /* scaling and groups process all data before or after the plan, so all of it must be on the
      * host */
     if (!request->plan || request->route != &kolo_route_links || request->parts ||
-        request->prescale != 0 || request->postscale != 0)
+        request->scaling.prescale != 0 || request->scaling.postscale != 0)
         return false;
     for (const struct kolo_staged *staged = request->staged; staged; staged = staged->next)
         if (staged->segment_count > 1)

@@ -179,10 +179,11 @@ static kolo_status scale(struct kolo_request *request, void *out, const void *in
 
 kolo_status kolo_lent_scale_input(struct kolo_request *request)
 {
-    if (request->input == request->unscaled) /* its buffer will never hold the input again */
-        request->is_scaled = true;
-    return scale(request, request->input, request->unscaled, request->input_count,
-                 request->prescale);
+    if (request->scaling.input ==
+        request->scaling.unscaled) /* its buffer will never hold the input again */
+        request->scaling.is_on_device = true;
+    return scale(request, request->scaling.input, request->scaling.unscaled,
+                 request->scaling.input_count, request->scaling.prescale);
 }
 
 kolo_status kolo_lent_input_is_scaled(const struct kolo_request *request)
@@ -193,9 +194,10 @@ kolo_status kolo_lent_input_is_scaled(const struct kolo_request *request)
 
 kolo_status kolo_lent_finish(struct kolo_request *request)
 {
-    if (request->postscale == 0 || request->result_count == 0)
+    if (request->scaling.postscale == 0 || request->scaling.result_count == 0)
         return KOLO_OK;
-    return scale(request, request->recv, request->recv, request->result_count, request->postscale);
+    return scale(request, request->recv, request->recv, request->scaling.result_count,
+                 request->scaling.postscale);
 }
 
 /* ---- through the host after all ---- */

@@ -25,12 +25,12 @@
  * place. */
 static bool has_load(const struct kolo_request *request)
 {
-    return request->prescale != 0 || request->parts;
+    return request->scaling.prescale != 0 || request->parts;
 }
 
 void kolo_request_load(const struct kolo_request *request)
 {
-    if (request->prescale != 0)
+    if (request->scaling.prescale != 0)
         kolo_scale_begin(request);
     if (request->parts)
         kolo_parts_gather(request);
@@ -352,7 +352,7 @@ static void set_awaited(struct kolo_request *chain, bool is_awaited)
 {
     for (struct kolo_request *request = chain; request; request = request->chain) {
         request->is_awaited = is_awaited;
-        if (!is_awaited && request->is_reported && !request->plan)
+        if (!is_awaited && request->stall.is_reported && !request->plan)
             kolo_comm_unreport(request->comm, request);
     }
 }

@@ -94,9 +94,9 @@ static void find_needed(const struct kolo_comm *comm, const struct kolo_request 
  * asks, since the others wait for a rank that waits too or is missing. */
 static bool has_changed(struct kolo_request *request, const uint8_t *bits, size_t bytes)
 {
-    const uint64_t before = request->needed_reported;
+    const uint64_t before = request->stall.needed_reported;
     const uint64_t hash = kolo_hash(KOLO_HASH_START, bits, bytes);
-    request->needed_reported = hash;
+    request->stall.needed_reported = hash;
     return before != hash && kolo_plan_is_open(request->plan, &request->args) &&
            (request->plan->on_board || request->call.root == request->comm->rank);
 }
@@ -131,11 +131,11 @@ void kolo_comm_report(struct kolo_comm *comm)
     const enum kolo_own_wait own = own_wait(comm, request);
     if (own == KOLO_OWN_NONE)
         find_needed(comm, request, needed);
-    bool has_news = has_changed(request, needed, bytes) || !request->is_reported ||
-                    own != request->own_reported;
+    bool has_news = has_changed(request, needed, bytes) || !request->stall.is_reported ||
+                    own != request->stall.own_reported;
     say_with_last(request, words, sizeof words);
-    request->is_reported = true;
-    request->own_reported = own;
+    request->stall.is_reported = true;
+    request->stall.own_reported = own;
     if (has_news)
         kolo_store_client_stalled(
             comm->engine->store,
@@ -176,7 +176,7 @@ static bool report_own(struct kolo_comm *comm, const struct kolo_request *reques
 static bool has_reported_message(const struct kolo_comm *comm)
 {
     const struct kolo_request *request = comm->messages.first;
-    while (request && !request->is_reported)
+    while (request && !request->stall.is_reported)
         request = request->next;
     return request != NULL;
 }
@@ -186,18 +186,19 @@ static void report_message(struct kolo_comm *comm, struct kolo_request *request)
 {
     char words[KOLO_WORDS_MAX], text[KOLO_WORDS_MAX + 32];
     const enum kolo_own_wait own = own_wait(comm, request);
-    const uint32_t number = request->is_reported ? request->report : comm->engine->reports + 1;
-    if (!request->is_reported &&
+    const uint32_t number =
+        request->stall.is_reported ? request->stall.report : comm->engine->reports + 1;
+    if (!request->stall.is_reported &&
         ((request->is_async && !request->is_awaited) || has_reported_message(comm)))
         return;
     kolo_request_words(request, words, sizeof words);
     snprintf(text, sizeof text, "%s sequence %u", words, request->call.sequence);
     if (!report_own(comm, request, number, text, own))
         return;
-    comm->engine->reports += !request->is_reported;
-    request->is_reported = true;
-    request->report = number;
-    request->own_reported = own;
+    comm->engine->reports += !request->stall.is_reported;
+    request->stall.is_reported = true;
+    request->stall.report = number;
+    request->stall.own_reported = own;
 }
 
 uint32_t kolo_comm_report_before(struct kolo_comm *comm, const struct kolo_request *request,
@@ -219,11 +220,11 @@ void kolo_comm_unreport_before(struct kolo_comm *comm, uint32_t number)
 void kolo_comm_unreport(struct kolo_comm *comm, struct kolo_request *request)
 {
     const bool is_message = kolo_request_is_message(request);
-    request->is_reported = false;
+    request->stall.is_reported = false;
     kolo_store_client_resumed(
         comm->engine->store,
         kolo_comm_channel(comm, is_message ? KOLO_CHANNEL_MESSAGE : KOLO_CHANNEL_COLLECTIVE),
-        is_message ? request->report : request->call.sequence);
+        is_message ? request->stall.report : request->call.sequence);
 }
 
 /* ---- deadlines and stalls ---- */
@@ -301,7 +302,7 @@ static bool has_asked(const struct kolo_comm *comm)
     const struct kolo_request *const firsts[] = {comm->collectives.first, comm->messages.first};
     for (int i = 0; i < 2; i++)
         for (const struct kolo_request *at = firsts[i]; at; at = at->next)
-            if (at->has_asked)
+            if (at->stall.has_asked)
                 return true;
     return false;
 }
@@ -327,7 +328,7 @@ static void check_left(struct kolo_comm *comm, const struct kolo_request *reques
  * reports that. */
 static void report_change(struct kolo_comm *comm, struct kolo_request *request)
 {
-    if (!request->is_reported || own_wait(comm, request) == request->own_reported)
+    if (!request->stall.is_reported || own_wait(comm, request) == request->stall.own_reported)
         return;
     if (kolo_request_is_message(request))
         report_message(comm, request);
@@ -346,13 +347,14 @@ static void end_late(struct kolo_comm *comm, struct kolo_request *request, int64
         return;
     check_left(comm, request, now_ns, 0); /* says more than that the deadline has passed */
     say_late(comm, request, text);
-    request->has_asked = request->is_reported && request->quiet_ticks >= QUIET_TICKS;
-    if (request->has_asked && !is_loss_suspected(comm)) {
+    request->stall.has_asked =
+        request->stall.is_reported && request->stall.quiet_ticks >= QUIET_TICKS;
+    if (request->stall.has_asked && !is_loss_suspected(comm)) {
         report_change(comm, request);
         kolo_store_client_abort(comm->engine->store, kolo_comm_scope(comm), KOLO_ERR_TIMEOUT, text);
     }
-    kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT, request->has_asked ? KOLO_VERDICT_GRACE_MS : 0,
-                      "%s", text);
+    kolo_comm_suspect(comm, -1, KOLO_ERR_TIMEOUT,
+                      request->stall.has_asked ? KOLO_VERDICT_GRACE_MS : 0, "%s", text);
 }
 
 static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
@@ -375,10 +377,11 @@ static void check_stall(struct kolo_comm *comm, struct kolo_request *request, bo
                         int64_t now_ns)
 {
     uint64_t moves = request->route->moves(request);
-    request->quiet_ticks = moves == request->moves_seen ? request->quiet_ticks + 1 : 0;
-    request->moves_seen = moves;
+    request->stall.quiet_ticks =
+        moves == request->stall.moves_seen ? request->stall.quiet_ticks + 1 : 0;
+    request->stall.moves_seen = moves;
     report_change(comm, request);
-    if (request->quiet_ticks < QUIET_TICKS)
+    if (request->stall.quiet_ticks < QUIET_TICKS)
         return;
     check_left(comm, request, now_ns, KOLO_VERDICT_GRACE_MS);
     if (is_collective) {

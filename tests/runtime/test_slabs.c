@@ -37,10 +37,10 @@ static kolo_status take_and_give_back(struct kolo_comm *comm)
     KOLO_TRY(take(comm, SMALL, &small));
     KOLO_TRY(take(comm, MEDIUM, &medium));
     WORLD_EXPECT(small != medium && small->bytes >= SMALL && medium->bytes >= MEDIUM, "too short");
-    WORLD_EXPECT(comm->engine->slab_bytes_unused == 0, "both are used");
+    WORLD_EXPECT(comm->engine->slabs.bytes_unused == 0, "both are used");
     kolo_slab_give_back(comm->engine, medium);
     kolo_slab_give_back(comm->engine, small);
-    WORLD_EXPECT(comm->engine->slab_bytes_unused == small->bytes + medium->bytes, "none is");
+    WORLD_EXPECT(comm->engine->slabs.bytes_unused == small->bytes + medium->bytes, "none is");
     KOLO_TRY(take(comm, 1, &again));
     WORLD_EXPECT(again == small, "the smallest that is long enough");
     KOLO_TRY(take(comm, 1, &again));
@@ -80,7 +80,7 @@ static kolo_status sever_and_take(struct kolo_comm *comm)
     kolo_slab_give_back(engine, first);
     KOLO_TRY(take(comm, SMALL, &again));
     WORLD_EXPECT(kolo_heap_find(engine->heap, again->memory, SMALL, &span), "it is in pieces");
-    WORLD_EXPECT(engine->slab_bytes_unused == 0 && atomic_load(&engine->has_slabs_to_free),
+    WORLD_EXPECT(engine->slabs.bytes_unused == 0 && atomic_load(&engine->slabs.has_to_free),
                  "the other is not to be freed");
     kolo_slab_give_back(engine, again);
 out:
@@ -113,21 +113,21 @@ static kolo_status give_back_many(struct kolo_comm *comm)
     kolo_slab_give_back(engine, slabs[0]);
     KOLO_TRY(take(comm, LARGE, &again)); /* the first one is now the most recently used */
     WORLD_EXPECT(again == slabs[0], "it was free");
-    WORLD_EXPECT(engine->slab_bytes_kept == engine->slab_bytes_used, "what calls use is kept");
-    engine->slab_bytes_kept = 0;
+    WORLD_EXPECT(engine->slabs.bytes_kept == engine->slabs.bytes_used, "what calls use is kept");
+    engine->slabs.bytes_kept = 0;
     for (int i = 0; i < LARGES; i++)
         kolo_slab_give_back(engine, slabs[i]);
-    WORLD_EXPECT(engine->slab_bytes_unused <= 128 << 20, "%zu bytes", engine->slab_bytes_unused);
-    for (const struct kolo_slab *at = engine->slabs; at; at = at->next)
+    WORLD_EXPECT(engine->slabs.bytes_unused <= 128 << 20, "%zu bytes", engine->slabs.bytes_unused);
+    for (const struct kolo_slab *at = engine->slabs.first; at; at = at->next)
         WORLD_EXPECT(at == slabs[0] || at == slabs[3], "an older one is kept");
-    WORLD_EXPECT(atomic_load(&engine->has_slabs_to_free), "the others are to be freed");
+    WORLD_EXPECT(atomic_load(&engine->slabs.has_to_free), "the others are to be freed");
 out:
     return status;
 }
 
 static kolo_status are_freed(struct kolo_comm *comm)
 {
-    WORLD_EXPECT(comm->engine->slabs_to_free == NULL, "they are still there");
+    WORLD_EXPECT(comm->engine->slabs.to_free == NULL, "they are still there");
     return KOLO_OK;
 }
 
@@ -172,7 +172,7 @@ static kolo_status run_out_of_memory(struct kolo_comm *comm)
         kolo_alloc_fail_nth((uint64_t)nth);
         status = take(comm, bytes_wanted, &slab);
         kolo_alloc_fail_nth(0);
-        WORLD_EXPECT(slab || (status == KOLO_ERR_NO_MEMORY && !comm->engine->slabs),
+        WORLD_EXPECT(slab || (status == KOLO_ERR_NO_MEMORY && !comm->engine->slabs.first),
                      "allocation %d fails: %s", nth, kolo_status_name(status));
     }
     kolo_slab_give_back(comm->engine, slab);

@@ -651,10 +651,10 @@ static kolo_status many_and_large(struct kolo_comm *comm, void *argument)
         return status != KOLO_OK ? status : ended;
     for (size_t i = 0; i < 5 && status == KOLO_OK; i++) {
         status = kolo_broadcast(comm, memory, LARGE - (4 - i) * 4096, KOLO_UINT8, 0, NULL, NULL);
-        WORLD_EXPECT(comm->engine->slab_bytes_unused <= (size_t)128 << 20, "%zu bytes are kept",
-                     comm->engine->slab_bytes_unused);
+        WORLD_EXPECT(comm->engine->slabs.bytes_unused <= (size_t)128 << 20, "%zu bytes are kept",
+                     comm->engine->slabs.bytes_unused);
     }
-    WORLD_EXPECT(status != KOLO_OK || comm->engine->slab_bytes_unused >= LARGE, "none is kept");
+    WORLD_EXPECT(status != KOLO_OK || comm->engine->slabs.bytes_unused >= LARGE, "none is kept");
     return status;
 }
 

@@ -60,15 +60,16 @@ static void on_job_timeout(uv_timer_t *timer)
  * are saving. */
 static bool is_repeated(const struct kolo_job *job, int number)
 {
-    const bool is_same = number == job->asked_by || number == SIGHUP || job->asked_by == SIGHUP;
-    return is_same && job->asked_by != 0 && kolo_now_ns() - job->asked_ns < REPEATED_NS;
+    const bool is_same =
+        number == job->asked.signal || number == SIGHUP || job->asked.signal == SIGHUP;
+    return is_same && job->asked.signal != 0 && kolo_now_ns() - job->asked.ns < REPEATED_NS;
 }
 
 static void blame_signal(struct kolo_job *job, int64_t when_ns, int number)
 {
-    job->agent_asked_ns = 0;
-    job->asked_by = number;
-    job->asked_ns = when_ns;
+    job->asked.agent_ns = 0;
+    job->asked.signal = number;
+    job->asked.ns = when_ns;
     kolo_verdict_trouble(job->verdict, when_ns, KOLO_EXIT_SIGNAL + number,
                          "stopped by signal %d (SIG%s); the job was ended", number,
                          sigabbrev_np(number));
@@ -87,10 +88,10 @@ static void on_signal(uv_signal_t *handle, int number)
         return;
     }
     if (is_repeated(job, number)) {
-        if (job->agent_asked_ns != 0)
-            blame_signal(job, job->agent_asked_ns - 1, number);
-        else if (job->asked_by == SIGHUP && number != SIGHUP) /* of two that wait, it comes first */
-            blame_signal(job, job->asked_ns - 1, number);
+        if (job->asked.agent_ns != 0)
+            blame_signal(job, job->asked.agent_ns - 1, number);
+        else if (job->asked.signal == SIGHUP && number != SIGHUP) /* of two, it comes first */
+            blame_signal(job, job->asked.ns - 1, number);
         return;
     }
     if (job->phase == JOB_COLLECTING) { /* the user does not want to wait for the rest */

@@ -105,11 +105,11 @@ kolo_status kolo_job_agent_signalled(struct kolo_job *job, struct kolo_remote *r
     const bool goes_on = kolo_job_keeps_going(job);
     snprintf(text, sizeof text, "host %s: its agent got signal %u (SIG%s)", remote->host->name,
              number, sigabbrev_np((int)number));
-    job->agent_asked_ns = note_host(job, remote->host, kolo_now_ns(), KOLO_EXIT_HOST, text);
+    job->asked.agent_ns = note_host(job, remote->host, kolo_now_ns(), KOLO_EXIT_HOST, text);
     if (goes_on)
         return KOLO_OK;
-    job->asked_by = (int)number;
-    job->asked_ns = kolo_now_ns();
+    job->asked.signal = (int)number;
+    job->asked.ns = kolo_now_ns();
     kolo_job_ask(job, (int)number);
     return KOLO_OK;
 }

@@ -36,6 +36,25 @@ enum { KOLO_JOB_SIGNALS = 6 /* that kolorun handles */ };
 enum { JOB_OUT, JOB_ERR, JOB_FILES, JOB_STREAMS };
 enum { JOB_COLLECT_MS = 2000 /* longest time between two pieces of timelines */ };
 
+/** The files of --output-dir. */
+struct kolo_job_files {
+    struct kolo_filer *filer; /* NULL: without --output-dir, and no stream JOB_FILES */
+    uv_timer_t timer;
+    uint64_t progress; /* of the filer, when it was last looked at */
+    int64_t stuck_ms;  /* for how long there has been none, although there is something to write */
+    char stuck[160];   /* that a write did not end, and within which time; "": none was given up */
+    uint64_t lost;     /* bytes that are not in the files; known as the job's `lost` is */
+    bool are_broken;   /* nothing can be written to them any more */
+    bool has_warned, has_stuck_late; /* of a write that does not end */
+};
+
+/** Who asked the job to end. */
+struct kolo_job_asked {
+    int signal; /* the latest; 0: none */
+    int64_t ns;
+    int64_t agent_ns; /* when an agent got it; 0: none, or kolorun has got it too */
+};
+
 struct kolo_job {
     uv_loop_t loop;
     const struct kolo_options *options;
@@ -53,12 +72,7 @@ struct kolo_job {
     struct kolo_meeting *meeting;
     struct kolo_verdict *verdict;
     struct kolo_output *streams[JOB_STREAMS]; /* JOB_ERR may be the same as JOB_OUT */
-    struct kolo_filer *filer; /* NULL: without --output-dir, and no stream JOB_FILES */
-    uv_timer_t files_timer;
-    uint64_t progress; /* of the filer, when it was last looked at */
-    int64_t stuck_ms;  /* for how long there has been none, although there is something to write */
-    char stuck[160];   /* that a write did not end, and within which time; "": none was given up */
-    uint64_t unfiled;  /* bytes that are not in the files; known as `lost` is */
+    struct kolo_job_files files;
     struct kolo_input *input;
     uint64_t input_bytes;       /* of standard input that were sent to rank 0 */
     struct kolo_gather *gather; /* NULL: no timeline */
@@ -69,14 +83,10 @@ struct kolo_job {
     int lost_terminal; /* the error of a terminal for both outputs, which ended no job; 0: none */
     int broken_error;  /* that standard output cannot be written with; 0: none yet */
     int64_t broken_ns; /* since when */
-    int asked_by;      /* the latest signal that asked the job to end; 0: none */
-    int64_t asked_ns;
-    int64_t agent_asked_ns; /* when an agent got it; 0: none, or kolorun has got it too */
+    struct kolo_job_asked asked;
     int exit_status;
     bool is_input_cut; /* rank 0 did not get all of it: the job fails */
     bool has_started, is_joined, is_quiet, said_verdict, said_stray;
-    bool files_are_broken; /* nothing can be written to them any more */
-    bool warned_stuck, has_stuck_late;
     bool is_bounded; /* ended by its deadline or a signal: no reader may delay it for ever */
     bool is_hurried; /* the loop ends soon, whatever is written */
 };

@@ -21,7 +21,7 @@ enum { TO_SELF, TO_FILES }; /* where bytes were written: index of kolo_remote.wr
 
 static bool copies(const struct kolo_job *job)
 {
-    return !job->filer || !job->options->no_copy;
+    return !job->files.filer || !job->options->no_copy;
 }
 
 /* One output to a terminal is both. */
@@ -46,7 +46,7 @@ static void on_filed(void *context, int owner, size_t bytes)
 static uint64_t arrived(const struct kolo_job *job, const struct kolo_remote *remote)
 {
     const uint64_t self = remote->written[TO_SELF], filed = remote->written[TO_FILES];
-    if (!job->filer || !copies(job))
+    if (!job->files.filer || !copies(job))
         return self + filed;
     return self < filed ? self : filed;
 }
@@ -83,7 +83,7 @@ static void on_drained(void *context)
 static void give_up_stdout(struct kolo_job *job, int error)
 {
     char words[96];
-    if (job->files_are_broken && !copies(job)) { /* not where the output was to go */
+    if (job->files.are_broken && !copies(job)) { /* not where the output was to go */
         kolo_output_print(job->streams[JOB_ERR],
                           "kolorun: standard output: %s: what the ranks write from now on is lost, "
                           "and the job goes on",
@@ -213,11 +213,11 @@ kolo_status kolo_job_output(struct kolo_job *job, struct kolo_remote *remote,
     const struct kolo_piece *text = &message->output.text;
     const int rank = (int)message->rank;
     const bool is_error = message->output.is_error;
-    const bool is_lost = job->files_are_broken && !copies(job);
+    const bool is_lost = job->files.are_broken && !copies(job);
     if (remote->taken - remote->paid >= KOLO_JOB_CREDIT_BYTES)
         return kolo_fail(KOLO_ERR_PROTOCOL, "more output than it had credit for");
     remote->taken += text->bytes;
-    if (job->filer && !is_lost)
+    if (job->files.filer && !is_lost)
         kolo_output_bytes(job->streams[JOB_FILES], kolo_filer_file(rank, is_error), remote->index,
                           text->at, text->bytes);
     if (!is_error && (copies(job) || is_lost))
@@ -239,7 +239,7 @@ bool kolo_job_is_drained(const struct kolo_job *job)
 void kolo_job_close_streams(struct kolo_job *job)
 {
     if (job->streams[JOB_FILES])
-        job->unfiled = kolo_output_lost(job->streams[JOB_FILES]);
+        job->files.lost = kolo_output_lost(job->streams[JOB_FILES]);
     for (int i = 0; i < JOB_STREAMS; i++) {
         if (is_double(job, i))
             continue;

@@ -263,16 +263,16 @@ void kolo_engine_news(struct kolo_engine *engine)
 /** Makes the progress thread run at once. One post is enough, however often this is called. */
 static void wake_thread(struct kolo_engine *engine)
 {
-    engine->is_thread_asleep = false;
-    if (!atomic_exchange(&engine->is_thread_woken, true))
-        (void)sem_post(&engine->thread_wake); /* fails only if there are too many posts */
+    engine->thread.is_asleep = false;
+    if (!atomic_exchange(&engine->thread.is_woken, true))
+        (void)sem_post(&engine->thread.wake); /* fails only if there are too many posts */
 }
 
 /** Makes the progress thread check whether it is needed: soon, if it dozes. */
 static void call_thread(struct kolo_engine *engine)
 {
-    atomic_fetch_add_explicit(&engine->thread_calls, 1, memory_order_relaxed);
-    if (engine->is_thread_asleep || engine->following > 0)
+    atomic_fetch_add_explicit(&engine->thread.calls, 1, memory_order_relaxed);
+    if (engine->thread.is_asleep || engine->following > 0)
         wake_thread(engine);
 }
 
@@ -283,7 +283,7 @@ static void offer_place(struct kolo_engine *engine)
         return;
     if (engine->waiting > 0)
         kolo_engine_news(engine);
-    else if (engine->outstanding > 0 && engine->has_thread)
+    else if (engine->outstanding > 0 && engine->thread.is_running)
         call_thread(engine);
 }
 
@@ -340,7 +340,7 @@ void kolo_engine_notify(struct kolo_engine *engine)
 {
     if (engine->is_sleeping)
         kolo_endpoint_wake(engine->endpoint);
-    else if (!engine->has_progressor && engine->outstanding > 0 && engine->has_thread)
+    else if (!engine->has_progressor && engine->outstanding > 0 && engine->thread.is_running)
         call_thread(engine);
 }
 
@@ -348,14 +348,15 @@ void kolo_engine_notify(struct kolo_engine *engine)
 
 static bool thread_has_work(const struct kolo_engine *engine)
 {
-    return engine->outstanding > 0 && engine->waiting == 0 && !engine->is_stopping;
+    return engine->outstanding > 0 && engine->waiting == 0 && !engine->thread.is_stopping;
 }
 
 /** Takes the lock if the thread is needed. Never waits for the lock: its holder makes progress
  * itself, or would have to release it for a mere check. */
 static bool enter_if_needed(struct kolo_engine *engine)
 {
-    const bool is_stopping = atomic_load_explicit(&engine->is_stopping, memory_order_relaxed);
+    const bool is_stopping =
+        atomic_load_explicit(&engine->thread.is_stopping, memory_order_relaxed);
     if (!is_stopping && (atomic_load_explicit(&engine->outstanding, memory_order_relaxed) == 0 ||
                          atomic_load_explicit(&engine->has_progressor, memory_order_relaxed)))
         return false;
@@ -371,22 +372,22 @@ static bool nap(struct kolo_engine *engine, int us)
                                    .tv_nsec = (long)(end % 1000000000)};
     int error;
     do
-        error = us < 0 ? sem_wait(&engine->thread_wake)
-                       : sem_clockwait(&engine->thread_wake, CLOCK_MONOTONIC, &until);
+        error = us < 0 ? sem_wait(&engine->thread.wake)
+                       : sem_clockwait(&engine->thread.wake, CLOCK_MONOTONIC, &until);
     while (error != 0 && errno == EINTR);
     if (error == 0)
-        atomic_store(&engine->is_thread_woken, false);
+        atomic_store(&engine->thread.is_woken, false);
     return error == 0;
 }
 
 /** Sleeps until it is woken. Held: lock, released meanwhile. */
 static void sleep_deeply(struct kolo_engine *engine)
 {
-    engine->is_thread_asleep = true;
+    engine->thread.is_asleep = true;
     pthread_mutex_unlock(&engine->lock);
     (void)nap(engine, -1);
     kolo_engine_enter(engine);
-    engine->is_thread_asleep = false;
+    engine->thread.is_asleep = false;
 }
 
 /** Checks every *nap_us until the thread is needed or woken. After DOZES checks without a call it
@@ -403,7 +404,7 @@ static void doze(struct kolo_engine *engine, int *nap_us, uint64_t *calls)
         }
         if (enter_if_needed(engine))
             return;
-        const uint64_t now = atomic_load_explicit(&engine->thread_calls, memory_order_relaxed);
+        const uint64_t now = atomic_load_explicit(&engine->thread.calls, memory_order_relaxed);
         const int next_us = now != *calls ? *nap_us * 2 : *nap_us / 2;
         *nap_us = next_us < DOZE_LEAST_US  ? DOZE_LEAST_US
                   : next_us > DOZE_MOST_US ? DOZE_MOST_US
@@ -412,7 +413,7 @@ static void doze(struct kolo_engine *engine, int *nap_us, uint64_t *calls)
         *calls = now;
     } while (looks < DOZES);
     kolo_engine_enter(engine);
-    if (*calls == engine->thread_calls && (engine->has_progressor || !thread_has_work(engine)))
+    if (*calls == engine->thread.calls && (engine->has_progressor || !thread_has_work(engine)))
         sleep_deeply(engine);
     *nap_us = DOZE_LEAST_US;
 }
@@ -424,7 +425,7 @@ static void *thread_main(void *argument)
     int nap_us = DOZE_LEAST_US;
     kolo_log_set_rank(engine->rank);
     pthread_mutex_lock(&engine->lock);
-    while (!engine->is_stopping) {
+    while (!engine->thread.is_stopping) {
         if (engine->has_progressor || !thread_has_work(engine)) {
             doze(engine, &nap_us, &calls);
             continue;
@@ -445,25 +446,25 @@ static void *thread_main(void *argument)
 
 kolo_status kolo_engine_start_thread(struct kolo_engine *engine)
 {
-    if (engine->has_thread)
+    if (engine->thread.is_running)
         return KOLO_OK;
-    int error = kolo_thread_start(&engine->thread, NULL, thread_main, engine);
+    int error = kolo_thread_start(&engine->thread.id, NULL, thread_main, engine);
     if (error != 0)
         return kolo_fail_start(error, "cannot start the progress thread");
-    engine->has_thread = true;
+    engine->thread.is_running = true;
     return KOLO_OK;
 }
 
 void kolo_engine_stop_thread(struct kolo_engine *engine)
 {
     kolo_engine_enter(engine); /* the thread to be stopped may hold the lock for long */
-    bool has_thread = engine->has_thread;
-    engine->is_stopping = true;
-    engine->has_thread = false;
+    bool has_thread = engine->thread.is_running;
+    engine->thread.is_stopping = true;
+    engine->thread.is_running = false;
     wake_thread(engine);
     if (engine->is_sleeping)
         kolo_endpoint_wake(engine->endpoint);
     kolo_engine_leave(engine);
     if (has_thread)
-        pthread_join(engine->thread, NULL);
+        pthread_join(engine->thread.id, NULL);
 }

@@ -29,6 +29,17 @@ struct kolo_timeline;
 
 enum { KOLO_RANK_TEXT_MAX = 160 };
 
+/** The thread that makes progress while no thread of the program waits (engine.c). */
+struct kolo_progress_thread {
+    pthread_t id;
+    bool is_running;
+    atomic_bool is_stopping;
+    bool is_asleep;         /* it polls nothing until it is woken */
+    _Atomic uint64_t calls; /* times it was asked to check whether it is needed */
+    sem_t wake;
+    atomic_bool is_woken; /* `wake` is posted, and the thread has not taken that yet */
+};
+
 /** Host memory that stands in for device memory (slabs.c). */
 struct kolo_slabs {
     struct kolo_slab *first;
@@ -77,13 +88,11 @@ struct kolo_engine {
     struct kolo_early_failure
         *early_failures; /* failures of communicators that this rank does not have yet */
     pthread_mutex_t lock;
-    pthread_mutex_t news_lock;   /* for the wait on `changed`; taken after `lock` to publish news */
-    pthread_cond_t changed;      /* a request or query has ended, or there is no progressor */
-    uint64_t news;               /* counts these events; written with both locks held */
-    sem_t thread_wake;           /* wakes the progress thread */
-    atomic_bool is_thread_woken; /* posted, and not yet taken by the thread */
-    atomic_int wanting;          /* threads that wait for the lock */
-    atomic_bool is_awaited;      /* the progressor waits for the lock: others leave it to it */
+    pthread_mutex_t news_lock; /* for the wait on `changed`; taken after `lock` to publish news */
+    pthread_cond_t changed;    /* a request or query has ended, or there is no progressor */
+    uint64_t news;             /* counts these events; written with both locks held */
+    atomic_int wanting;        /* threads that wait for the lock */
+    atomic_bool is_awaited;    /* the progressor waits for the lock: others leave it to it */
     /* this and all other atomic fields are also read without the lock */
     atomic_bool has_progressor;
     bool is_sleeping;
@@ -98,15 +107,11 @@ struct kolo_engine {
     bool has_left;    /* a rank has left, by its own word or the store's */
     kolo_deadline next_timer; /* when kolo_engine_timers is due at the latest */
     kolo_deadline next_tick;  /* of the check for stalls */
-    pthread_t thread;
-    bool has_thread;
-    atomic_bool is_stopping;
-    bool is_thread_asleep;         /* it polls nothing until it is woken */
-    _Atomic uint64_t thread_calls; /* times it was asked to check whether it is needed */
-    struct kolo_request *asyncs;   /* all asynchronous requests that are not freed */
-    atomic_int outstanding;        /* those that are not over */
-    int following;                 /* those of them that follow a stream */
-    struct kolo_lane *lanes;       /* to devices whose memory calls have used; staging.c */
+    struct kolo_progress_thread thread;
+    struct kolo_request *asyncs; /* all asynchronous requests that are not freed */
+    atomic_int outstanding;      /* those that are not over */
+    int following;               /* those of them that follow a stream */
+    struct kolo_lane *lanes;     /* to devices whose memory calls have used; staging.c */
     struct kolo_slabs slabs;
     struct kolo_own_op **own_ops; /* by number; NULL: free; see own_ops.c */
     int own_op_count;

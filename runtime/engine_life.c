@@ -57,7 +57,7 @@ kolo_status kolo_engine_create(struct kolo_engine **engine_out)
         kolo_free_memory(engine);
         return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "pthread_mutex_init");
     }
-    (void)sem_init(&engine->thread_wake, 0, 0); /* fails only for other arguments */
+    (void)sem_init(&engine->thread.wake, 0, 0); /* fails only for other arguments */
     *engine_out = engine;
     return KOLO_OK;
 }
@@ -98,7 +98,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     pthread_mutex_destroy(&engine->news_lock);
     pthread_cond_destroy(&engine->changed);
     pthread_cond_destroy(&engine->tidier.wake);
-    (void)sem_destroy(&engine->thread_wake);
+    (void)sem_destroy(&engine->thread.wake);
     explicit_bzero(&engine->settings, sizeof engine->settings);
     kolo_free_memory(engine);
     kolo_detail_set(detail);

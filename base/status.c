@@ -111,6 +111,19 @@ kolo_status kolo_check_struct(const char *function, const char *what, const char
     return KOLO_OK;
 }
 
+kolo_status kolo_check_text(const char *function, const char *what, const char *kind,
+                            const char *text)
+{
+    for (const char *at = text; *at != '\0'; at++) {
+        const size_t length = kolo_text_control(at);
+        if (length > 0) /* of two bytes, the second is its number */
+            return kolo_fail(
+                KOLO_ERR_INVALID, "%s: byte %zu of %s is the control character 0x%02x: %s are text",
+                function, (size_t)(at - text), what, (unsigned)(unsigned char)at[length - 1], kind);
+    }
+    return KOLO_OK;
+}
+
 kolo_status kolo_fail_errno(kolo_status status, int error, const char *format, ...)
 {
     char buffer[128], words[160];

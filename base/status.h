@@ -31,6 +31,11 @@ kolo_status kolo_fail_start(int error, const char *format, ...)
 kolo_status kolo_check_struct(const char *function, const char *what, const char *type,
                               const void *object, size_t size) KOLO_NODISCARD;
 
+/** Refuses control characters in @p text, an argument of @p function that its detail calls
+ *  @p what, such as "op->name". @p kind: what such texts are, such as "names". */
+kolo_status kolo_check_text(const char *function, const char *what, const char *kind,
+                            const char *text) KOLO_NODISCARD;
+
 /** Copies this thread's detail, so that kolo_detail_set() can set it again after calls that may
  *  write another. */
 void kolo_detail_keep(char detail_out[KOLO_DETAIL_MAX]);

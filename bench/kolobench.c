@@ -159,5 +159,8 @@ int main(int argc, char **argv)
 {
     if (streams_secure() != KOLO_OK)
         return EXIT_STATUS_FAILED;
-    return streams_end("kolobench", perform(argv + (argc > 0)));
+    const int exit_status = perform(argv + (argc > 0));
+    if (exit_status != 0)
+        bench_leave_together();
+    return streams_end("kolobench", exit_status);
 }

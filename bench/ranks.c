@@ -11,6 +11,8 @@
 
 enum { COMPANY_MAX = 8 };
 
+static bool has_met; /* this process has been a rank */
+
 int bench_company(int threads)
 {
     const int cores = kolo_local_cpus();
@@ -109,6 +111,7 @@ kolo_status bench_run_ranks(int threads, const char *const *settings,
             speak(status);
         return status;
     }
+    has_met = true;
     status = kolo_init(&config, &comm);
     if (status == KOLO_OK)
         status = rank_main(comm, arg);
@@ -116,4 +119,15 @@ kolo_status bench_run_ranks(int threads, const char *const *settings,
         report(comm, status);
     (void)kolo_finalize(comm);
     return status;
+}
+
+void bench_leave_together(void)
+{
+    struct kolo_config config = {.size = sizeof config};
+    struct kolo_comm *comm = NULL;
+    if (has_met || !kolo_environment("KOLO_LAUNCHER"))
+        return;
+    has_met = true;
+    if (kolo_init(&config, &comm) == KOLO_OK) /* else the ranks leave one by one */
+        (void)kolo_finalize(comm);
 }

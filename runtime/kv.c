@@ -18,13 +18,7 @@ static kolo_status check_key(const struct kolo_comm *comm, const char *function,
     if (strlen(key) > KOLO_STORE_KEY_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "%s: key of %zu bytes is longer than %d", function,
                          strlen(key), KOLO_STORE_KEY_MAX);
-    for (const char *at = key; *at != '\0'; at++) /* the library's own keys begin with one */
-        if (kolo_text_is_control(*at))
-            return kolo_fail(
-                KOLO_ERR_INVALID,
-                "%s: byte %d of the key is the control character 0x%02x: keys are text", function,
-                (int)(at - key), (unsigned)(unsigned char)*at);
-    return KOLO_OK;
+    return kolo_check_text(function, "the key", "keys", key); /* the library's begin with one */
 }
 
 static const char no_answer[] = "no answer from the job's store";

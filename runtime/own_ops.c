@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/text.h"
 
 enum { OWN_OPS_MAX = KOLO_REDOP_LAST - KOLO_REDOP_OWN + 1 };
 
@@ -19,13 +18,7 @@ static kolo_status check_name(const char *name)
                          "kolo_op_create: op->name must be 1 to %d bytes of text, the same on all "
                          "ranks",
                          KOLO_OP_NAME_MAX);
-    for (const char *at = name; *at != '\0'; at++) /* messages and reports have it */
-        if (kolo_text_is_control(*at))
-            return kolo_fail(KOLO_ERR_INVALID,
-                             "kolo_op_create: byte %d of op->name is the control character 0x%02x: "
-                             "names are text",
-                             (int)(at - name), (unsigned)(unsigned char)*at);
-    return KOLO_OK;
+    return kolo_check_text("kolo_op_create", "op->name", "names", name); /* messages have it */
 }
 
 static kolo_status check(const struct kolo_comm *comm, const struct kolo_op *op,

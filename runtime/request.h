@@ -215,7 +215,7 @@ void kolo_requests_calm(const struct kolo_comm *comm);
 /** Removes the request from its list and gives it @p status; its transfers are cancelled. */
 void kolo_request_end(struct kolo_request *request, kolo_status status);
 /** Frees what the request owns, and the request itself if it is asynchronous. Held: lock, if
- * kolo_request_list was called. */
+ * kolo_request_enlist was called. */
 void kolo_request_drop(struct kolo_request *request);
 void kolo_request_words(const struct kolo_request *request, char *text, size_t capacity);
 

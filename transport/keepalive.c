@@ -40,7 +40,7 @@ static void set(int fd, int level, int option, int64_t value)
 
 void kolo_keepalive_set(int fd, int64_t timeout_ms)
 {
-    const int64_t seconds = timeout_ms / 1000;
+    const int64_t seconds = (timeout_ms + 999) / 1000; /* not before its time */
     const int64_t every = between(seconds / ASKS, 1, SECONDS_MAX);
     int64_t count = between(seconds / every - 1, 1, PROBES_MAX);
     int64_t idle = seconds - every * count; /* with what the division left over */

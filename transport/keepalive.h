@@ -8,10 +8,10 @@
 
 /** On the TCP connection @p fd, whose peer counts as lost when it is silent for @p timeout_ms: an
  *  idle connection is asked at least seven times within that time, but at most once a second, and
- *  fails at its end, in whole seconds. Bytes that are not acknowledged are sent again at least once
- *  every quarter of that time, or every second if that is longer, where the kernel can do so (Linux
- *  6.15); whether they take too long is for the caller to find out. Other sockets cannot lose their
- *  peer silently; they stay as they are. */
+ *  fails at its end, or up to a second later. Bytes that are not acknowledged are sent again at
+ *  least once every quarter of that time, or every second if that is longer, where the kernel can
+ *  do so (Linux 6.15); whether they take too long is for the caller to find out. Other sockets
+ *  cannot lose their peer silently; they stay as they are. */
 void kolo_keepalive_set(int fd, int64_t timeout_ms);
 
 #endif

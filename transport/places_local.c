@@ -151,11 +151,16 @@ static bool is_usable(const struct ifaddrs *at)
     return is;
 }
 
+/** Appends to a list that people read. What has no room in it is replaced by three dots. */
 static void append_words(char *text, size_t capacity, const char *words, const char *more)
 {
-    size_t used = strlen(text);
+    static const char rest[] = ", ...";
+    const size_t used = strlen(text), room = capacity - used - (sizeof rest - 1);
+    const bool is_full = used >= sizeof rest && strcmp(text + used - (sizeof rest - 1), rest) == 0;
 
-    snprintf(text + used, capacity - used, "%s%s %s", used == 0 ? "" : ", ", words, more);
+    if (!is_full &&
+        (size_t)snprintf(text + used, room, "%s%s %s", used == 0 ? "" : ", ", words, more) >= room)
+        memcpy(text + used, rest, sizeof rest);
 }
 
 /** The kernel's flags of an IPv6 address, of which getifaddrs says nothing; 0: not known. */

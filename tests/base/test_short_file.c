@@ -93,3 +93,22 @@ Test(short_file, a_number_is_the_whole_of_its_file)
     cr_assert(unlink(file_with("", 0)) == 0);
     cr_expect_eq(kolo_short_file_number("/proc/no such file"), -1);
 }
+
+static int lowest_free_descriptor(void)
+{
+    const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    cr_assert(fd >= 0 && close(fd) == 0);
+    return fd;
+}
+
+Test(short_file, keeps_no_descriptor_open)
+{
+    char text[8];
+    const char *path = file_with("123456789\n", 10);
+    const int before = lowest_free_descriptor();
+    cr_expect_eq(kolo_short_file_read(path, text, sizeof text), 7);
+    cr_expect_eq(kolo_short_file_read("/proc", text, sizeof text), -1);
+    cr_expect_eq(kolo_short_file_number(path), 123456789);
+    cr_expect_eq(lowest_free_descriptor(), before);
+    cr_assert(unlink(path) == 0);
+}

@@ -174,3 +174,15 @@ Test(status, each_thread_has_its_own_detail, .timeout = 120)
     cr_assert(strcmp(seen, "other thread") == 0, "%s", seen);
     cr_assert(strcmp(kolo_error_detail(), "this thread") == 0, "%s", kolo_error_detail());
 }
+
+Test(status, text_of_the_program_has_no_control_characters)
+{
+    cr_expect_eq(kolo_check_text("f", "x->name", "names", ""), KOLO_OK);
+    cr_expect_eq(kolo_check_text("f", "x->name", "names", "plain, \xc3\xa9 and \xff"), KOLO_OK);
+    cr_expect_eq(kolo_check_text("f", "x->name", "names", "ab\033[31m"), KOLO_ERR_INVALID);
+    cr_expect_str_eq(kolo_error_detail(),
+                     "f: byte 2 of x->name is the control character 0x1b: names are text");
+    cr_expect_eq(kolo_check_text("f", "the key", "keys", "\xc3\xa9\xc2\x9b"), KOLO_ERR_INVALID);
+    cr_expect_str_eq(kolo_error_detail(),
+                     "f: byte 2 of the key is the control character 0x9b: keys are text");
+}

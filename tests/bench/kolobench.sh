@@ -77,6 +77,13 @@ for command in 'allreduce -s 4' diagnose; do
     KOLO_TRANSPORT=inproc once 'another process \(KOLO_TRANSPORT=inproc on both\)' $command
 done
 
+# Also if rank 0 is slower than the others.
+for mistake in '--transport tpc' '--sizes x' '--frobnicate' '--threads 2'; do
+    timeout 60 "$bin/kolorun" -np 3 sh -c '[ "$RANK" != 0 ] || sleep 0.5; exec "$@"' sh "$bin/kolobench" allreduce -s 4 $mistake \
+        >"$work/out" 2>&1 && wrong "$mistake, and a slow rank 0: success"
+    [[ $(grep -c '^\[0\] kolobench:' "$work/out") == 1 ]] || wrong "$mistake, and a slow rank 0: not said: $(cat "$work/out")"
+done
+
 refuse() {
     local out
     out=$(timeout 20 "$bin/kolobench" "${@:2}" 2>&1) && wrong "$*: succeeded"

@@ -78,6 +78,11 @@ if on host1 sh -c 'echo 200 >/proc/sys/net/ipv6/conf/wire/dad_transmits && ip ad
     says out "^network +left out: wire fd00:96::1 $tentative\$"
     KOLO_NET=lo run 0 "$cluster" exec host1 "$KOLORUN" info
     ! grep -q 'left out: wire' "$work/out" || fail "what KOLO_NET excludes is said to be left out"
+    # A list that is too long for a line says so.
+    on host1 sh -c 'for i in 10 11 12 13 14 15 16 17; do ip addr add fd00:96::$i/64 dev wire; done'
+    KOLO_NET=fd00:96::/64 job many 2 -H "$hosts" "$RANK_PROGRAM" loop 0
+    says err "$tentative, \.\.\.\$"
+    on host1 sh -c 'for i in 10 11 12 13 14 15 16 17; do ip addr del fd00:96::$i/64 dev wire; done'
     on host1 ip addr del fd00:96::1/64 dev wire
     # It is the same for an address of another host than kolorun's.
     on host1 ip addr add fd00:96::1/64 dev wire nodad

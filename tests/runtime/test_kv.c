@@ -72,6 +72,7 @@ static kolo_status misuse_keys(struct kolo_comm *comm, void *argument)
                      strstr(kolo_error_detail(), "byte 0 of the key is the control character 0x01"),
                  "the store's own key: %s", kolo_error_detail());
     WORLD_EXPECT(kolo_kv_set(comm, "two\nlines", value, 1) == KOLO_ERR_INVALID, "two lines");
+    WORLD_EXPECT(kolo_kv_set(comm, "bel\xc2\x85", value, 1) == KOLO_ERR_INVALID, "a control of C1");
     WORLD_EXPECT(kolo_kv_set(comm, long_key, value, 1) == KOLO_ERR_INVALID, "long key");
     WORLD_EXPECT(kolo_kv_set(comm, "big", value, (1u << 20) + 1) == KOLO_ERR_INVALID, "big value");
     WORLD_EXPECT(kolo_kv_set(comm, "null", NULL, 1) == KOLO_ERR_INVALID, "NULL value");

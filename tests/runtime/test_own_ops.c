@@ -310,6 +310,10 @@ static kolo_status refusals(struct kolo_comm *comm, void *argument)
     WORLD_INVALID(kolo_op_create(comm, &op, &made), "name");
     op.name = "two\nlines";
     WORLD_INVALID(kolo_op_create(comm, &op, &made), "byte 3 of op->name");
+    op.name = "a\xc2\x9b"
+              "31mred"; /* CSI, as one character of Unicode */
+    WORLD_INVALID(kolo_op_create(comm, &op, &made),
+                  "byte 1 of op->name is the control character 0x9b");
     op.name = "x";
     op.fold = NULL;
     WORLD_INVALID(kolo_op_create(comm, &op, &made), "fold");

@@ -71,6 +71,7 @@ static int connect_to(const struct kolo_endpoint *endpoint)
 Test(endpoint, drops_a_silent_stranger_whatever_the_peer_timeout, .timeout = 60)
 {
     static const char *const timeouts[] = {"100ms", "168h"};
+    kolo_deadline by = kolo_deadline_in_ms(5000); /* of the first; the second has 10 s */
     for (size_t i = 0; i < sizeof timeouts / sizeof timeouts[0]; i++) {
         struct kolo_endpoint *endpoint = NULL;
         struct kolo_settings settings;
@@ -90,6 +91,8 @@ Test(endpoint, drops_a_silent_stranger_whatever_the_peer_timeout, .timeout = 60)
             kolo_endpoint_disarm(endpoint);
             cr_assert_eq(kolo_endpoint_progress(endpoint, &moved), KOLO_OK);
         }
+        cr_assert(!kolo_deadline_passed(by), "after %s", timeouts[i]);
+        by = kolo_deadline_in_ms(40000);
         (void)close(fd);
         cr_assert_eq(kolo_endpoint_close(endpoint, 0), KOLO_OK);
     }

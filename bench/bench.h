@@ -283,8 +283,7 @@ kolo_status bench_report_close(struct bench_report *report, bool keep);
  * many threads. Failures have been reported when it returns. */
 kolo_status bench_run_ranks(int threads, const char *const *settings,
                             kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg);
-/** For a process that ends before it has been a rank. kolorun ends the job with the first rank that
- * fails, so the others wait here until rank 0 has said what is wrong with their command line. */
+/** job_leave_together(), unless bench_run_ranks() has made this process a rank. */
 void bench_leave_together(void);
 /** Ends the calls of all ranks with the reason of this rank's failure @p status, unless they know
  * it. */

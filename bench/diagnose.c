@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "bench/bench.h"
 #include "tools/exit_status.h"
+#include "tools/job.h"
 #include "tools/outfile.h"
 #include "tools/streams.h"
 
@@ -125,7 +126,7 @@ static const struct bench_flag flags[] = {
 static int take_help(const struct bench_flag *flag, const char *value, void *target)
 {
     (void)flag, (void)value, (void)target;
-    if (!bench_speaks())
+    if (!job_speaks())
         return 0;
     printf(
         "usage: kolorun -H HOSTS kolobench diagnose [options]\n"

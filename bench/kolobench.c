@@ -14,6 +14,7 @@
 #include "bench/profile.h"
 #include "runtime/choose.h"
 #include "tools/exit_status.h"
+#include "tools/job.h"
 #include "tools/streams.h"
 
 struct run {
@@ -132,7 +133,7 @@ static int bench_main(char *const *argv)
         kolo_status status =
             bench_run_ranks(run.options.threads, run.options.settings, rank_main, &run);
         exit_status = run.errors > 0 ? EXIT_STATUS_FAILED : exit_status_of(status);
-        if (status == KOLO_OK && run.errors > 0 && bench_speaks())
+        if (status == KOLO_OK && run.errors > 0 && job_speaks())
             fprintf(stderr, "kolobench: %" PRId64 " wrong elements\n", run.errors);
     }
     bench_options_fini(&run.options);

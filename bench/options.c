@@ -9,6 +9,7 @@
 #include "base/settings.h"
 #include "bench/bench.h"
 #include "bench/limits.h"
+#include "tools/job.h"
 
 static const int64_t warmup_calls = 2; /* unless --warmup is given */
 
@@ -400,7 +401,7 @@ TAKE(version)
 {
     OPTIONS;
     (void)o;
-    if (bench_speaks())
+    if (job_speaks())
         printf("kolobench %s\n", kolo_version());
     return 0;
 }
@@ -461,7 +462,7 @@ static const struct bench_flag flags[] = {
 static int take_help(const struct bench_flag *flag, const char *value, void *target)
 {
     (void)flag, (void)value, (void)target;
-    if (!bench_speaks())
+    if (!job_speaks())
         return 0;
     printf(
         "usage: kolorun -np N kolobench COLLECTIVE... [options]\n"

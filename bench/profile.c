@@ -23,6 +23,7 @@
 #include "runtime/local.h"
 #include "runtime/profile.h"
 #include "tools/exit_status.h"
+#include "tools/job.h"
 #include "tools/outfile.h"
 
 enum {
@@ -579,7 +580,7 @@ static const struct bench_flag flags[] = {
 static int take_help(const struct bench_flag *flag, const char *value, void *target)
 {
     (void)flag, (void)value, (void)target;
-    if (!bench_speaks())
+    if (!job_speaks())
         return 0;
     printf("usage: kolobench profile [options]\n"
            "       kolorun --host A,B -np 2 kolobench profile [options]\n"

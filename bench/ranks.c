@@ -7,6 +7,7 @@
 #include "bench/bench.h"
 #include "runtime/local.h"
 #include "runtime/plan.h"
+#include "tools/job.h"
 #include "transport/transport.h"
 
 enum { COMPANY_MAX = 8 };
@@ -74,7 +75,7 @@ void bench_tell(struct kolo_comm *comm, kolo_status status)
  * transport of both. */
 static bool is_said_elsewhere(kolo_status status)
 {
-    if (bench_speaks() || !kolo_environment("KOLO_LAUNCHER"))
+    if (job_speaks() || !kolo_environment("KOLO_LAUNCHER"))
         return false;
     return status == KOLO_ERR_PEER || status == KOLO_ERR_ABORTED ||
            (status == KOLO_ERR_UNSUPPORTED && strstr(kolo_error_detail(), " and rank 0 on ") &&
@@ -86,7 +87,7 @@ static bool is_said_elsewhere(kolo_status status)
  * one host's environment may have an invalid setting. Then each reports its own. */
 static void report(struct kolo_comm *comm, kolo_status status)
 {
-    if (comm ? bench_speaks() : !is_said_elsewhere(status))
+    if (comm ? job_speaks() : !is_said_elsewhere(status))
         speak(status);
     else if (comm)
         bench_tell(comm, status);
@@ -101,7 +102,7 @@ kolo_status bench_run_ranks(int threads, const char *const *settings,
     if (status == KOLO_OK)
         status = check_options(settings);
     if (status != KOLO_OK) {
-        if (bench_speaks()) /* all ranks have this command line */
+        if (job_speaks()) /* all ranks have this command line */
             speak(status);
         return status;
     }
@@ -123,11 +124,6 @@ kolo_status bench_run_ranks(int threads, const char *const *settings,
 
 void bench_leave_together(void)
 {
-    struct kolo_config config = {.size = sizeof config};
-    struct kolo_comm *comm = NULL;
-    if (has_met || !kolo_environment("KOLO_LAUNCHER"))
-        return;
-    has_met = true;
-    if (kolo_init(&config, &comm) == KOLO_OK) /* else the ranks leave one by one */
-        (void)kolo_finalize(comm);
+    if (!has_met)
+        job_leave_together();
 }

@@ -9,18 +9,13 @@
 #include <string.h>
 
 #include "base/settings.h"
+#include "tools/job.h"
 
 enum { WORD_MAX = 40, HELP_COLUMN = 26 };
 
-bool bench_speaks(void)
-{
-    const char *rank = kolo_environment("KOLO_RANK");
-    return !rank || strcmp(rank, "0") == 0;
-}
-
 int bench_refuse(const char *what, const char *value, const char *expected, const char *hint)
 {
-    if (bench_speaks())
+    if (job_speaks())
         fprintf(stderr, "kolobench: %s%s%s: expected %s; %s%s%s\n", what, *value ? " " : "", value,
                 expected, hint ? "did you mean " : "try --help", hint ? hint : "", hint ? "?" : "");
     return 2;
@@ -80,7 +75,7 @@ static int unknown(const struct bench_flag *flags, const char *word)
     const char *name = word + strspn(word, "-");
     snprintf(bare, sizeof bare, "%.*s", (int)strcspn(name, "="), name);
     const char *near = bench_nearest(bare, names);
-    if (bench_speaks())
+    if (job_speaks())
         fprintf(stderr, "kolobench: unknown option '%s'%s%s%s; try --help\n", word,
                 near ? ", did you mean --" : "", near ? near : "", near ? "?" : "");
     return 2;

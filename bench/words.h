@@ -11,9 +11,6 @@
 
 enum { BENCH_GO_ON = -1, BENCH_SIZES_MAX = 1024 };
 
-/** Whether this process prints messages for its job: it is rank 0, or not in a job. */
-bool bench_speaks(void);
-
 /** Prints one line on standard error: "kolobench: --op summ: expected sum, min or max; did you mean
  * sum?". @p hint NULL: none. @return 2, the exit status. */
 int bench_refuse(const char *what, const char *value, const char *expected, const char *hint);

@@ -9,6 +9,7 @@
 #include "evaluate/report.h"
 #include "runtime/choose.h"
 #include "tools/exit_status.h"
+#include "tools/job.h"
 #include "tools/streams.h"
 
 static kolo_status run(struct eval_evaluation *evaluation, struct kolo_comm *comm,
@@ -65,5 +66,7 @@ int main(int argc, char **argv)
     int exit_status = eval_options_parse(argc, argv, &options);
     if (exit_status == EVAL_GO_ON)
         exit_status = evaluate(&options);
+    else if (exit_status != 0)
+        job_leave_together();
     return streams_end("kolo-coco", exit_status);
 }

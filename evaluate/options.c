@@ -13,6 +13,7 @@
 #include <kolo/version.h>
 
 #include "base/settings.h"
+#include "tools/job.h"
 
 enum {
     USAGE = 2,
@@ -88,19 +89,12 @@ static const char help[] =
     "  --verbose           report on standard error what was read, and images without detections\n"
     "  --help, --version   print this text, or the version\n";
 
-/** Whether this process prints messages: it is rank 0, or not in a job. */
-static bool speaks(void)
-{
-    const char *rank = kolo_environment("KOLO_RANK");
-    return !rank || strcmp(rank, "0") == 0;
-}
-
 static int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static int refuse(const char *format, ...)
 {
     va_list args;
-    if (!speaks())
+    if (!job_speaks())
         return USAGE;
     fputs("kolo-coco: ", stderr);
     va_start(args, format);
@@ -112,7 +106,7 @@ static int refuse(const char *format, ...)
 
 static int say(const char *text)
 {
-    if (speaks())
+    if (job_speaks())
         fputs(text, stdout);
     return 0;
 }

@@ -79,11 +79,14 @@ int main(int argc, char **argv)
 {
     size_t bytes = (size_t)64 << 20;
     const int usage_status = parse_arguments(argc, argv, &bytes);
-    if (usage_status >= 0)
-        return usage_status;
     struct kolo_comm *comm = NULL;
     void *data = NULL;
     kolo_status status = kolo_init(NULL, &comm);
+    if (usage_status >= 0) { /* not before kolo_init(): a rank that fails ends the job, and rank 0
+                                may not have complained yet */
+        kolo_finalize(comm);
+        return usage_status;
+    }
     if (status == KOLO_OK)
         status = kolo_alloc(comm, bytes, &data); /* zeroed; the host's ranks can read it in place */
     if (status == KOLO_OK)

@@ -243,11 +243,14 @@ int main(int argc, char **argv)
 {
     struct evaluation evaluation = {.options = {.data = FASHION_DATA_DIR}};
     int usage_status = parse_options(argc, argv, &evaluation.options);
-    if (usage_status >= 0)
-        return usage_status;
     char error[FASHION_ERROR_MAX] = "";
     bool ok = false;
     kolo_status status = kolo_init(NULL, &evaluation.comm);
+    if (usage_status >= 0) { /* not before kolo_init(): a rank that fails ends the job, and rank 0
+                                may not have complained yet */
+        (void)kolo_finalize(evaluation.comm);
+        return usage_status;
+    }
     if (status == KOLO_OK)
         status = all_succeeded(evaluation.comm, read_inputs(&evaluation, error), error, &ok);
     if (status == KOLO_OK && ok)

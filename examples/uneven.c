@@ -115,9 +115,12 @@ int main(int argc, char **argv)
     struct kolo_mean_result loss = {.size = sizeof loss};
     struct training training = {.comm = NULL};
     const int usage_status = parse_arguments(argc, argv, &samples);
-    if (usage_status >= 0)
-        return usage_status;
     kolo_status status = kolo_init(NULL, &training.comm);
+    if (usage_status >= 0) { /* not before kolo_init(): a rank that fails ends the job, and rank 0
+                                may not have complained yet */
+        (void)kolo_finalize(training.comm);
+        return usage_status;
+    }
     if (status == KOLO_OK)
         status = kolo_mean_create(&config, &training.loss);
     if (status == KOLO_OK) {

@@ -34,6 +34,13 @@ bytes 4 4
 bytes 4K 4096
 bytes 4KiB 4096
 bytes 2M 2097152
+# Also if rank 0 is slower than the others: none ends the job before it has complained.
+for example in bandwidth uneven detect-eval fashion-eval fashion-train; do
+    out=$(timeout 60 "$bin/kolorun" -np 3 sh -c '[ "$RANK" != 0 ] || sleep 0.5; exec "$@"' sh "$bin/examples/$example" --frobnicate 2>&1 |
+        grep -v '^kolorun: ')
+    [[ $out == "[0] $example: "*--frobnicate* && $(wc -l <<<"$out") == 1 ]] || wrong "$example, and a slow rank 0: $out"
+done
+
 # refuse EXAMPLE ARGUMENT...: of all ranks one complains, in one line; the exit status is 2.
 refuse() {
     out=$(timeout 60 "$bin/kolorun" -np 3 --no-prefix "$bin/examples/$1" "${@:2}" 2>&1 | grep -v '^kolorun: ')

@@ -65,6 +65,44 @@ Test(cost_board, of_what_goes_from_numa_domain_to_numa_domain)
     cr_assert(fabs(ns - 3500) < 1e-6, "half of seven blocks: %g", ns);
 }
 
+/** Bytes that each rank has from others through stages. */
+static double passed_on(enum kolo_collective collective, const struct kolo_layout *layout)
+{
+    const struct kolo_figures figures = {.remote_byte = 1};
+    struct kolo_layout unseen = *layout;
+    unseen.is_unseen = true;
+    return cost_of(collective, false, 1 << 20, &unseen, &figures) / (1 << 20);
+}
+
+Test(cost_board, of_what_others_have_just_written_into_stages)
+{
+    const struct kolo_layout four = {
+        .size = 4, .cores = 4, .local = KOLO_PATH_SHM, .has_board = true};
+    cr_expect_float_eq(passed_on(KOLO_COLLECTIVE_ALLREDUCE, &two), 1, 1e-9,
+                       "half of the other's vector, and half of the result");
+    cr_expect_float_eq(passed_on(KOLO_COLLECTIVE_ALLREDUCE, &four), 1.5, 1e-9,
+                       "a quarter of three vectors, and three quarters of the result");
+    cr_expect_float_eq(passed_on(KOLO_COLLECTIVE_ALLGATHER, &two), 1.5, 1e-9,
+                       "half of the other's block, and half of the result");
+    cr_expect_float_eq(passed_on(KOLO_COLLECTIVE_ALLREDUCE, &crowd), 0, 1e-9,
+                       "ranks that share cores are not charged for it");
+}
+
+/* 2 ranks with a core each: a oneshot takes 0.5 to 0.7 of the time up to 128 KiB (RESULTS.md). */
+Test(cost_board, a_oneshot_passes_less_from_core_to_core_than_stages)
+{
+    struct kolo_figures figures;
+    struct kolo_layout unseen = two;
+    kolo_figures_init(&figures);
+    unseen.is_unseen = true;
+    for (size_t bytes = 16 << 10; bytes <= 64 << 10; bytes *= 2) {
+        cr_expect_eq(cost_of(KOLO_COLLECTIVE_ALLREDUCE, false, bytes, &unseen, &figures),
+                     cost_of(KOLO_COLLECTIVE_ALLREDUCE, true, bytes, &two, &figures));
+        cr_expect_eq(cost_of(KOLO_COLLECTIVE_REDUCE, false, bytes, &unseen, &figures),
+                     cost_of(KOLO_COLLECTIVE_REDUCE, true, bytes, &two, &figures));
+    }
+}
+
 Test(cost_board, memory_that_cannot_be_seen_takes_the_shorter_way)
 {
     struct kolo_figures figures;

@@ -67,7 +67,9 @@ __asm__(\".section .rodata\\n\"
         WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
         DEPENDS ${PROJECT_SOURCE_DIR}/${source} ${included}
         COMMENT "CUDA kernels of ${source} for ${KOLO_CUDA_ARCHITECTURES}" VERBATIM)
-    set_source_files_properties(${generated} PROPERTIES OBJECT_DEPENDS ${image})
+    # Never for optimisation at link time: gcc would not list the names that the assembler defines, and
+    # the linker would find them in no archive.
+    set_source_files_properties(${generated} PROPERTIES OBJECT_DEPENDS ${image} COMPILE_OPTIONS -fno-lto)
     set(${symbol}_SOURCES ${generated} ${image} PARENT_SCOPE)
 endfunction()
 

@@ -7,6 +7,10 @@
 set(KOLO_LAYERS "")
 set(KOLO_LAYER_LIBRARIES "")
 
+# The compiler as a command: a builder's CC may have more words than the program, as "ccache gcc" has.
+separate_arguments(KOLO_C_COMPILER UNIX_COMMAND "${CMAKE_C_COMPILER_ARG1}")
+list(PREPEND KOLO_C_COMPILER ${CMAKE_C_COMPILER})
+
 macro(kolo_layer name)
     cmake_parse_arguments(LAYER "" "" "LIBRARIES" ${ARGN})
     file(GLOB layer_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.c)
@@ -53,7 +57,7 @@ macro(kolo_library)
             list(APPEND given -flinker-output=nolto-rel)
         endif()
         add_custom_command(OUTPUT ${whole} DEPENDS ${objects} COMMAND_EXPAND_LISTS VERBATIM
-            COMMAND ${CMAKE_C_COMPILER} ${given} -r -nostdlib -o ${whole} ${objects}
+            COMMAND ${KOLO_C_COMPILER} ${given} -r -nostdlib -o ${whole} ${objects}
             COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${whole})
         add_library(kolo_static STATIC ${whole})
         add_library(kolo::kolo_static ALIAS kolo_static)

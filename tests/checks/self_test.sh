@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: self_test.sh SOURCE_TREE [C_COMPILER]
+# usage: self_test.sh SOURCE_TREE [C_COMPILER...]
 # Tests the checks: makes a small clean tree in which every check passes, puts in one violation at a
 # time and expects the check to report it. The clean tree also has code that only looks like a
 # violation.
 set -euo pipefail
-checks=$(realpath "${1:?usage: $0 SOURCE_TREE [C_COMPILER]}")/tests/checks
-compiler=${2:-cc}
+checks=$(realpath "${1:?usage: $0 SOURCE_TREE [C_COMPILER...]}")/tests/checks
+compiler=("${@:2}")
+[[ $# -gt 1 ]] || compiler=(cc)
 format=$(realpath "$1")/.clang-format
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -22,7 +23,7 @@ put() {
     printf '%s\n' "$licence" "$@" >"$path"
 }
 
-compile() { "$compiler" "$@" -shared -fPIC -fvisibility=hidden -I"$work/tree/include" -o "$work/lib.so" "$work/tree/base/ring.c"; }
+compile() { "${compiler[@]}" "$@" -shared -fPIC -fvisibility=hidden -I"$work/tree/include" -o "$work/lib.so" "$work/tree/base/ring.c"; }
 
 fresh_tree() {
     rm -rf "$work/tree"
@@ -134,7 +135,7 @@ expect exported_symbols 'kolo_leak is exported'
 
 multiply_adds='double %s(double a, double b, double c);\ndouble %s(double a, double b, double c) { return a * b + c; }\n'
 fuse=(-O2 -ffp-contract=fast) # enough for 64-bit Arm; x86-64 also needs -mfma
-if "$compiler" -mfma -E -x c /dev/null >/dev/null 2>&1; then fuse+=(-mfma); fi
+if "${compiler[@]}" -mfma -E -x c /dev/null >/dev/null 2>&1; then fuse+=(-mfma); fi
 printf "$multiply_adds" kolo_fused kolo_fused >>"$work/tree/base/ring.c"; compile "${fuse[@]}"
 expect fused 'kolo_fused has '
 printf "$multiply_adds" kolo_exact_product kolo_exact_product >>"$work/tree/base/ring.c"; compile "${fuse[@]}"; run_check fused

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# consumer.sh BUILD COMPILER: installs kolo into an empty folder and moves that. Then builds and
+# consumer.sh BUILD COMPILER...: installs kolo into an empty folder and moves that. Then builds and
 # runs a program outside the tree that finds it by pkg-config and by find_package, one of a project
 # that includes kolo's, and the README's program with the README's commands.
 set -eu
-build=$1 cc=$2 source=$(cd "$(dirname "$0")/../.." && pwd)
+build=$1 cc=("${@:2}") source=$(cd "$(dirname "$0")/../.." && pwd)
+cmake_cc=$(IFS=';' && echo "${cc[*]}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 (umask 077 && DESTDIR=$work/stage cmake --install "$build" --prefix /usr >/dev/null)
@@ -43,7 +44,7 @@ flags=() ; grep -q 'KOLO_SANITIZE:STRING=..*' "$build/CMakeCache.txt" &&
     flags=("-fsanitize=$(sed -n 's/^KOLO_SANITIZE:STRING=//p' "$build/CMakeCache.txt")")
 lib=$(dirname "$(find "$work/kolo" -name libkolo.so)")
 read -ra found <<<"$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs kolo)"
-"$cc" "${flags[@]}" -Wall -Wextra -Werror -pedantic "$work/one.c" -o "$work/one" "${found[@]}" -Wl,-rpath,"$lib"
+"${cc[@]}" "${flags[@]}" -Wall -Wextra -Werror -pedantic "$work/one.c" -o "$work/one" "${found[@]}" -Wl,-rpath,"$lib"
 [[ $("$work/one") == 3 ]] || { echo "FAIL: the program found by pkg-config"; exit 1; }
 
 # The names that nm prints, except those of versions.
@@ -54,7 +55,7 @@ if grep -q 'KOLO_STATIC:BOOL=ON' "$build/CMakeCache.txt"; then
     diff <(nm -g --defined-only "$lib/libkolo.a" | names) <(nm -D --defined-only "$lib/libkolo.so" | names) ||
         { echo "FAIL: libkolo.a defines (<) what libkolo.so does not export, or does not define (>) what it exports"; exit 1; }
     read -ra needed <<<"$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --static --cflags --libs kolo | sed 's/-lkolo /-l:libkolo.a /')"
-    "$cc" "${flags[@]}" -Wall -Wextra -Werror "$work/one.c" -o "$work/alone" "${needed[@]}"
+    "${cc[@]}" "${flags[@]}" -Wall -Wextra -Werror "$work/one.c" -o "$work/alone" "${needed[@]}"
     [[ $("$work/alone") == 3 ]] || { echo "FAIL: the program with libkolo.a"; exit 1; }
     ! ldd "$work/alone" | grep libkolo || { echo "FAIL: the program with libkolo.a needs libkolo.so"; exit 1; }
 fi
@@ -65,7 +66,7 @@ cxx=$(command -v "$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$build/CMakeCache
 for header in "$work"/kolo/include/kolo/*.h; do
     line="#include <kolo/${header##*/}>"
     echo "$line" >>"$work/all.cc"
-    echo "$line" | "$cc" -std=c11 -Wall -Wextra -Werror -pedantic -fsyntax-only -x c - "${found[@]}" ||
+    echo "$line" | "${cc[@]}" -std=c11 -Wall -Wextra -Werror -pedantic -fsyntax-only -x c - "${found[@]}" ||
         { echo "FAIL: ${header##*/} alone, in C"; exit 1; }
     [[ -z $cxx ]] || echo "$line" | "$cxx" -std=c++11 -Wall -Wextra -Wshadow -Werror -pedantic -fsyntax-only -x c++ - "${found[@]}" ||
         { echo "FAIL: ${header##*/} alone, in C++"; exit 1; }
@@ -114,11 +115,11 @@ fi
 # The examples, copied to another folder and built by the commands in their heads.
 mkdir "$work/examples"
 cp "$source"/examples/*.[ch] "$work/examples"
-: | "$cc" "${flags[@]}" -shared -x c - -o "$work/libz.so" -lz 2>/dev/null || echo "no zlib for $cc here: fashion-* are not built"
+: | "${cc[@]}" "${flags[@]}" -shared -x c - -o "$work/libz.so" -lz 2>/dev/null || echo "no zlib for ${cc[*]} here: fashion-* are not built"
 for example in bandwidth uneven detect-eval fashion-train fashion-eval; do
     read -ra line <<<"$(sed -n "s,^//   cc \\(.* -o $example .*\\),\\1,p" "$work/examples/$example.c")"
     [[ " ${line[*]} " != *" -lz "* || -e $work/libz.so ]] || continue
-    (cd "$work/examples" && "$cc" "${flags[@]}" -Wall -Wextra -Werror "${found[@]}" -Wl,-rpath,"$lib" "${line[@]}") && [[ -x $work/examples/$example ]] ||
+    (cd "$work/examples" && "${cc[@]}" "${flags[@]}" -Wall -Wextra -Werror "${found[@]}" -Wl,-rpath,"$lib" "${line[@]}") && [[ -x $work/examples/$example ]] ||
         { echo "FAIL: $example is not built by its head's command"; exit 1; }
 done
 cmp <("$work/examples/detect-eval" --images 9) <("$work/kolo/bin/kolorun" -np 3 "$work/examples/detect-eval" --images 9 | sed 's/^\[0\] //') ||
@@ -143,7 +144,7 @@ if(TARGET kolo::kolo_static)
     target_link_libraries(alone kolo::kolo_static)
 endif()
 CMAKE
-cmake -S "$work" -B "$work/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$work/kolo" \
+cmake -S "$work" -B "$work/build" -DCMAKE_C_COMPILER="$cmake_cc" -DCMAKE_PREFIX_PATH="$work/kolo" \
     -DCMAKE_C_FLAGS="${flags[*]}" >"$work/log" 2>&1 && cmake --build "$work/build" >>"$work/log" 2>&1 ||
     { cat "$work/log"; exit 1; }
 [[ $("$work/build/two") == 3 ]] || { echo "FAIL: the program found by find_package"; exit 1; }
@@ -170,9 +171,9 @@ add_executable(three ../one.c)
 target_link_libraries(three kolo::kolo)
 CMAKE
     # clang would need lld for this.
-    [[ $("$cc" --version) == *clang* ]] || flags+=" -flto=auto -ffat-lto-objects"
+    [[ $("${cc[@]}" --version) == *clang* ]] || flags+=" -flto=auto -ffat-lto-objects"
     command -v make >/dev/null && generator="Unix Makefiles"
-    cmake -S "$work/including" -B "$work/including/build" -G "$generator" -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_FLAGS="$flags" \
+    cmake -S "$work/including" -B "$work/including/build" -G "$generator" -DCMAKE_C_COMPILER="$cmake_cc" -DCMAKE_C_FLAGS="$flags" \
         -DCMAKE_INSTALL_LIBDIR=/opt/lib -DCMAKE_INSTALL_INCLUDEDIR=include/kolo-0.1 -DCMAKE_INSTALL_PREFIX=/opt/base \
         -DKOLO_VECTORS=OFF -DKOLO_CUDA=OFF -DKOLO_RDMA=OFF -DKOLO_COCO=OFF >"$work/log" 2>&1 &&
         cmake --build "$work/including/build" -j2 --target kolo_static >>"$work/log" 2>&1 &&
@@ -195,7 +196,7 @@ CMAKE
 
 # The README's program and commands, taken from the README.
 sed -n '/^```c$/,/^```$/{/^```/d;p}' "$source/README.md" >"$work/program.c"
-"$cc" "${flags[@]}" -Wall -Wextra -Werror "$work/program.c" -o "$work/program" "${found[@]}" -Wl,-rpath,"$lib"
+"${cc[@]}" "${flags[@]}" -Wall -Wextra -Werror "$work/program.c" -o "$work/program" "${found[@]}" -Wl,-rpath,"$lib"
 [[ $("$work/program") == "rank 0 of 1: 1" ]] || { echo "FAIL: the README's program alone"; exit 1; }
 ranks=$("$work/kolo/bin/kolorun" -np 3 "$work/program" | sort)
 [[ $ranks == "$(printf '[%d] rank %d of 3: 3\n' 0 0 1 1 2 2)" ]] || { echo "FAIL: the README's program on 3 ranks: $ranks"; exit 1; }

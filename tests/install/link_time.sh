@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# link_time.sh COMPILER: builds a library of a few small files with cmake/, as kolo's is built, with optimisation
+# link_time.sh COMPILER...: builds a library of a few small files with cmake/, as kolo's is built, with optimisation
 # at link time: by COMPILER, and by clang if it is here. Then runs a program that is linked with libkolo.so, one with
 # libkolo.a, and one with kolo_core, as kolorun is.
 set -eu
-cc=$1 source=$(cd "$(dirname "$0")/../.." && pwd)
+source=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/base" "$work/memory"
@@ -59,7 +59,7 @@ endforeach()
 CMAKE
 # The names that nm prints, except those of versions.
 names() { awk 'NF == 3 && $3 !~ /^KOLO_/ {sub(/@.*/, "", $3); print $3}' | LC_ALL=C sort; }
-# built COMPILER OPTION...: with these options of cmake
+# built COMPILER OPTION...: with these options of cmake; COMPILER is a command, with ; between its words
 built() {
     local build=$work/build status program
     rm -rf "$build"
@@ -73,14 +73,16 @@ built() {
     diff <(nm -g --defined-only "$build/libkolo.a" | names) <(nm -D --defined-only "$build/libkolo.so" | names) ||
         { echo "FAIL: by $*, libkolo.a defines other names (<) than libkolo.so (>)"; exit 1; }
 }
-compilers=("$cc")
-clang=$(command -v clang) && [[ $("$cc" --version) != *clang* ]] && compilers+=("$clang")
+# With env before it, the compiler is a command of more than one word, as "ccache gcc" is.
+compilers=("env;$(IFS=';' && echo "$*")")
+[[ $("$@" --version) == *clang* ]] || ! clang=$(command -v clang) || compilers+=("$clang")
 : >"$work/empty.c"
 tried=''
 for compiler in "${compilers[@]}"; do
-    "$compiler" -flto -shared -fPIC "$work/empty.c" -o "$work/empty.so" 2>/dev/null || continue # without its linker plugin
+    IFS=';' read -ra words <<<"$compiler"
+    "${words[@]}" -flto -shared -fPIC "$work/empty.c" -o "$work/empty.so" 2>/dev/null || continue # without its linker plugin
     built "$compiler" -DCMAKE_C_FLAGS=-flto
-    tried+=" ${compiler##*/}"
+    tried+=" '${words[*]}'"
 done
 [[ -n $tried ]] || { echo "skipped: -flto links nothing here"; exit 77; }
 echo "built with optimisation at link time by$tried"

@@ -3,7 +3,7 @@
 """Tests the tests: builds the evaluation of detections with one fault at a time, and checks that
 the sets of coco.py or rules.py catch each fault.
 
-    coco_faults.py SOURCE_TREE BUILD_TREE COMPILER [--seeds N] [--only WORD]
+    coco_faults.py [--seeds N] [--only WORD] SOURCE_TREE BUILD_TREE COMPILER...
 
 Exits with 77 if pycocotools is not installed (script/bootstrap --oracles). """
 import coco

@@ -25,7 +25,7 @@ class Tree:
     def compile(self, *arguments):
         """Compiles without warnings, which a fault may cause. Callers link what they do not give
         from libraries()."""
-        subprocess.run([self.compiler, "-std=gnu17", "-O1", "-w", "-ffp-contract=off", "-fPIC",
+        subprocess.run([*self.compiler, "-std=gnu17", "-O1", "-w", "-ffp-contract=off", "-fPIC",
                         "-D_GNU_SOURCE", f"-I{self.source}", f"-I{self.source}/include",
                         f"-I{self.build}/generated", *arguments], check=True)
 
@@ -43,7 +43,7 @@ def options_of(seeds):
     parser = argparse.ArgumentParser()
     parser.add_argument("source")
     parser.add_argument("build")
-    parser.add_argument("compiler")
+    parser.add_argument("compiler", nargs=argparse.REMAINDER, help="a command of one or more words")
     parser.add_argument("--link", default="", help="linker options; -fuse-ld=lld links faster")
     parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--only", default="", help="faults whose file or text has this")

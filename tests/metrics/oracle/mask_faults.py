@@ -3,7 +3,7 @@
 """Tests the tests: builds the code of masks with one fault at a time, and checks that masks.py or
 segm.py catches each fault.
 
-    mask_faults.py SOURCE_TREE BUILD_TREE COMPILER [--seeds N] [--only WORD]
+    mask_faults.py [--seeds N] [--only WORD] SOURCE_TREE BUILD_TREE COMPILER...
 
 Exits with 77 if pycocotools is not installed (script/bootstrap --oracles). """
 import os

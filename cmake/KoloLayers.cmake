@@ -48,11 +48,18 @@ macro(kolo_library)
         # use any other name itself.
         # If the builder asks for optimisation at link time, it takes place here: what remains for a
         # program's link would still have the names. gcc must be told so; clang needs the linker and the
-        # flags that it was given.
+        # flags that it was given, or that CMake's own switch stands for.
         set(whole ${PROJECT_BINARY_DIR}/generated/kolo.o)
         string(TOUPPER "${CMAKE_BUILD_TYPE}" config)
         separate_arguments(given UNIX_COMMAND "${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_${config}} ${CMAKE_SHARED_LINKER_FLAGS}")
         list(FILTER given INCLUDE REGEX "^(-O|-m|-B|-f(no-)?(lto|use-ld|use-linker)|--(target|sysroot|ld-path)=)")
+        get_target_property(switched kolo INTERPROCEDURAL_OPTIMIZATION_${config})
+        if(switched STREQUAL "switched-NOTFOUND")
+            get_target_property(switched kolo INTERPROCEDURAL_OPTIMIZATION)
+        endif()
+        if(switched)
+            list(APPEND given ${CMAKE_C_COMPILE_OPTIONS_IPO})
+        endif()
         if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
             list(APPEND given -flinker-output=nolto-rel)
         endif()

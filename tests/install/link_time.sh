@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # link_time.sh COMPILER...: builds a library of a few small files with cmake/, as kolo's is built, with optimisation
-# at link time: by COMPILER, and by clang if it is here. Then runs a program that is linked with libkolo.so, one with
-# libkolo.a, and one with kolo_core, as kolorun is.
+# at link time, which a builder asks for by -flto or by CMake's own switch: by COMPILER, and by clang if it is here.
+# Then runs a program that is linked with libkolo.so, one with libkolo.a, and one with kolo_core, as kolorun is.
 set -eu
 source=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -43,6 +43,9 @@ project(small VERSION 0.1 LANGUAGES C)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(KOLO_STATIC ON)
+if(NOT CMAKE_C_COMPILER_AR) # clang's is in a package of its own; without it CMake's switch makes no archives
+    set(CMAKE_INTERPROCEDURAL_OPTIMIZATION OFF)
+endif()
 include(GNUInstallDirs)
 find_package(Threads REQUIRED)
 list(APPEND CMAKE_MODULE_PATH $source/cmake)
@@ -82,6 +85,7 @@ for compiler in "${compilers[@]}"; do
     IFS=';' read -ra words <<<"$compiler"
     "${words[@]}" -flto -shared -fPIC "$work/empty.c" -o "$work/empty.so" 2>/dev/null || continue # without its linker plugin
     built "$compiler" -DCMAKE_C_FLAGS=-flto
+    built "$compiler" -DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON
     tried+=" '${words[*]}'"
 done
 [[ -n $tried ]] || { echo "skipped: -flto links nothing here"; exit 77; }

@@ -101,10 +101,11 @@ struct kolo_engine {
     uint64_t turns;   /* polls of everything so far */
     uint32_t reports; /* messages reported to the store */
     unsigned calls_at_once; /* messages so far that completed without such a poll */
-    bool has_moved;   /* set by a route: a request progressed other than through the endpoint */
-    int waiting;      /* callers that wait on `changed` */
-    int64_t *left_ns; /* by rank: when the store said that it left; 0: it has not */
-    bool has_left;    /* a rank has left, by its own word or the store's */
+    bool has_moved;      /* set by a route: a request progressed other than through the endpoint */
+    int waiting;         /* callers that wait on `changed` */
+    int64_t *left_ns;    /* by rank: when the store said that it left; 0: it has not */
+    bool has_left;       /* a rank has left, by its own word or the store's */
+    bool has_lost_first; /* the store said that rank 0 was lost */
     kolo_deadline next_timer; /* when kolo_engine_timers is due at the latest */
     kolo_deadline next_tick;  /* of the check for stalls */
     struct kolo_progress_thread thread;

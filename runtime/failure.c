@@ -400,6 +400,7 @@ static void on_store_failed(void *context, int rank, uint32_t scope, kolo_status
         heard(engine, scope, why, true, text);
         return;
     }
+    engine->has_lost_first |= scope == KOLO_STORE_RANK && rank == 0;
     keep(engine, scope, rank, why, true, text); /* an answer of the store may still count on it */
     for (struct kolo_comm *comm = engine->comms; comm; comm = comm->next)
         if (concerns(comm, scope, rank))

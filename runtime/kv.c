@@ -109,18 +109,29 @@ kolo_status kolo_kv_read(struct kolo_comm *comm, const char *function, const cha
     return status;
 }
 
+/* How often a rank that waits for what rank 0 shares looks whether rank 0 is gone. */
+enum { LOOK_MS = 50 };
+
 /** The store answers whatever becomes of the ranks: if the world has failed after the start, waits
- * for the answer all the same, unless rank 0 is lost and has set nothing. Held: lock. */
+ * for the answer all the same, unless rank 0 is gone and has set nothing. It may go while this rank
+ * waits, because another one was lost first. Held: lock. */
 static void await_in_loss(struct kolo_comm *comm, const char *key, struct kolo_store_call *call,
                           kolo_deadline deadline)
 {
-    struct kolo_store_client *store = comm->engine->store;
-    if (comm->rank != 0 && comm->engine->left_ns[0] != 0) {
-        kolo_store_client_cancel(store, call);
-        *call = (struct kolo_store_call){0};
-        kolo_store_client_get(store, key, false, call);
+    struct kolo_engine *engine = comm->engine;
+    bool may_wait = comm->rank != 0;
+    while (call->status == KOLO_AGAIN && !kolo_deadline_passed(deadline)) {
+        kolo_deadline until = deadline;
+        if (may_wait && (engine->left_ns[0] != 0 || engine->has_lost_first)) {
+            may_wait = false;
+            kolo_store_client_cancel(engine->store, call);
+            *call = (struct kolo_store_call){0};
+            kolo_store_client_get(engine->store, key, false, call);
+        }
+        if (may_wait)
+            until = kolo_deadline_min(deadline, kolo_deadline_in_ms(LOOK_MS));
+        (void)kolo_engine_await(engine, NULL, &call->status, until);
     }
-    (void)kolo_engine_await(comm->engine, NULL, &call->status, deadline);
 }
 
 static const char no_share[] = "nothing (raise KOLO_START_TIMEOUT?)";

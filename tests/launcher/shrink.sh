@@ -44,6 +44,37 @@ run 3 "$KOLORUN" --keep-going -np 2 sh -c '[ $RANK = 1 ] && exit 3; exec sleep 1
 says err 'rank 1 .*exited with status 3 .*; the job was ended$'
 under "$seconds" 3 "a death at the start"
 
+# begin_without_first SIGNAL STATUS: rank 0 ends by SIGNAL when all have joined and it has not shared
+# its figures yet, because the file does not open. The others do not wait for them.
+begin_without_first() {
+    local end begun got=0 pid
+    echo >"$work/profile"
+    export KOLOTEST_MARK=begin-$1-$$
+    KOLO_PROFILE=$work/profile KOLO_LOG=debug KOLO_START_TIMEOUT=100s "$HANGING" "open:$work/profile" 1000 \
+        "$KOLORUN" --verbose --keep-going -np 3 "$RANK_PROGRAM" start >"$work/out" 2>"$work/err" </dev/null &
+    end=$!
+    for rank in 0 1 2; do
+        await grep -q "^\[$rank\] .*start: all 3 ranks have joined" "$work/err"
+    done
+    pid=$(sed -nE 's/^kolorun: rank 0 started on .*\(pid ([0-9]+)\).*/\1/p' "$work/err")
+    begun=$EPOCHREALTIME
+    kill -s "$1" "$pid"
+    wait "$end" || got=$?
+    [[ $got == "$2" ]] || fail "rank 0 ends by $1: status $got instead of $2"
+    for rank in 1 2; do
+        says out "^\[$rank\] init [0-9.]+ rank 0 \(.*, pid $pid\) "
+    done
+    under "$(awk -v a="$begun" -v b="$EPOCHREALTIME" 'BEGIN {print b - a}')" 4 "rank 0 ends by $1 before it has shared its figures"
+    nobody_left "$KOLOTEST_MARK"
+}
+if "$HANGING" /none 0 true; then
+    begin_without_first KILL 137
+    begin_without_first USR1 4
+else
+    [[ $? == 77 ]] || fail "hanging"
+    echo "left out: rank 0 that ends while its profile does not open"
+fi
+
 # The option does not affect a job without failures.
 run 0 "$KOLORUN" --keep-going -np 2 "$RANK_PROGRAM" loop 0
 

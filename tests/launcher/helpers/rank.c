@@ -9,6 +9,8 @@
 //   rank become VICTIM             all loop; VICTIM becomes a program that sleeps
 //   rank shrink VICTIM,... [during] each VICTIM in turn kills itself, and the others go on without
 //                                  it; during: the second dies when it has noticed the first
+//   rank start                     some allreduces; SIGUSR1 ends a rank with status 0, also in
+//                                  kolo_init
 //   rank outlive                   all reduce until somebody is lost; the others shrink and go on
 //   rank busy SECONDS              rank 0 sends to rank 1, which takes it SECONDS later
 //   rank read VICTIM FILE          a barrier; then VICTIM reads a byte of FILE, and all reduce once
@@ -342,6 +344,12 @@ static int write_lines(long count)
     return 0;
 }
 
+static void end_at_once(int number)
+{
+    (void)number;
+    _exit(0);
+}
+
 static void be_stubborn(const char *victim)
 {
     const char *rank = getenv("RANK");
@@ -365,5 +373,9 @@ int main(int argc, char **argv)
         return finalize_at_exit();
     if (strncmp(mode, "stubborn", 8) == 0)
         be_stubborn(first);
+    if (strcmp(mode, "start") == 0) {
+        (void)signal(SIGUSR1, end_at_once);
+        mode = "loop";
+    }
     return run_kolo(mode, first, argc > 3 ? argv[3] : NULL);
 }

@@ -148,6 +148,7 @@ void kolo_comm_free(struct kolo_comm *comm)
     kolo_free_memory(comm->repeats);
     kolo_free_memory(comm->nest);
     kolo_free_memory(comm->finalized);
+    kolo_free_memory(comm->half_made.ranks);
     kolo_choices_free(&comm->choices);
     kolo_free_memory(comm->sent);
     if (comm->ranks != &comm->alone)

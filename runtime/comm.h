@@ -27,6 +27,14 @@ struct kolo_finalized;
 struct kolo_group;
 struct kolo_nest;
 
+/** What kolo_shrink was making of a communicator when its time was over: not all members may have
+ * it. The next kolo_shrink begins with it. */
+struct kolo_half_made {
+    uint32_t number;
+    int size;
+    int *ranks; /* its members' ranks in the world; NULL: there is none */
+};
+
 /** A communicator, as one of its members sees it. */
 struct kolo_comm {
     struct kolo_engine *engine; /* constant, like all down to the line */
@@ -68,7 +76,9 @@ struct kolo_comm {
     struct kolo_failure failure;
     struct kolo_suspicion suspicion;
     struct kolo_finalized *finalized; /* members that have finalized it; NULL: none */
-    bool is_listed;                   /* in the engine's list: opened, and not freed yet */
+    struct kolo_half_made half_made;
+    bool is_left_out; /* its survivors went on without this rank */
+    bool is_listed;   /* in the engine's list: opened, and not freed yet */
     bool is_unmet;    /* it is being made: not all members are known to have opened it */
     bool must_report; /* the running collective must be reported to the store */
     bool is_open;     /* the last collective is over here, but some rank may not have entered it */

@@ -478,6 +478,9 @@ static kolo_status finalize_part(struct kolo_comm *comm)
     const kolo_status status = kolo_comm_last_word(comm);
     kolo_detail_keep(detail);
     kolo_comm_tell_store(comm->engine, comm->number, comm->ranks, comm->size);
+    if (comm->half_made.ranks)
+        kolo_comm_tell_store(engine, comm->half_made.number, comm->half_made.ranks,
+                             comm->half_made.size);
     kolo_comm_close(comm);
     kolo_comm_free(comm);
     kolo_engine_leave(engine);

@@ -8,6 +8,11 @@
 // cannot be reached, the members that noticed it ask again, for the survivors of the communicator
 // that has just failed. Members that had already met notice it in their first call on that
 // communicator.
+//
+// The meeting has a second even if the call's time is over: others may meet and go on, and nobody
+// would come to the first communicator any more. If the time is over all the same before a
+// communicator of all is made, the program may call again, and this rank asks for the survivors of
+// the one that is half made, as the others do.
 #include <stdio.h>
 #include <string.h>
 
@@ -22,11 +27,15 @@
  * for. */
 enum { ANSWER_GRACE_MS = 1000 };
 
+/* How long the survivors may take to meet, at least. */
+enum { MEETING_MS = 1000 };
+
 struct shrinking {
     struct kolo_engine *engine;
     const struct kolo_opts *opts;
     kolo_deadline deadline;
     uint32_t number; /* number of the communicator that failed */
+    bool may_resume; /* after a failure: another call may go on from there */
     int size;
     int *ranks; /* its members' ranks in the world, in order */
     uint8_t *bits, *lost;
@@ -116,14 +125,15 @@ static kolo_status keep_survivors(struct shrinking *shrinking, struct kolo_seat 
 }
 
 /** How long to wait for the others. All have the answer and come at once, so one that takes longer
- * is a peer that cannot be reached. */
+ * is a peer that cannot be reached; but one that got it just before its deadline does not give up
+ * what the others may have. */
 static int meeting_ms(const struct shrinking *shrinking)
 {
     int64_t most_ms = shrinking->engine->settings.peer_timeout_ms;
     int left_ms = kolo_deadline_poll_ms(shrinking->deadline);
-    if (left_ms >= 0 && left_ms < most_ms)
-        most_ms = left_ms > 0 ? left_ms : 1;
-    return (int)most_ms;
+    if (left_ms >= 0 && left_ms < MEETING_MS)
+        left_ms = MEETING_MS;
+    return left_ms >= 0 && left_ms < most_ms ? left_ms : (int)most_ms;
 }
 
 /** Makes the communicator of the survivors, and waits until all have it. */
@@ -150,35 +160,56 @@ static bool is_loss(kolo_status status)
            kolo_status_lost(status) == KOLO_LOST_LINK;
 }
 
-/** If this rank gave up a communicator that was half made and does not ask about it again, tells
- * the store, so that members which have it do not wait for this rank. Not held: lock. */
-static void leave_half_made(const struct shrinking *shrinking, uint32_t first)
-{
-    char detail[KOLO_DETAIL_MAX];
-    if (shrinking->number == first) /* the caller's own: it may shrink it again, or finalize it */
-        return;
-    kolo_detail_keep(detail);
-    kolo_engine_enter(shrinking->engine);
-    kolo_comm_tell_store(shrinking->engine, shrinking->number, shrinking->ranks, shrinking->size);
-    kolo_engine_leave(shrinking->engine);
-    kolo_detail_set(detail);
-}
-
 static kolo_status shrink(struct shrinking *shrinking, struct kolo_comm **new_out)
 {
-    uint32_t first = shrinking->number;
     struct kolo_seat seat;
     kolo_status status;
     do {
+        shrinking->may_resume = false;
         KOLO_TRY(ask(shrinking));
         KOLO_TRY(keep_survivors(shrinking, &seat));
         status = meet(shrinking, &seat, new_out);
         shrinking->number = seat.number;
-    } while (is_loss(status) && !kolo_deadline_passed(shrinking->deadline));
+        shrinking->may_resume = is_loss(status);
+    } while (shrinking->may_resume && !kolo_deadline_passed(shrinking->deadline));
 out:
-    if (status != KOLO_OK)
-        leave_half_made(shrinking, first);
+    shrinking->may_resume |= status == KOLO_ERR_TIMEOUT;
     return status;
+}
+
+/* ---- begin and end ---- */
+
+/** Begins with @p comm, or with what an earlier call has left half made of it. Held: lock. */
+static void begin(struct shrinking *shrinking, const struct kolo_comm *comm)
+{
+    const struct kolo_half_made *half = &comm->half_made;
+    shrinking->number = half->ranks ? half->number : comm->number;
+    shrinking->size = half->ranks ? half->size : comm->size;
+    for (int rank = 0; rank < shrinking->size; rank++)
+        shrinking->ranks[rank] = half->ranks ? half->ranks[rank] : kolo_comm_world_rank(comm, rank);
+}
+
+/** Keeps what is half made for the next call. If there can be none that succeeds, tells the store
+ * instead, so that members which have it do not wait for this rank. Held: lock. */
+static void keep_half_made(struct kolo_comm *comm, struct shrinking *shrinking, kolo_status status)
+{
+    const bool is_half_made = status != KOLO_OK && shrinking->number != comm->number;
+    const bool is_refused = status == KOLO_ERR_PEER && shrinking->call.is_answered;
+    char detail[KOLO_DETAIL_MAX];
+    kolo_free_memory(comm->half_made.ranks);
+    comm->half_made = (struct kolo_half_made){0};
+    if (is_half_made && shrinking->may_resume) {
+        comm->half_made =
+            (struct kolo_half_made){shrinking->number, shrinking->size, shrinking->ranks};
+        shrinking->ranks = NULL;
+        return;
+    }
+    comm->is_left_out = is_half_made || is_refused;
+    if (!is_half_made)
+        return;
+    kolo_detail_keep(detail);
+    kolo_comm_tell_store(comm->engine, shrinking->number, shrinking->ranks, shrinking->size);
+    kolo_detail_set(detail);
 }
 
 /** The communicator that is being shrunk will fail, so that other ranks in a call on it do not wait
@@ -212,27 +243,29 @@ kolo_status kolo_shrink(struct kolo_comm *comm, const struct kolo_opts *opts,
     if (!new_out)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_shrink: new_out is NULL");
     *new_out = NULL;
+    if (comm->is_left_out)
+        return kolo_fail(KOLO_ERR_PEER,
+                         "kolo_shrink: an earlier call on communicator %u failed on "
+                         "this rank, and the others went on without it",
+                         comm->number);
     struct kolo_engine *engine = comm->engine;
     int64_t timeout_ms =
         opts && opts->timeout_ms > 0 ? opts->timeout_ms : engine->settings.timeout_ms;
-    struct shrinking shrinking = {.engine = engine,
-                                  .opts = opts,
-                                  .deadline = kolo_deadline_in_ms(timeout_ms),
-                                  .number = comm->number,
-                                  .size = comm->size};
+    struct shrinking shrinking = {
+        .engine = engine, .opts = opts, .deadline = kolo_deadline_in_ms(timeout_ms)};
     shrinking.ranks = kolo_calloc((size_t)comm->size, sizeof *shrinking.ranks);
     shrinking.bits = kolo_calloc(kolo_stall_bits_bytes(engine->size), 1);
     shrinking.lost = kolo_calloc(kolo_stall_bits_bytes(engine->size), 1);
     status = KOLO_ERR_NO_MEMORY;
     if (shrinking.ranks && shrinking.bits && shrinking.lost) {
-        for (int rank = 0; rank < comm->size; rank++)
-            shrinking.ranks[rank] = kolo_comm_world_rank(comm, rank);
         kolo_engine_enter(engine);
+        begin(&shrinking, comm);
         give_up(comm, shrinking.deadline);
         kolo_engine_creating(engine);
         kolo_engine_leave(engine);
         status = shrink(&shrinking, new_out);
         kolo_engine_enter(engine);
+        keep_half_made(comm, &shrinking, status);
         kolo_engine_created(engine);
         end(comm);
         kolo_engine_leave(engine);

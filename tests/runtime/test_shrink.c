@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolo_shrink among threads: ranks that leave in the middle, once and repeatedly, also while others
-// shrink; shrinking a part of the world; without a loss; a member that does not come; and wrong
-// calls. tests/launcher/shrink.sh kills ranks.
+// shrink; shrinking a part of the world; without a loss; a member that does not come, or comes when
+// the time of another is nearly over; a call that goes on from one whose time was over; a rank that
+// is left out; and wrong calls. tests/launcher/shrink.sh kills ranks.
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -18,6 +19,8 @@
 #include "base/alloc.h"
 #include "runtime/comm.h"
 #include "runtime/failure.h"
+#include "runtime/split.h"
+#include "runtime/store_stall.h"
 #include "tests/support/world.h"
 
 static void run(const char *transport, int size,
@@ -337,6 +340,145 @@ Test(shrink, who_does_not_come_is_named, .timeout = 60)
     cr_assert(pthread_barrier_init(&barrier, NULL, 3) == 0);
     run("inproc", 3, does_not_come, &barrier);
     pthread_barrier_destroy(&barrier);
+}
+
+/** Rank 0 comes last, and its time is over when it has hardly come: all the same it meets the
+ * others. */
+static kolo_status in_the_last_moment(struct kolo_comm *comm, void *argument)
+{
+    enum { ROUNDS = 20 };
+    const int rank = kolo_rank(comm), all[] = {0, 1, 2, 3};
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = rank == 0 ? 1 : 20000};
+    (void)argument;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct kolo_comm *part = NULL, *some = NULL;
+        kolo_status status;
+        WORLD_TRY(kolo_dup(comm, NULL, &part));
+        if (rank == 0)
+            usleep(20000);
+        do
+            status = kolo_shrink(part, &opts, &some);
+        while (status == KOLO_ERR_TIMEOUT && rank == 0);
+        WORLD_TRY(status);
+        WORLD_TRY(work(some, rank, all, 4));
+        WORLD_TRY(kolo_finalize(some));
+        WORLD_TRY(kolo_finalize(part));
+        WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    }
+    return KOLO_OK;
+}
+
+ON_ALL(who_comes_in_the_last_moment_meets_the_others, 4, in_the_last_moment)
+
+/** Asks the store as kolo_shrink does, for the survivors of ranks 0 to @p size - 1 of communicator
+ * @p number, of which this rank does not reach @p lost. Sets the key @p asked once the store has
+ * the question. */
+static kolo_status ask_store(struct kolo_comm *comm, uint32_t number, int size, uint8_t lost,
+                             const char *asked, struct kolo_store_call *call)
+{
+    struct kolo_engine *engine = comm->engine;
+    const uint8_t members[8] = {(uint8_t)((1 << size) - 1)}, cut[8] = {lost};
+    WORLD_EXPECT(kolo_stall_bits_bytes(engine->size) <= sizeof members, "%d ranks", engine->size);
+    kolo_comm_enter(comm);
+    kolo_store_client_shrink(engine->store, number, members, cut, 20000, call);
+    kolo_comm_leave(comm);
+    WORLD_TRY(kolo_kv_set(comm, asked, "", 0));
+    kolo_comm_enter(comm);
+    (void)kolo_engine_await(engine, NULL, &call->status, kolo_deadline_in_ms(25000));
+    kolo_comm_leave(comm);
+    WORLD_EXPECT(call->status == KOLO_OK, "%s: %s", kolo_status_name(call->status), call->why);
+    const uint8_t survivors = call->bytes > 0 ? *(const uint8_t *)call->value : 0;
+    kolo_free_memory(call->value);
+    return (survivors >> engine->rank) & 1 ? KOLO_OK : kolo_fail(KOLO_ERR_INTERNAL, "left out");
+}
+
+/** What kolo_shrink does after the answer, on ranks 0 and 1. */
+static kolo_status meet_both(struct kolo_comm *comm, const struct kolo_store_call *call,
+                             struct kolo_comm **child_out)
+{
+    const struct kolo_seat seat = {(uint32_t)call->sum, kolo_rank(comm), 2};
+    struct kolo_comm *child = NULL;
+    WORLD_TRY(kolo_comm_create(comm->engine, 2, &child));
+    child->ranks[0] = 0;
+    child->ranks[1] = 1;
+    kolo_comm_enter(comm);
+    kolo_engine_creating(comm->engine);
+    kolo_comm_leave(comm);
+    const kolo_status status = kolo_comm_meet(child, NULL, &seat, "kolo_shrink", NULL, 0);
+    kolo_comm_enter(comm);
+    kolo_engine_created(comm->engine);
+    kolo_comm_leave(comm);
+    if (status == KOLO_OK)
+        *child_out = child;
+    return status;
+}
+
+/** Rank 1 gets the first answer and does not meet rank 0, whose time is over. Then rank 0 calls
+ * again, or finalizes the communicator. */
+static kolo_status goes_on(struct kolo_comm *comm, void *argument)
+{
+    const bool again = argument != NULL;
+    const int rank = kolo_rank(comm), all[] = {0, 1};
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = rank == 0 ? 200 : 20000};
+    struct kolo_comm *part = NULL, *some = NULL;
+    struct kolo_store_call call = {0};
+    size_t bytes = 0;
+    WORLD_TRY(kolo_dup(comm, NULL, &part));
+    if (rank == 0) {
+        WORLD_TRY(kolo_kv_get(comm, "asked", NULL, &bytes, -1));
+        const kolo_status status = kolo_shrink(part, &opts, &some);
+        WORLD_EXPECT(status == KOLO_ERR_TIMEOUT && !some, "%s: %s", kolo_status_name(status),
+                     kolo_error_detail());
+        if (again)
+            WORLD_TRY(kolo_shrink(part, NULL, &some));
+        else
+            WORLD_TRY(kolo_finalize(part));
+    } else {
+        WORLD_TRY(ask_store(comm, part->number, 2, 0, "asked", &call));
+        WORLD_TRY(ask_store(comm, (uint32_t)call.sum, 2, 0, "asked again", &call));
+        if (again)
+            WORLD_TRY(meet_both(comm, &call, &some));
+    }
+    if (again)
+        WORLD_TRY(work(some, rank, all, 2));
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+ParameterizedTestParameters(shrink, who_was_late_goes_on_from_what_is_half_made)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, shrink, who_was_late_goes_on_from_what_is_half_made,
+                  .timeout = 60)
+{
+    static char again[] = "again";
+    run(param->name, 2, goes_on, again);
+    run(param->name, 2, goes_on, NULL);
+}
+
+/** Rank 2 is left out, since ranks 0 and 2 cannot reach each other. */
+static kolo_status stays_out(struct kolo_comm *comm, void *argument)
+{
+    static const char *const texts[] = {"cannot reach each other", "an earlier call"};
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = 20000};
+    const int rank = kolo_rank(comm);
+    struct kolo_comm *part = NULL, *some = NULL;
+    struct kolo_store_call call = {0};
+    (void)argument;
+    WORLD_TRY(kolo_dup(comm, NULL, &part));
+    if (rank < 2)
+        WORLD_TRY(ask_store(comm, part->number, 3, rank == 0 ? 1 << 2 : 0, "asked", &call));
+    for (int i = 0; i < 2 && rank == 2; i++) {
+        const kolo_status status = kolo_shrink(part, &opts, &some);
+        WORLD_EXPECT(status == KOLO_ERR_PEER && strstr(kolo_error_detail(), texts[i]), "%s: %s",
+                     kolo_status_name(status), kolo_error_detail());
+    }
+    return kolo_barrier(comm, NULL, NULL);
+}
+
+Test(shrink, who_was_left_out_is_told_again, .timeout = 60)
+{
+    run("inproc", 3, stays_out, NULL);
 }
 
 /** Memory that ends after @p bytes: what is behind it cannot be read. */

@@ -65,7 +65,7 @@ bool kolo_link_expect(struct kolo_link *link, uint32_t id, const struct kolo_des
         return false;
     struct kolo_channel *channel = kolo_map_get(&link->channels, id);
     if (!channel || channel->recv_first || channel->stash_first || channel->rx_fault != KOLO_OK ||
-        channel->prepaid > 0)
+        channel->is_broken_off || channel->prepaid > 0)
         return false;
     const size_t window = kolo_link_settings(link)->credit_bytes;
     if (KOLO_FRAME_COST_BYTES + bytes > window - channel->charged)

@@ -50,6 +50,7 @@ struct kolo_channel {
     uint32_t sends_posted, receives_posted; /* the nth send meets the peer's nth receive */
     kolo_status tx_fault, rx_fault;         /* not OK: the channel is unusable, every new work gets
                                              * this */
+    bool is_broken_off; /* the peer took a message back: what follows on the channel is dropped */
     bool is_cut; /* its first receive failed after its turn: the message will never be complete */
     struct kolo_work *send_first, *send_last, *send_next;
     struct kolo_work *recv_first, *recv_last;

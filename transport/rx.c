@@ -8,6 +8,9 @@
 // description, or a receive was cancelled. What arrives on it is dropped, and its credit is still
 // returned, so that the peer can finish its sends.
 //
+// Nor can what follows a message that its sender took back be received (is_broken_off): it is
+// dropped too. But the receives stay: why the sender took it back is told elsewhere.
+//
 // What arrives on a channel that was forgotten is dropped as well, and nothing is returned for it:
 // a message that the peer sends although this rank has finalized the communicator. Credit for what
 // this rank had sent there may come too.
@@ -92,13 +95,19 @@ static kolo_status check_length(const struct kolo_channel *channel, const struct
                      channel->link->peer, bytes, channel->id, left, work->bytes);
 }
 
+/** Whether what arrives on the channel is dropped. */
+static bool drops(const struct kolo_channel *channel)
+{
+    return channel->rx_fault != KOLO_OK || channel->is_broken_off;
+}
+
 /* Finds the receive that takes a frame: *work_out, or NULL if the frame is to be dropped. */
 static kolo_status match(struct kolo_channel *channel, const struct kolo_desc *desc, size_t bytes,
                          bool is_remote, struct kolo_work **work_out)
 {
     struct kolo_work *work = channel->recv_first;
     *work_out = NULL;
-    if (channel->rx_fault != KOLO_OK)
+    if (drops(channel))
         return KOLO_OK;
     if (memcmp(desc, &work->desc, sizeof *desc) != 0) {
         mismatch(channel, work, desc);
@@ -139,14 +148,18 @@ static void absorb_remote(struct kolo_channel *channel, struct kolo_work *work, 
                           size_t bytes, uint64_t cookie)
 {
     struct kolo_link *link = channel->link;
-    if (work && link->transport->claim && !link->transport->claim(link, cookie))
-        return; /* its sender gave it up; its receiver is told elsewhere why */
+    if (work && link->transport->claim && !link->transport->claim(link, cookie)) {
+        channel->is_broken_off = true;
+        return;
+    }
     if (work)
         combine(work, data, bytes);
-    if (link->transport->release(link, cookie) && work)
+    if (link->transport->release(link, cookie) && work) {
         finish(channel, work);
-    else if (work) /* what was read is worthless; its receiver is told elsewhere why */
+    } else if (work) { /* what was read is worthless */
         work->bytes_done -= bytes;
+        channel->is_broken_off = true;
+    }
 }
 
 /** The message of @p work is the next one in order: nothing else is until it is complete. */
@@ -206,7 +219,7 @@ void kolo_channel_deliver(struct kolo_channel *channel)
 {
     bool delivered = false;
     while (channel->stash_first && channel->stash_first->is_complete &&
-           (can_take(channel) || channel->rx_fault != KOLO_OK)) {
+           (can_take(channel) || drops(channel))) {
         deliver_one(channel, kolo_channel_take_stash(channel));
         delivered = true;
     }
@@ -254,7 +267,7 @@ static struct kolo_stash *add_stash(struct kolo_channel *channel, const struct k
 /* Whether a frame that begins now must queue behind others, or wait for a receive. */
 static bool is_early(const struct kolo_channel *channel)
 {
-    return channel->rx_fault == KOLO_OK && (channel->stash_first || !can_take(channel));
+    return !drops(channel) && (channel->stash_first || !can_take(channel));
 }
 
 /* ---- control frames ---- */

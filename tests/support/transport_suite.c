@@ -873,6 +873,76 @@ void suite_takes_back_a_send(const char *transport)
         once(transport, 2, NULL, NULL, cancel_send);
 }
 
+/* Rank 0 takes the first of two messages back, when the second may be over. */
+static void take_first_back(struct suite_rank *rank, struct kolo_link *link, const uint8_t *memory)
+{
+    const struct kolo_desc first = desc_of(1), second = desc_of(2);
+    struct kolo_work works[2], next;
+    kolo_link_send(link, 2, &first, memory, TAKEN_BACK_BYTES, &works[0]);
+    kolo_link_send(link, 2, &second, "y", 1, &works[1]);
+    SUITE_CHECK(rank, works[0].status == KOLO_AGAIN, "%s", kolo_status_name(works[0].status));
+    kolo_work_cancel(&works[0]);
+    SUITE_CHECK(rank, works[1].status != KOLO_AGAIN, "nothing can follow what was taken back");
+    kolo_link_send(link, 3, &first, "z", 1, &next);
+    SUITE_CHECK(rank, suite_meet(rank, 0), "rank 0");
+    SUITE_CHECK(rank, suite_settle(rank, &next, 1) && next.status == KOLO_OK, "%s: %s",
+                kolo_status_name(next.status), heard_text(rank));
+    SUITE_CHECK(rank, suite_meet(rank, 1), "rank 0");
+}
+
+/* Rank 1 receives both: neither comes, and that is no mismatch. What is behind them on the link
+ * does. */
+static void receive_behind(struct suite_rank *rank, struct kolo_link *link, uint8_t *memory)
+{
+    const struct kolo_desc first = desc_of(1), second = desc_of(2);
+    struct kolo_work works[2], next;
+    uint8_t byte = 0, last = 0;
+    SUITE_CHECK(rank, suite_meet(rank, 0), "rank 1");
+    kolo_link_recv(link, 2, &first, memory, TAKEN_BACK_BYTES, NULL, &works[0]);
+    kolo_link_recv(link, 2, &second, &byte, 1, NULL, &works[1]);
+    kolo_link_recv(link, 3, &first, &last, 1, NULL, &next);
+    SUITE_CHECK(rank, suite_settle(rank, &next, 1) && last == 'z', "%s: %s",
+                kolo_status_name(next.status), heard_text(rank));
+    SUITE_CHECK(rank, suite_meet(rank, 1), "rank 1");
+    SUITE_CHECK(rank, rank->heard[0].mismatch == 0, "a mismatch");
+    for (int i = 0; i < 2; i++)
+        SUITE_CHECK(rank, works[i].status == KOLO_AGAIN && byte == 0, "message %d: %s", i,
+                    kolo_status_name(works[i].status));
+    for (int i = 0; i < 2; i++)
+        kolo_work_cancel(&works[i]);
+}
+
+static void take_back_before(struct suite_rank *rank, bool in_heap)
+{
+    struct kolo_link *link = NULL;
+    void *memory = in_heap ? NULL : calloc(1, TAKEN_BACK_BYTES);
+    SUITE_CHECK(rank, memory || kolo_heap_alloc(rank->heap, TAKEN_BACK_BYTES, &memory) == KOLO_OK,
+                "%s", kolo_error_detail());
+    SUITE_CHECK(rank, shake_hands(rank, &link), "no message");
+    if (rank->rank == 0)
+        take_first_back(rank, link, memory);
+    else
+        receive_behind(rank, link, memory);
+    if (!in_heap)
+        free(memory);
+}
+
+static void take_back_plain(struct suite_rank *rank)
+{
+    take_back_before(rank, false);
+}
+
+static void take_back_heap(struct suite_rank *rank)
+{
+    take_back_before(rank, true);
+}
+
+void suite_receives_nothing_behind_a_send_that_was_taken_back(const char *transport)
+{
+    once(transport, 2, NULL, NULL, take_back_plain);
+    once(transport, 2, NULL, NULL, take_back_heap);
+}
+
 static void vanish(struct suite_rank *rank)
 {
     struct kolo_link *link = NULL;

@@ -35,6 +35,7 @@
     X(suite, recalls_loans_and_hears_that_they_are_returned)                                       \
     X(suite, takes_back_a_receive)                                                                 \
     X(suite, takes_back_a_send)                                                                    \
+    X(suite, receives_nothing_behind_a_send_that_was_taken_back)                                   \
     X(suite, tells_that_a_peer_vanished)                                                           \
     X(suite, wakes_a_sleeper)                                                                      \
     X(suite, settles_simultaneous_dials)                                                           \

@@ -90,6 +90,8 @@ struct kolo_comm {
     const char *joined_by;            /* see timeline_call.c; NULL: not determined yet */
     char **whys;      /* by member: why its transport was chosen; NULL until asked for */
     int *local_ranks; /* by member: its number among the ranks of its host; NULL until asked for */
+    uint64_t works_seen;   /* of the endpoint's works that are over, when messages were advanced */
+    bool messages_watched; /* some message must be advanced also if no work has ended since */
 };
 
 /** The rank in the world of member @p rank. */

@@ -190,6 +190,7 @@ static kolo_status post(struct kolo_comm *comm, struct kolo_request *request,
         kolo_request_take_up(comm, request);
         return kolo_request_await(comm, request);
     }
+    comm->works_seen++; /* no request waits for it */
     if (ticket != 0)
         kolo_timeline_end(engine->timeline, ticket, KOLO_OK);
     count_call(engine);

@@ -197,28 +197,12 @@ static void advance_collectives(struct kolo_comm *comm)
     }
 }
 
-static void advance_messages(struct kolo_comm *comm)
-{
-    for (struct kolo_request *request = comm->messages.first, *next; request; request = next) {
-        next = request->next;
-        if (request->stage != KOLO_STAGING_OUT && !request->route->advance(request)) {
-            if (comm->failure.status != KOLO_OK)
-                break;
-            continue;
-        }
-        if (!request->staged || kolo_staging_is_out(request))
-            kolo_request_end(request, KOLO_OK);
-        else if (comm->failure.status != KOLO_OK)
-            break; /* the device failed, and all requests have ended */
-    }
-}
-
 void kolo_requests_advance(struct kolo_comm *comm)
 {
     if (comm->collectives.first)
         advance_collectives(comm);
     if (comm->messages.first)
-        advance_messages(comm);
+        kolo_messages_advance(comm);
 }
 
 /* ---- beginning ---- */
@@ -314,7 +298,10 @@ void kolo_request_submit(struct kolo_comm *comm, struct kolo_request *request)
     if (engine->timeline && !comm->is_inner) /* the outer call is there */
         keep_in_timeline(request);
     request->route->begin(request);
-    kolo_requests_advance(comm);
+    if (kolo_request_is_message(request))
+        kolo_message_advance_new(comm, request);
+    else
+        kolo_requests_advance(comm);
     if (may_be_quick && request->status == KOLO_AGAIN)
         set_deadline(engine, request);
 }
@@ -325,7 +312,7 @@ void kolo_request_take_up(struct kolo_comm *comm, struct kolo_request *request)
     request->stall.moves = 1; /* as after the first step has begun */
     set_deadline(comm->engine, request);
     if (comm->failure.status == KOLO_OK) {
-        kolo_requests_advance(comm);
+        kolo_message_advance_new(comm, request);
         return;
     }
     request->fell_with_comm = true; /* the failure ended only what was in the list then */

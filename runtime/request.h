@@ -219,6 +219,13 @@ void kolo_request_end(struct kolo_request *request, kolo_status status);
 void kolo_request_drop(struct kolo_request *request);
 void kolo_request_words(const struct kolo_request *request, char *text, size_t capacity);
 
+/* ---- messages.c ---- */
+
+/** Advances the messages of @p comm that may go on. */
+void kolo_messages_advance(struct kolo_comm *comm);
+/** Advances a message that has just begun. The others wait for the next poll of everything. */
+void kolo_message_advance_new(struct kolo_comm *comm, struct kolo_request *request);
+
 /* ---- route_links.c ---- */
 
 /** Whether the range that @p step marks as finished must still be processed (the division of an
@@ -236,6 +243,12 @@ static inline bool kolo_message_is_over(const struct kolo_request *request)
 {
     const struct kolo_flight *flight = &request->main.alone;
     return flight->in.status == KOLO_OK && flight->out.status == KOLO_OK;
+}
+static inline bool kolo_message_has_failed(const struct kolo_request *request)
+{
+    const struct kolo_flight *flight = &request->main.alone;
+    return (flight->in.status != KOLO_OK && flight->in.status != KOLO_AGAIN) ||
+           (flight->out.status != KOLO_OK && flight->out.status != KOLO_AGAIN);
 }
 /** The address of a slice; NULL: this rank does not have that buffer. */
 uint8_t *kolo_slice_address(const struct kolo_request *request, const struct kolo_slice *slice);

@@ -123,7 +123,7 @@ void kolo_channel_fail_sends(struct kolo_channel *channel, kolo_status why)
         if ((work->frames_out > 0 || work->is_remote) && link->transport->withdraw)
             link->transport->withdraw(link, work);
         work->frames_out = 0;
-        work->status = why;
+        kolo_work_end(work, why);
     }
 }
 
@@ -158,7 +158,7 @@ void kolo_channel_fail_receives(struct kolo_channel *channel, kolo_status why)
     while (channel->recv_first) {
         struct kolo_work *work = channel->recv_first;
         kolo_channel_remove_receive(channel, work);
-        work->status = why;
+        kolo_work_end(work, why);
     }
 }
 

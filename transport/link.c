@@ -165,9 +165,9 @@ static struct kolo_channel *open_work(struct kolo_link *link, uint32_t id,
     work->channel = id;
     struct kolo_channel *channel = NULL;
     if (id == KOLO_CHANNEL_CONTROL)
-        work->status = kolo_fail(KOLO_ERR_INVALID, "channel %u is not for callers", id);
+        kolo_work_end(work, kolo_fail(KOLO_ERR_INVALID, "channel %u is not for callers", id));
     else if ((channel = kolo_channel_of(link, id)) == NULL)
-        work->status = KOLO_ERR_NO_MEMORY;
+        kolo_work_end(work, KOLO_ERR_NO_MEMORY);
     return channel;
 }
 
@@ -180,7 +180,7 @@ void kolo_link_send(struct kolo_link *link, uint32_t channel_id, const struct ko
     work->src = src;
     kolo_status fault = channel->tx_fault != KOLO_OK ? channel->tx_fault : cannot(link);
     if (fault != KOLO_OK) {
-        work->status = fault;
+        kolo_work_end(work, fault);
         return;
     }
     kolo_channel_add_send(channel, work);
@@ -215,7 +215,7 @@ void kolo_link_recv(struct kolo_link *link, uint32_t channel_id, const struct ko
     if (fault == KOLO_OK)
         fault = channel->rx_fault;
     if (fault != KOLO_OK) {
-        work->status = fault;
+        kolo_work_end(work, fault);
         return;
     }
     kolo_channel_add_receive(channel, work);
@@ -223,7 +223,7 @@ void kolo_link_recv(struct kolo_link *link, uint32_t channel_id, const struct ko
     fault = cannot(link);
     if (work->status == KOLO_AGAIN && fault != KOLO_OK) {
         kolo_channel_remove_receive(channel, work);
-        work->status = fault;
+        kolo_work_end(work, fault);
     }
     if (work->status == KOLO_AGAIN && work->bytes_done == 0 && !channel->stash_first &&
         link->transport->posted)
@@ -276,7 +276,7 @@ void kolo_work_cancel(struct kolo_work *work)
         cancel_send(channel, work);
     else
         cancel_receive(channel, work);
-    work->status = KOLO_ERR_ABORTED;
+    kolo_work_end(work, KOLO_ERR_ABORTED);
 }
 
 /* Sums up what the works in a queue have done and want in total, since a stall report needs "3 of 8

@@ -124,7 +124,7 @@ static void finish(struct kolo_channel *channel, struct kolo_work *work)
     if (work->bytes_done < work->bytes)
         return;
     kolo_channel_remove_receive(channel, work);
-    work->status = KOLO_OK;
+    kolo_work_end(work, KOLO_OK);
 }
 
 static void combine(struct kolo_work *work, const void *data, size_t bytes)

@@ -243,6 +243,8 @@ bool kolo_link_has_signal(const struct kolo_link *link);
 /** Moves what can be moved now, over all links. *moved_out (may be NULL): whether anything moved.
  *  Failures of links are told as events. */
 kolo_status kolo_endpoint_progress(struct kolo_endpoint *endpoint, bool *moved_out) KOLO_NODISCARD;
+/** How many works have ended so far, whatever their status and whichever call ended them. */
+uint64_t kolo_endpoint_works_over(const struct kolo_endpoint *endpoint);
 /** Asks peers to wake this rank from now on. To sleep: call this, then progress once more, and
  *  sleep only if nothing moved. */
 void kolo_endpoint_arm(struct kolo_endpoint *endpoint);

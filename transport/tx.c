@@ -275,7 +275,7 @@ bool kolo_link_frame_done(struct kolo_link *link, const struct kolo_frame *frame
         return false;
     struct kolo_channel *channel = kolo_map_get(&link->channels, work->channel);
     kolo_channel_remove_send(channel, work);
-    work->status = KOLO_OK;
+    kolo_work_end(work, KOLO_OK);
     return true;
 }
 

@@ -87,6 +87,7 @@ void kolo_comm_open(struct kolo_comm *comm, uint32_t number, int rank, int size)
     comm->rank = rank;
     comm->size = size;
     comm->direct_bytes = SIZE_MAX;
+    comm->ended = (struct kolo_request){.comm = comm, .status = KOLO_OK};
     fit(comm);
     comm->received = comm->sent ? comm->sent + size : NULL;
     comm->next = engine->comms;

@@ -92,6 +92,9 @@ struct kolo_comm {
     int *local_ranks; /* by member: its number among the ranks of its host; NULL until asked for */
     uint64_t works_seen;   /* of the endpoint's works that are over, when messages were advanced */
     bool messages_watched; /* some message must be advanced also if no work has ended since */
+    /** The request of each call that was over before it returned; its status is KOLO_OK. It never
+     * changes, so it is read without the lock. */
+    struct kolo_request ended;
 };
 
 /** The rank in the world of member @p rank. */

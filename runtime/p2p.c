@@ -5,10 +5,15 @@
 // within some polls, needs no work (transport/at_once.c). Otherwise it gives a work to the link. If
 // that completes at once, or within some polls, the call needs nothing else of a request: no place
 // in a list, no deadline, no clock. If it takes longer, it becomes a request around that work, and
-// waits like all others. Must never take these shortcuts for a call that follows a stream, uses
-// device memory or has options that change how it runs; poll while another thread wants the lock or
-// this rank has other requests; or keep the engine from its timers and descriptors, however many
-// calls in a row complete at once.
+// waits like all others.
+//
+// A call that does not block tries the same, without polls. If its message is over then, it gives a
+// request that is over (comm->ended), which is in no list; else a request around its work.
+//
+// Must never take these shortcuts for a call that follows a stream, uses device memory or has
+// options that change how it runs; poll while another thread wants the lock or this rank has other
+// requests; or keep the engine from its timers and descriptors, however many calls in a row
+// complete at once.
 #include "runtime/comm.h"
 
 #include <stdint.h>
@@ -47,11 +52,11 @@ enum {
     CALLS_PER_TURN = 64 /* calls that complete at once for each poll of everything */
 };
 
-/** Whether the call needs nothing that only a request can do. */
+/** Whether the call needs nothing that only a request of its own can do once it is over. */
 static bool is_plain(const struct kolo_comm *comm, const struct kolo_task *task)
 {
     const struct kolo_opts *opts = task->opts;
-    return !task->request_out && !atomic_load_explicit(&comm->group, memory_order_relaxed) &&
+    return !atomic_load_explicit(&comm->group, memory_order_relaxed) &&
            (!opts || (kolo_opts_flags(opts) == 0 && !kolo_task_stream(task) &&
                       (!opts->name || opts->name[0] == '\0'))) &&
            !kolo_task_may_be_foreign(task);
@@ -136,11 +141,13 @@ static void count_call(struct kolo_engine *engine)
 
 /* ---- without a work ---- */
 
+/** A call with a request does not wait for the message, not even for a short time. */
 static bool take_at_once(struct kolo_engine *engine, struct kolo_link *link,
                          const struct kolo_task *task, const struct kolo_expected *expected)
 {
     kolo_status status = kolo_link_take(link, expected, task->recv);
-    for (int i = looks(engine, link); i > 1 && status == KOLO_AGAIN && !is_wanted(engine); i--)
+    for (int i = task->request_out ? 0 : looks(engine, link);
+         i > 1 && status == KOLO_AGAIN && !is_wanted(engine); i--)
         status = kolo_link_take(link, expected, task->recv);
     return status == KOLO_OK;
 }
@@ -197,15 +204,27 @@ static kolo_status post(struct kolo_comm *comm, struct kolo_request *request,
     return KOLO_OK;
 }
 
-static kolo_status run(struct kolo_comm *comm, const struct kolo_task *task)
+/** KOLO_AGAIN: nothing has happened. */
+static kolo_status run_plain(struct kolo_comm *comm, const struct kolo_task *task)
 {
     struct kolo_request request;
+    struct kolo_link *link = link_now(comm, task->peer);
+    if (!link)
+        return KOLO_AGAIN;
+    if (run_at_once(comm, task, link)) {
+        if (task->request_out)
+            *task->request_out = &comm->ended;
+        return KOLO_OK;
+    }
+    return task->request_out ? KOLO_AGAIN : post(comm, &request, task, link);
+}
+
+static kolo_status run(struct kolo_comm *comm, const struct kolo_task *task)
+{
     kolo_status status = KOLO_AGAIN;
     if (is_plain(comm, task)) {
         kolo_comm_enter(comm);
-        struct kolo_link *link = link_now(comm, task->peer);
-        if (link)
-            status = run_at_once(comm, task, link) ? KOLO_OK : post(comm, &request, task, link);
+        status = run_plain(comm, task);
         kolo_comm_leave(comm);
     }
     return status != KOLO_AGAIN ? status : kolo_task_run(comm, task);

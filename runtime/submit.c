@@ -440,11 +440,20 @@ static kolo_status find_comm(const char *function, struct kolo_request *const *r
     return status;
 }
 
+/** Takes back a request that was over from the start. False: it is another. */
+static bool take_ended(const struct kolo_comm *comm, struct kolo_request **request)
+{
+    if (*request != &comm->ended)
+        return false;
+    *request = NULL;
+    return true;
+}
+
 kolo_status kolo_test(struct kolo_request **request)
 {
     struct kolo_comm *comm = NULL;
     kolo_status status = find_comm("kolo_test", request, &comm);
-    if (!comm)
+    if (!comm || take_ended(comm, request))
         return status;
     kolo_comm_enter(comm);
     if (kolo_chain_is_running(*request))
@@ -460,7 +469,7 @@ kolo_status kolo_wait(struct kolo_request **request, int timeout_ms)
 {
     struct kolo_comm *comm = NULL;
     kolo_status status = find_comm("kolo_wait", request, &comm);
-    if (!comm)
+    if (!comm || take_ended(comm, request))
         return status;
     kolo_deadline deadline = kolo_deadline_in_ms(timeout_ms);
     kolo_comm_enter(comm);

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/alloc.h"
 #include "tests/support/world.h"
 
 static void run(const char *transport, int size,
@@ -301,6 +303,82 @@ ParameterizedTest(struct world_param *param, p2p, what_fails_says_so, .timeout =
                       strstr(result->text, failing[i].words[1]),
                   "%s: %s: %s", failing[i].name, kolo_status_name(result->status), result->text);
     }
+}
+
+/* ---- with a request that is over at once ---- */
+
+enum { AT_ONCE = 10 };
+
+static atomic_int turns; /* whose turn it is, shared by all ranks of a test's process */
+
+static void await_turn(int turn)
+{
+    while (atomic_load(&turns) < turn)
+        sched_yield();
+}
+
+static kolo_status send_at_once(struct kolo_comm *comm)
+{
+    struct kolo_request *requests[AT_ONCE], *same;
+    int64_t data[AT_ONCE];
+    const uint64_t before = kolo_alloc_count();
+    for (int i = 0; i < AT_ONCE; i++) {
+        data[i] = i * 5;
+        WORLD_TRY(kolo_send(comm, &data[i], 1, KOLO_INT64, 1, NULL, &requests[i]));
+        WORLD_EXPECT(requests[i] != NULL, "no request");
+    }
+    same = requests[0];
+    WORLD_INVALID(kolo_start(same), "not made with KOLO_PERSISTENT");
+    WORLD_INVALID(kolo_request_free(&same), "not made with KOLO_PERSISTENT");
+    for (int i = 0; i < AT_ONCE; i++)
+        WORLD_EXPECT((i % 2 ? kolo_test(&requests[i]) : kolo_wait(&requests[i], 0)) == KOLO_OK &&
+                         requests[i] == NULL,
+                     "message %d is not over", i);
+    WORLD_EXPECT(kolo_alloc_count() == before, "%d allocations",
+                 (int)(kolo_alloc_count() - before));
+    WORLD_TRY(kolo_send(comm, data, 1, KOLO_INT64, 1, NULL, &same)); /* finalize frees it */
+    atomic_store(&turns, 1);
+    await_turn(2);
+    return KOLO_OK;
+}
+
+static kolo_status take_at_once(struct kolo_comm *comm)
+{
+    struct kolo_request *requests[AT_ONCE];
+    int64_t data[AT_ONCE] = {0};
+    await_turn(1);
+    const uint64_t before = kolo_alloc_count();
+    for (int i = 0; i < AT_ONCE; i++)
+        WORLD_TRY(kolo_recv(comm, &data[i], 1, KOLO_INT64, 0, NULL, &requests[i]));
+    for (int i = 0; i < AT_ONCE; i++) {
+        WORLD_EXPECT(kolo_test(&requests[i]) == KOLO_OK, "message %d has arrived", i);
+        WORLD_EXPECT(data[i] == i * 5, "message %d: %lld", i, (long long)data[i]);
+    }
+    const uint64_t made = kolo_alloc_count() - before;
+    WORLD_TRY(kolo_recv(comm, data, 1, KOLO_INT64, 0, NULL, NULL));
+    atomic_store(&turns, 2);
+    WORLD_EXPECT(made == 0, "%d allocations", (int)made);
+    return KOLO_OK;
+}
+
+static kolo_status both_at_once(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    WORLD_TRY(meet(comm));
+    const kolo_status status = kolo_rank(comm) == 0 ? send_at_once(comm) : take_at_once(comm);
+    atomic_store(&turns, 2); /* if it failed, the other must not wait */
+    return status;
+}
+
+Test(p2p, short_messages_that_are_over_at_once_need_no_request, .timeout = 60)
+{
+    struct world_param shm = {.name = "shm"};
+    struct world world;
+    atomic_store(&turns, 0);
+    run_spinning(&shm, 2, both_at_once, &world);
+    for (int rank = 0; rank < 2; rank++)
+        cr_assert(world.results[rank].status == KOLO_OK, "rank %d: %s", rank,
+                  world.results[rank].text);
 }
 
 /** The peer is not to blame for memory that the kernel cannot read. */

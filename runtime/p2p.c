@@ -18,6 +18,7 @@
 
 #include <stdint.h>
 
+#include "base/alloc.h"
 #include "memory/memory.h"
 #include "runtime/group.h"
 #include "runtime/stream.h"
@@ -66,11 +67,18 @@ static bool is_plain(const struct kolo_comm *comm, const struct kolo_task *task)
 static void fill_in(struct kolo_comm *comm, struct kolo_request *request,
                     const struct kolo_task *task)
 {
+    /* Read first, since compilers otherwise make a copy whose fields are written one by one and
+     * then read several at a time, for which a processor has to wait. */
+    const enum kolo_call_kind kind = task->kind;
+    const kolo_dtype dtype = task->dtype;
+    const kolo_redop op = task->op;
+    const uint64_t count = task->count;
+    const int peer = task->peer, root = kind == KOLO_CALL_SEND ? peer : comm->rank;
     request->comm = comm;
     request->send = task->send;
     request->recv = task->recv;
-    request->call = kolo_task_call(task);
-    request->call.root = task->kind == KOLO_CALL_SEND ? task->peer : comm->rank;
+    request->call = (struct kolo_call){
+        .kind = kind, .dtype = dtype, .op = op, .root = root, .count = count, .peer = peer};
 }
 
 /** Begins its record in the timeline. */
@@ -204,6 +212,48 @@ static kolo_status post(struct kolo_comm *comm, struct kolo_request *request,
     return KOLO_OK;
 }
 
+/** A message that the link does not complete now, though it has its work. */
+static void go_on(struct kolo_comm *comm, struct kolo_request *request,
+                  const struct kolo_task *task)
+{
+    complete(comm, request, task);
+    kolo_request_enlist(comm, request);
+    request->is_counted = true;
+    kolo_request_take_up(comm, request);
+    if (request->status == KOLO_AGAIN)
+        kolo_engine_notify(comm->engine);
+}
+
+/** Starts the call in the background. KOLO_AGAIN: nothing has happened, and it needs more than
+ * this, since it is recorded. */
+static kolo_status start(struct kolo_comm *comm, const struct kolo_task *task,
+                         struct kolo_link *link)
+{
+    struct kolo_engine *engine = comm->engine;
+    struct kolo_request *request = NULL;
+    kolo_status status = KOLO_AGAIN;
+    if (engine->timeline)
+        return status;
+    *task->request_out = NULL;
+    KOLO_TRY(kolo_engine_start_thread(engine));
+    request = kolo_calloc(1, sizeof *request);
+    if (!request)
+        return KOLO_ERR_NO_MEMORY;
+    fill_in(comm, request, task);
+    kolo_message_post(request, link);
+    if (kolo_message_is_over(request)) {
+        kolo_free_memory(request);
+        request = &comm->ended;
+        comm->works_seen++;
+        count_call(engine);
+    } else {
+        go_on(comm, request, task);
+    }
+    *task->request_out = request;
+out:
+    return status;
+}
+
 /** KOLO_AGAIN: nothing has happened. */
 static kolo_status run_plain(struct kolo_comm *comm, const struct kolo_task *task)
 {
@@ -216,7 +266,7 @@ static kolo_status run_plain(struct kolo_comm *comm, const struct kolo_task *tas
             *task->request_out = &comm->ended;
         return KOLO_OK;
     }
-    return task->request_out ? KOLO_AGAIN : post(comm, &request, task, link);
+    return task->request_out ? start(comm, task, link) : post(comm, &request, task, link);
 }
 
 static kolo_status run(struct kolo_comm *comm, const struct kolo_task *task)

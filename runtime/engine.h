@@ -50,6 +50,12 @@ struct kolo_slabs {
     atomic_bool has_to_free; /* written with the lock held */
 };
 
+/** Memory of requests that are over (spares.c). */
+struct kolo_spares {
+    struct kolo_request *first;
+    int count;
+};
+
 /** The thread that returns lent device memory, and frees what kolo_free has left to it
  *  (loans.c). */
 struct kolo_tidier {
@@ -118,6 +124,7 @@ struct kolo_engine {
     int own_op_count;
     struct kolo_device_memory *device_memory; /* of kolo_alloc_device; see device_memory.c */
     struct kolo_tidier tidier;
+    struct kolo_spares spares;
 };
 
 /* ---- engine_life.c ---- */

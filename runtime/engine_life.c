@@ -13,6 +13,7 @@
 #include "runtime/device_memory.h"
 #include "runtime/own_ops.h"
 #include "runtime/peers.h"
+#include "runtime/spares.h"
 #include "runtime/staging.h"
 #include "runtime/timeline.h"
 
@@ -86,6 +87,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
     while (engine->comms)
         kolo_comm_free(engine->comms);
     kolo_own_ops_free(engine);
+    kolo_spares_free(engine);
     if (may_free)
         kolo_heap_destroy(engine->heap);
     kolo_device_memory_close(engine, deadline); /* after everything in the devices' contexts */

@@ -18,9 +18,9 @@
 
 #include <stdint.h>
 
-#include "base/alloc.h"
 #include "memory/memory.h"
 #include "runtime/group.h"
+#include "runtime/spares.h"
 #include "runtime/stream.h"
 #include "runtime/submit.h"
 #include "runtime/timeline_call.h"
@@ -81,6 +81,14 @@ static void fill_in(struct kolo_comm *comm, struct kolo_request *request,
         .kind = kind, .dtype = dtype, .op = op, .root = root, .count = count, .peer = peer};
 }
 
+/** Fills in what is needed of a request that goes on after the call. */
+static void fill_in_rest(struct kolo_comm *comm, struct kolo_request *request,
+                         const struct kolo_task *task)
+{
+    request->route = &kolo_route_links;
+    request->timeout_ms = kolo_task_timeout_ms(comm, task);
+}
+
 /** Begins its record in the timeline. */
 static uint64_t keep_in_timeline(struct kolo_request *request)
 {
@@ -98,8 +106,7 @@ static void complete(struct kolo_comm *comm, struct kolo_request *request,
     const struct kolo_desc desc = request->desc;
     kolo_request_clear(request);
     fill_in(comm, request, task);
-    request->route = &kolo_route_links;
-    request->timeout_ms = kolo_task_timeout_ms(comm, task);
+    fill_in_rest(comm, request, task);
     request->call.sequence = sequence;
     request->desc = desc;
 }
@@ -216,7 +223,7 @@ static kolo_status post(struct kolo_comm *comm, struct kolo_request *request,
 static void go_on(struct kolo_comm *comm, struct kolo_request *request,
                   const struct kolo_task *task)
 {
-    complete(comm, request, task);
+    fill_in_rest(comm, request, task);
     kolo_request_enlist(comm, request);
     request->is_counted = true;
     kolo_request_take_up(comm, request);
@@ -236,13 +243,13 @@ static kolo_status start(struct kolo_comm *comm, const struct kolo_task *task,
         return status;
     *task->request_out = NULL;
     KOLO_TRY(kolo_engine_start_thread(engine));
-    request = kolo_calloc(1, sizeof *request);
+    request = kolo_spares_take(engine);
     if (!request)
         return KOLO_ERR_NO_MEMORY;
     fill_in(comm, request, task);
     kolo_message_post(request, link);
     if (kolo_message_is_over(request)) {
-        kolo_free_memory(request);
+        kolo_spares_give(engine, request);
         request = &comm->ended;
         comm->works_seen++;
         count_call(engine);

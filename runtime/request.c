@@ -14,6 +14,7 @@
 #include "runtime/nested.h"
 #include "runtime/own_ops.h"
 #include "runtime/scale.h"
+#include "runtime/spares.h"
 #include "runtime/staging.h"
 #include "runtime/stream.h"
 #include "runtime/timeline_call.h"
@@ -136,7 +137,7 @@ void kolo_request_drop(struct kolo_request *request)
     if (!request->is_async)
         return;
     kolo_request_unlist(request);
-    kolo_free_memory(request);
+    kolo_spares_give(request->comm->engine, request);
 }
 
 /* ---- advancing ---- */

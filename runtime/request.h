@@ -124,7 +124,7 @@ struct kolo_request {
     const struct kolo_route *route;
     struct kolo_request *next, *previous; /* in comm->collectives or comm->messages */
     kolo_status status;                   /* KOLO_AGAIN until it is over */
-    bool is_async;                        /* from kolo_calloc, freed by test, wait or finalize */
+    bool is_async;                        /* from spares.c, freed by test, wait or finalize */
     bool is_persistent;         /* not freed by test and wait, since it can be started again */
     bool is_counted;            /* in engine->outstanding */
     struct kolo_request *chain; /* the next request of its group; all are started together */
@@ -215,7 +215,7 @@ void kolo_requests_calm(const struct kolo_comm *comm);
 /** Removes the request from its list and gives it @p status; its transfers are cancelled. */
 void kolo_request_end(struct kolo_request *request, kolo_status status);
 /** Frees what the request owns, and the request itself if it is asynchronous. Held: lock, if
- * kolo_request_enlist was called. */
+ * it is. */
 void kolo_request_drop(struct kolo_request *request);
 void kolo_request_words(const struct kolo_request *request, char *text, size_t capacity);
 

@@ -9,13 +9,13 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
 #include "memory/memory.h"
 #include "runtime/group.h"
 #include "runtime/nested.h"
 #include "runtime/prepare.h"
 #include "runtime/repeat.h"
 #include "runtime/scale.h"
+#include "runtime/spares.h"
 #include "runtime/staging.h"
 #include "runtime/stream.h"
 #include "runtime/timeline_call.h"
@@ -209,7 +209,7 @@ static kolo_status run_blocking(struct kolo_comm *comm, const struct kolo_task *
 kolo_status kolo_task_prepare(struct kolo_comm *comm, const struct kolo_task *task,
                               struct kolo_request **request_out)
 {
-    struct kolo_request *request = kolo_calloc(1, sizeof *request);
+    struct kolo_request *request = kolo_spares_try(comm->engine);
     if (!request)
         return KOLO_ERR_NO_MEMORY;
     struct kolo_task staged;

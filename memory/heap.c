@@ -7,6 +7,10 @@
 // other, which know where the allocation begins: the memory before and after the part stays in the
 // old file (processes that have mapped it see it as before), and the part gets a file of its own.
 //
+// The first and the last page of the part may have other bytes too, to which the program may write
+// at any time. Such a page is not copied here, but by the kernel, which loses no write. The copy
+// has no file: it is this process's alone, and kolo_heap_find does not find it.
+//
 // Locks: `lock` guards the array; finds share it. `count` is also read without it, so that a find
 // in an empty heap returns at once: a thread that was given a pointer from kolo_heap_alloc sees the
 // count of that time or a later one. System calls run outside the lock, except those of sever,
@@ -246,6 +250,7 @@ static kolo_status alloc(struct kolo_heap *heap, size_t bytes, bool is_plain, vo
     if (status != KOLO_OK)
         return status;
     span.is_plain = is_plain;
+    span.end = (uint8_t *)span.base + bytes;
     const struct kolo_pointer *near = near_of(heap);
     pin(near, &span);
     (void)pthread_rwlock_wrlock(&heap->lock);
@@ -409,17 +414,19 @@ bool kolo_heap_has_aside(const struct kolo_heap *heap)
     return atomic_load_explicit(&heap->aside, memory_order_relaxed) > 0;
 }
 
-/** Whether the allocation whose first span is number @p first has @p bytes bytes, in one piece.
- * held: lock */
+/** Whether the allocation whose first span is number @p first has @p bytes bytes, in one piece that
+ * can be lent. held: lock */
 static bool has_length(const struct kolo_heap *heap, size_t first, size_t bytes)
 {
     const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
     const struct kolo_span *span = &heap->spans[first];
-    return span->bytes == bytes && (first + 1 == count || span[1].allocation != span->base);
+    return span->bytes == bytes && span->fd >= 0 &&
+           (first + 1 == count || span[1].allocation != span->base);
 }
 
-/** Finds an allocation that is aside, of @p bytes bytes (0: of any length), and takes it back. */
-static bool take_back(struct kolo_heap *heap, size_t bytes, void **memory_out)
+/** Finds an allocation that is aside, of @p bytes bytes in whole pages (0: of any length), and
+ * takes it back, for @p used bytes. */
+static bool take_back(struct kolo_heap *heap, size_t bytes, size_t used, void **memory_out)
 {
     bool found = false;
     if (!kolo_heap_has_aside(heap))
@@ -431,6 +438,8 @@ static bool take_back(struct kolo_heap *heap, size_t bytes, void **memory_out)
             continue;
         found = true;
         set_aside(heap, &heap->spans[i], false);
+        if (bytes > 0)
+            heap->spans[i].end = (uint8_t *)heap->spans[i].base + used;
         *memory_out = heap->spans[i].base;
     }
     (void)pthread_rwlock_unlock(&heap->lock);
@@ -439,14 +448,14 @@ static bool take_back(struct kolo_heap *heap, size_t bytes, void **memory_out)
 
 bool kolo_heap_take_aside(struct kolo_heap *heap, void **memory_out)
 {
-    return take_back(heap, 0, memory_out);
+    return take_back(heap, 0, 0, memory_out);
 }
 
 kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_out)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const size_t whole = bytes <= SIZE_MAX - page ? (bytes + page - 1) / page * page : 0;
-    if (whole == 0 || !take_back(heap, whole, memory_out))
+    if (whole == 0 || !take_back(heap, whole, bytes, memory_out))
         return alloc(heap, bytes, false, memory_out);
     memset(*memory_out, 0, whole); /* as fresh memory is */
     return KOLO_OK;
@@ -463,6 +472,7 @@ static uint8_t *end_of(const struct kolo_span *span)
 struct cut {
     uint8_t *low, *high;
     size_t first, last;
+    void *own;                /* for take_page, if it is one page; NULL: fresh pages of a file */
     int tail_fd;              /* second descriptor if one span has parts on both sides; -1: none */
     struct kolo_pointer near; /* what some span was locked for; ops NULL: none was locked */
 };
@@ -509,21 +519,24 @@ static kolo_status prepare(struct kolo_heap *heap, struct cut *cut)
 }
 
 /** Replaces the spans of the cut in the array by @p fresh, which is at its place, and what remains
- * of the old spans. Returns the number of spans there now. */
-static size_t replace(struct kolo_heap *heap, const struct cut *cut, struct kolo_span *fresh)
+ * of the old spans. */
+static void replace(struct kolo_heap *heap, const struct cut *cut, struct kolo_span *fresh)
 {
     const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
     const struct kolo_span first = heap->spans[cut->first], last = heap->spans[cut->last];
     struct kolo_span now[3];
     size_t pieces = 0;
     for (size_t i = cut->first; i <= cut->last; i++)
-        if ((uint8_t *)heap->spans[i].base >= cut->low && end_of(&heap->spans[i]) <= cut->high)
+        if ((uint8_t *)heap->spans[i].base >= cut->low && end_of(&heap->spans[i]) <= cut->high &&
+            heap->spans[i].fd >= 0)
             (void)close(heap->spans[i].fd);
     if ((uint8_t *)first.base < cut->low) {
         now[pieces] = first;
         now[pieces++].bytes = (size_t)(cut->low - (uint8_t *)first.base);
     }
     fresh->allocation = first.allocation;
+    fresh->end = first.end;
+    fresh->is_plain = first.is_plain;
     fresh->is_aside = first.is_aside && (uint8_t *)first.base == cut->low;
     now[pieces++] = *fresh;
     if (end_of(&last) > cut->high) {
@@ -543,7 +556,6 @@ static size_t replace(struct kolo_heap *heap, const struct cut *cut, struct kolo
     memcpy(&heap->spans[cut->first], now, pieces * sizeof *now);
     atomic_store_explicit(&heap->count, count - (cut->last - cut->first + 1) + pieces,
                           memory_order_release);
-    return pieces;
 }
 
 /** Unlocks all spans that the cut touches, since a part of locked pages cannot be unlocked. */
@@ -561,11 +573,33 @@ static void unpin(struct kolo_heap *heap, struct cut *cut)
     }
 }
 
-/** Locks the @p count spans that are there now, if some were locked before. */
-static void pin_again(struct kolo_heap *heap, const struct cut *cut, size_t count)
+/** Locks the spans from @p low to @p high that are there now, if some were locked before. */
+static void pin_again(struct kolo_heap *heap, const struct cut *cut, const uint8_t *low,
+                      const uint8_t *high)
 {
-    for (size_t i = 0; cut->near.ops && i < count; i++)
-        pin(&cut->near, &heap->spans[cut->first + i]);
+    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
+    for (size_t i = spans_upto(heap, (uintptr_t)low) - 1;
+         cut->near.ops && i < count && (const uint8_t *)heap->spans[i].base < high; i++)
+        pin(&cut->near, &heap->spans[i]);
+}
+
+/** Puts the new pages in the place of the cut. held: lock, for writing */
+static kolo_status put_pages(struct kolo_heap *heap, const struct cut *cut,
+                             struct kolo_span *fresh_out)
+{
+    const size_t bytes = (size_t)(cut->high - cut->low);
+    kolo_status status;
+    if (!cut->own) {
+        KOLO_TRY(heap->kind->alloc(bytes, fresh_out));
+        memcpy(fresh_out->base, cut->low, bytes);
+    }
+    status = cut->own
+                 ? heap->kind->take_page(&heap->spans[cut->first], cut->low, cut->own, fresh_out)
+                 : heap->kind->move(fresh_out, cut->low);
+    if (status != KOLO_OK && !cut->own)
+        heap->kind->release(fresh_out);
+out:
+    return status;
 }
 
 /** held: lock, for writing */
@@ -573,19 +607,9 @@ static kolo_status sever(struct kolo_heap *heap, struct cut *cut,
                          void (*gone)(void *context, uint64_t id), void *context)
 {
     struct kolo_span fresh;
-    const size_t bytes = (size_t)(cut->high - cut->low);
     kolo_status status = prepare(heap, cut);
     if (status == KOLO_OK)
-        status = heap->kind->alloc(bytes, &fresh);
-    if (status == KOLO_OK) {
-        memcpy(fresh.base, cut->low, bytes);
-        unpin(heap, cut);
-        status = heap->kind->move(&fresh, cut->low);
-        if (status != KOLO_OK) {
-            pin_again(heap, cut, cut->last - cut->first + 1);
-            heap->kind->release(&fresh);
-        }
-    }
+        status = put_pages(heap, cut, &fresh);
     if (status != KOLO_OK) {
         if (cut->tail_fd >= 0)
             (void)close(cut->tail_fd);
@@ -593,8 +617,54 @@ static kolo_status sever(struct kolo_heap *heap, struct cut *cut,
     }
     for (size_t i = cut->first; gone && i <= cut->last; i++)
         gone(context, heap->spans[i].id);
-    pin_again(heap, cut, replace(heap, cut, &fresh));
+    replace(heap, cut, &fresh);
     return KOLO_OK;
+}
+
+/** Severs the pages from @p low to @p high: by fresh ones of a file, or, since it is one that has
+ * other bytes than @p own of the call, by a page of this process alone. held: lock, for writing */
+static kolo_status sever_pages(struct kolo_heap *heap, const uint8_t *low, const uint8_t *high,
+                               void *own, void (*gone)(void *context, uint64_t id), void *context)
+{
+    struct cut cut;
+    if (low >= high || !find_cut(heap, low, (size_t)(high - low), &cut))
+        return KOLO_OK;
+    if (own && heap->spans[cut.first].fd < 0)
+        return KOLO_OK; /* nobody else has it */
+    cut.own = own;
+    return sever(heap, &cut, gone, context);
+}
+
+/** Severs the @p bytes bytes at @p memory, which @p cut contains: the whole pages first, since
+ * these need memory. No page is locked. held: lock, for writing */
+static kolo_status sever_parts(struct kolo_heap *heap, const struct cut *cut, uint8_t *memory,
+                               size_t bytes, void (*gone)(void *context, uint64_t id),
+                               void *context)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const uint8_t *end = memory + bytes, *used = heap->spans[cut->first].end;
+    const uint8_t *low = memory == cut->low ? cut->low : cut->low + page;
+    const uint8_t *high = end == cut->high || end >= used ? cut->high : cut->high - page;
+    kolo_status status;
+    KOLO_TRY(sever_pages(heap, low, high, NULL, gone, context));
+    if (low != cut->low)
+        KOLO_TRY(sever_pages(heap, cut->low, low, memory, gone, context));
+    if (high != cut->high && high >= low)
+        KOLO_TRY(sever_pages(heap, high, cut->high, memory + bytes - 1, gone, context));
+out:
+    return status;
+}
+
+/** held: lock, for writing */
+static kolo_status sever_bytes(struct kolo_heap *heap, struct cut *cut, uint8_t *memory,
+                               size_t bytes, void (*gone)(void *context, uint64_t id),
+                               void *context)
+{
+    const uint8_t *low = heap->spans[cut->first].base, *high = end_of(&heap->spans[cut->last]);
+    unpin(heap, cut);
+    const kolo_status status = sever_parts(heap, cut, memory, bytes, gone, context);
+    pin_again(heap, cut, low, high);
+    return status;
 }
 
 kolo_status kolo_heap_sever(struct kolo_heap *heap, const void *memory, size_t bytes,
@@ -607,15 +677,16 @@ kolo_status kolo_heap_sever(struct kolo_heap *heap, const void *memory, size_t b
         found = find_cut(heap, memory, bytes, &cut);
     while (found && await_locking(heap, cut.first, cut.last));
     const kolo_status status =
-        found ? sever(heap, &cut, gone, context)
+        found ? sever_bytes(heap, &cut, (uint8_t *)(uintptr_t)memory, bytes, gone, context)
               : kolo_fail(KOLO_ERR_INVALID, "%zu bytes at %p do not lie in one allocation", bytes,
                           memory);
     (void)pthread_rwlock_unlock(&heap->lock);
     return status;
 }
 
-bool kolo_heap_find(struct kolo_heap *heap, const void *memory, size_t bytes,
-                    struct kolo_span *span_out)
+/** Finds the span that contains the bytes, whether or not they can be lent. */
+static bool find(struct kolo_heap *heap, const void *memory, size_t bytes,
+                 struct kolo_span *span_out)
 {
     if (atomic_load_explicit(&heap->count, memory_order_acquire) == 0)
         return false;
@@ -631,4 +702,20 @@ bool kolo_heap_find(struct kolo_heap *heap, const void *memory, size_t bytes,
     }
     (void)pthread_rwlock_unlock(&heap->lock);
     return found;
+}
+
+bool kolo_heap_has(struct kolo_heap *heap, const void *memory)
+{
+    struct kolo_span span;
+    return find(heap, memory, 1, &span);
+}
+
+bool kolo_heap_find(struct kolo_heap *heap, const void *memory, size_t bytes,
+                    struct kolo_span *span_out)
+{
+    struct kolo_span span;
+    if (!find(heap, memory, bytes, &span) || span.fd < 0)
+        return false;
+    *span_out = span;
+    return true;
 }

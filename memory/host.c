@@ -177,7 +177,8 @@ static void host_release(struct kolo_span *span)
     if (!span->base)
         return;
     (void)munmap(span->base, span->bytes);
-    (void)close(span->fd);
+    if (span->fd >= 0)
+        (void)close(span->fd);
     *span = (struct kolo_span){.fd = -1};
 }
 
@@ -191,6 +192,22 @@ static kolo_status host_move(struct kolo_span *span, void *base)
     return KOLO_OK;
 }
 
+/** The kernel makes the copy at the first write, while it lets no thread of the process write.
+ * Until then the page is still the file's, with all that was written to it. */
+static kolo_status host_take_page(const struct kolo_span *span, void *page, void *own,
+                                  struct kolo_span *span_out)
+{
+    const size_t bytes = page_bytes();
+    const size_t offset = span->file_offset + (size_t)((uint8_t *)page - (uint8_t *)span->base);
+    if (mmap(page, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, span->fd,
+             (off_t)offset) == MAP_FAILED)
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "a page of shared memory of its own");
+    volatile uint8_t *byte = own;
+    *byte = *byte; /* the first write */
+    *span_out = (struct kolo_span){.base = page, .bytes = bytes, .fd = -1};
+    return KOLO_OK;
+}
+
 const struct kolo_memory_ops kolo_memory_host = {
     .name = "host",
     .kind = KOLO_MEMORY_HOST,
@@ -198,4 +215,5 @@ const struct kolo_memory_ops kolo_memory_host = {
     .alloc = host_alloc,
     .release = host_release,
     .move = host_move,
+    .take_page = host_take_page,
 };

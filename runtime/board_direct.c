@@ -13,6 +13,7 @@
 // (cut_off).
 #include <sched.h>
 #include <stddef.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "runtime/board_hub.h"
@@ -159,6 +160,36 @@ static bool is_touched(struct kolo_hub *hub)
     return false;
 }
 
+/** Whether both begin or end in one page, or overlap. */
+static bool share_page(const void *one, size_t one_bytes, const void *other, size_t other_bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    return one_bytes > 0 && other_bytes > 0 &&
+           (uintptr_t)one / page <= ((uintptr_t)other + other_bytes - 1) / page &&
+           (uintptr_t)other / page <= ((uintptr_t)one + one_bytes - 1) / page;
+}
+
+/** Whether others may write to the recv buffer of the collective that runs on @p hub. */
+static bool may_be_written(const struct kolo_hub *hub)
+{
+    return hub->running && hub->phase > KOLO_BOARD_HOLDING && hub->phase < KOLO_BOARD_STAGING &&
+           !hub->is_oneshot && hub->has_named && !hub->is_pulled && !hub->is_lent;
+}
+
+/** The pages of @p memory have been replaced, and members of other communicators keep the old ones:
+ * what they write for a call that has memory in the same page is lost. Such a call fails. */
+static void end_calls_beside(const struct kolo_hub *hub, const void *memory, size_t bytes)
+{
+    for (struct kolo_comm *comm = hub->comm->engine->comms; comm; comm = comm->next) {
+        const struct kolo_hub *other = comm->hub;
+        if (other && other != hub && may_be_written(other) &&
+            share_page(memory, bytes, other->running->recv, other->members[other->self].recv_bytes))
+            kolo_comm_fail_here(comm, KOLO_ERR_ABORTED,
+                                "the buffer of its call has a page in common with that of another "
+                                "call, of which a rank had to be cut off");
+    }
+}
+
 /** Memory that cannot be withdrawn in time is replaced: a late write then goes where nobody
  * reads. */
 static void cut_off(struct kolo_hub *hub)
@@ -180,6 +211,8 @@ static void cut_off(struct kolo_hub *hub)
         if (status != KOLO_OK)
             KOLO_WARN("neighbours may still write to the buffers of the failed call: %s",
                       kolo_error_detail());
+        if (status != KOLO_ERR_UNSUPPORTED)
+            end_calls_beside(hub, memory[i], bytes[i]);
     }
 }
 

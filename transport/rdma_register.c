@@ -428,10 +428,9 @@ void kolo_rdma_regions_gone(struct kolo_rdma_regions *regions, uint64_t id)
 void kolo_rdma_regions_bring(const struct kolo_rdma_regions *regions,
                              const struct kolo_rdma_region *region, void *memory, size_t bytes)
 {
-    struct kolo_span span;
     uint8_t *at = memory;
-    bool is_there = bytes > 0 && kolo_heap_find(regions->heap, at, 1, &span) &&
-                    kolo_heap_find(regions->heap, at + bytes - 1, 1, &span);
+    bool is_there = bytes > 0 && kolo_heap_has(regions->heap, at) &&
+                    kolo_heap_has(regions->heap, at + bytes - 1);
     if (is_there) /* otherwise the program has freed it meanwhile */
         memcpy(at, region->pages + (at - (uint8_t *)region->handle->addr), bytes);
 }

@@ -453,8 +453,7 @@ static void tell_gone(void *context, uint64_t id)
 static kolo_status shm_sever(struct kolo_board *base, const void *memory, size_t bytes)
 {
     struct kolo_heap *heap = kolo_endpoint_config_of(base->endpoint)->heap;
-    struct kolo_span span;
-    if (!heap || bytes == 0 || !kolo_heap_find(heap, memory, 1, &span))
+    if (!heap || bytes == 0 || !kolo_heap_has(heap, memory))
         return KOLO_OK; // no other process can have mapped it
     return kolo_heap_sever(heap, memory, bytes, tell_gone, base->endpoint);
 }

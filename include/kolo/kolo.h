@@ -358,6 +358,10 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, i
 /** Allocates @p bytes bytes of host memory, page-aligned and zeroed, that the other ranks of this
  *  host read and reduce in place (memfd). Collectives take any memory; this kind is the fastest. In
  *  a process that uses CUDA it is page-locked too.
+ *  If a call fails while another rank is stopped in it, that rank is cut off from the call's
+ *  buffers, and what threads write beside them is kept. A call of another communicator whose buffer
+ *  has a page in common with them may fail then (ERR_ABORTED). Let buffers of calls that run at the
+ *  same time begin at page boundaries.
  *  @return KOLO_OK; ERR_NO_MEMORY; ERR_INVALID (@p memory_out is NULL); ERR_SYSTEM.
  *  Threads: any. Ownership: the caller's, who must pass it to kolo_free() before finalizing the
  *  world. */

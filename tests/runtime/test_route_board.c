@@ -783,6 +783,7 @@ enum { HELD_COUNT = 1 << 20, HELD_MS = 700, BEYOND_MS = 300, HELD_TRIALS = 20, M
 /** What both ranks of the world know, which are threads of this process. */
 static struct {
     atomic_bool is_ready, is_armed, has_held;
+    int ms;              /* how long */
     int64_t returned_ns; /* when rank 0's call had returned */
     int64_t left_ns;     /* when rank 1 had left its chunk */
 } held;
@@ -800,7 +801,7 @@ static void add_slowly(void *into, const void *from, size_t count, kolo_dtype dt
     const bool holds =
         context && atomic_load(&held.is_armed) && !atomic_exchange(&held.has_held, true);
     if (holds)
-        pause_ms(HELD_MS);
+        pause_ms(held.ms);
     for (size_t i = 0; i < count; i++)
         ((float *)into)[i] += ((const float *)from)[i];
     if (holds)
@@ -865,6 +866,7 @@ Test(route_board, a_call_whose_link_fell_waits_for_writers_that_live, .timeout =
 {
     struct rlimit files;
     cr_assert(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    held.ms = HELD_MS;
     for (int trial = 0; trial < HELD_TRIALS && !atomic_load(&held.has_held); trial++) {
         struct world world = {
             .size = 2, .transport = "shm", .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=twoshot"}};
@@ -875,4 +877,81 @@ Test(route_board, a_call_whose_link_fell_waits_for_writers_that_live, .timeout =
     }
     cr_assert(atomic_load(&held.has_held), "rank 1 was never in a chunk");
     cr_assert(held.returned_ns > held.left_ns, "the call returned before rank 1 had left");
+}
+
+/* ---- a call beside the memory of one that fails ---- */
+
+enum { CUT_MS = 4000, CUT_DEADLINE_MS = 100, BESIDE_COUNT = HELD_COUNT - 100 };
+
+/** A call of rank 0 on another communicator. */
+struct call_beside {
+    struct kolo_comm *comm;
+    const void *send;
+    float *recv;
+    kolo_status status;
+    size_t wrong; /* elements, if it is OK */
+};
+
+static void *call_beside(void *argument)
+{
+    struct call_beside *call = argument;
+    call->status = kolo_allreduce(call->comm, call->send, call->recv, BESIDE_COUNT, KOLO_FLOAT32,
+                                  KOLO_SUM, NULL, NULL);
+    for (size_t i = 0; i < BESIDE_COUNT; i++)
+        call->wrong += call->status == KOLO_OK && call->recv[i] != 2;
+    return NULL;
+}
+
+/** Rank 1 stays in a chunk of a call on the world until rank 0 has cut it off. On another
+ * communicator rank 0 waits for it, with a buffer in whose last page that of the call begins. */
+static kolo_status cut_beside(struct kolo_comm *comm, void *argument)
+{
+    const int self = kolo_rank(comm);
+    const struct kolo_opts opts = {.size = sizeof opts, .timeout_ms = CUT_DEADLINE_MS};
+    const struct kolo_op sum = {.size = sizeof sum,
+                                .name = "held",
+                                .fold = add_slowly,
+                                .context = self == 1 ? &held : NULL};
+    struct call_beside beside = {.wrong = 0};
+    pthread_t thread;
+    kolo_redop op;
+    void *send, *both;
+    (void)argument;
+    WORLD_TRY(kolo_op_create(comm, &sum, &op));
+    WORLD_TRY(kolo_dup(comm, NULL, &beside.comm));
+    WORLD_TRY(kolo_alloc(comm, HELD_COUNT * sizeof(float), &send));
+    WORLD_TRY(kolo_alloc(comm, 2 * HELD_COUNT * sizeof(float), &both));
+    for (size_t i = 0; i < HELD_COUNT; i++)
+        ((float *)send)[i] = 1;
+    beside.send = send;
+    beside.recv = both;
+    float *recv = beside.recv + BESIDE_COUNT;
+    WORLD_TRY(kolo_allreduce(comm, send, recv, HELD_COUNT, KOLO_FLOAT32, op, NULL, NULL));
+    (void)call_beside(&beside);
+    WORLD_EXPECT(beside.status == KOLO_OK && beside.wrong == 0, "%s", kolo_error_detail());
+    memset(both, 0, BESIDE_COUNT * sizeof(float));
+    if (self == 0)
+        WORLD_EXPECT(pthread_create(&thread, NULL, call_beside, &beside) == 0, "no thread");
+    else
+        atomic_store(&held.is_armed, true);
+    const kolo_status status = kolo_allreduce(comm, send, recv, HELD_COUNT, KOLO_FLOAT32, op,
+                                              self == 0 ? &opts : NULL, NULL);
+    WORLD_EXPECT(status != KOLO_OK, "rank %d: the allreduce succeeded", self);
+    if (self == 0)
+        (void)pthread_join(thread, NULL);
+    else
+        (void)call_beside(&beside);
+    WORLD_EXPECT(beside.wrong == 0, "rank %d: %zu elements are wrong", self, beside.wrong);
+    WORLD_EXPECT(beside.status == KOLO_OK || beside.status == KOLO_ERR_ABORTED, "rank %d: %s", self,
+                 kolo_status_name(beside.status));
+    return KOLO_OK;
+}
+
+Test(route_board, a_call_whose_page_is_cut_off_is_not_wrong, .timeout = 120)
+{
+    struct world world = {
+        .size = 2, .transport = "shm", .settings = {"KOLO_TIMEOUT=20", "KOLO_PLAN=twoshot"}};
+    held.ms = CUT_MS;
+    WORLD_MUST_RUN(&world, cut_beside, NULL);
+    cr_assert(atomic_load(&held.has_held), "rank 1 was never in a chunk");
 }

@@ -22,7 +22,9 @@ enum {
     CHUNK_BYTES = 128 << 10, /* of each buffer, between two checks of the others */
     STEP_BYTES = 1 << 20,    /* of each buffer, before the engine gets a turn */
     PAGE_BYTES = 4096,
-    WITHDRAW_MS = 2000
+    /* Meanwhile the engine's lock is held, and calls of other communicators wait. */
+    PATIENCE_MS = 200, /* until a neighbour is cut off */
+    WITHDRAW_MS = 2000 /* if it cannot be */
 };
 
 static void name(const struct kolo_hub *hub, const void *memory, size_t bytes,
@@ -191,40 +193,48 @@ static void end_calls_beside(const struct kolo_hub *hub, const void *memory, siz
 }
 
 /** Memory that cannot be withdrawn in time is replaced: a late write then goes where nobody
- * reads. */
-static void cut_off(struct kolo_hub *hub)
+ * reads. False: it cannot be replaced, and @p why_out says why. */
+static bool cut_off(struct kolo_hub *hub, char why_out[KOLO_DETAIL_MAX])
 {
     const struct kolo_request *request = hub->running;
     const struct kolo_hub_member *self = &hub->members[hub->self];
     const void *memory[] = {request->send, request->recv};
     const size_t bytes[] = {self->send_bytes, self->recv_bytes};
-    if (hub->is_lent) {
-        KOLO_WARN("a neighbour's device has been using this rank's memory for %d ms: it may still "
-                  "write to the buffers of the failed call",
-                  WITHDRAW_MS);
-        return;
-    }
-    KOLO_WARN("a neighbour has been using this rank's memory for %d ms: its access is cut off",
-              WITHDRAW_MS);
+    bool is_done = true;
     for (int i = 0; i < 2; i++) {
-        kolo_status status = kolo_board_sever(hub->board, memory[i], bytes[i]);
+        const kolo_status status = kolo_board_sever(hub->board, memory[i], bytes[i]);
         if (status != KOLO_OK)
-            KOLO_WARN("neighbours may still write to the buffers of the failed call: %s",
-                      kolo_error_detail());
+            kolo_detail_keep(why_out);
         if (status != KOLO_ERR_UNSUPPORTED)
             end_calls_beside(hub, memory[i], bytes[i]);
+        is_done &= status == KOLO_OK;
     }
+    if (is_done)
+        KOLO_WARN("a neighbour has been using this rank's memory for %d ms: its access is cut off",
+                  PATIENCE_MS);
+    return is_done;
 }
 
 void kolo_board_direct_withdraw(struct kolo_hub *hub)
 {
-    kolo_deadline deadline = kolo_deadline_in_ms(WITHDRAW_MS);
+    const kolo_deadline patience = kolo_deadline_in_ms(PATIENCE_MS),
+                        end = kolo_deadline_in_ms(WITHDRAW_MS);
     const struct kolo_hub_member *self = &hub->members[hub->self];
+    char why[KOLO_DETAIL_MAX] = "it is a device's";
+    bool may_cut_off = !hub->is_lent;
     kolo_status status = KOLO_OK;
     atomic_store(&self->notes->revoked.value, 1);
     while (is_touched(hub)) {
-        if (status != KOLO_OK || kolo_deadline_passed(deadline)) {
-            cut_off(hub);
+        const bool is_broken = status != KOLO_OK;
+        if (may_cut_off && (is_broken || kolo_deadline_passed(patience))) {
+            if (cut_off(hub, why))
+                break;
+            may_cut_off = false;
+        }
+        if (is_broken || kolo_deadline_passed(end)) {
+            KOLO_WARN("a neighbour has been using this rank's memory for %d ms, and may still "
+                      "write to the buffers of the failed call: %s",
+                      WITHDRAW_MS, why);
             break;
         }
         status = kolo_endpoint_progress(hub->comm->engine->endpoint, NULL);

@@ -15,8 +15,9 @@
 // start it sleeps, and the next start wakes it. While requests follow a device's stream, everything
 // that may need the thread wakes it at once: their callers wait for the stream, not here.
 //
-// The progressor spins for engine->spin_ns, then yields the processor for engine->yield_ns, then
-// arms the endpoint and sleeps until a peer wakes it or a timer is due. It holds the lock except
+// The progressor spins for engine->spin_ns (not at all while it finds that it shares its core with
+// the rank it waits for: patience.h), then yields the processor for engine->yield_ns, then arms the
+// endpoint and sleeps until a peer wakes it or a timer is due. It holds the lock except
 // while it sleeps, and releases it as soon as another thread wants it. The spin loop has no pause
 // instruction: a poll is some 200 instructions, and an emulated processor exits to its host for a
 // pause.
@@ -192,16 +193,57 @@ static int64_t look_at_clock(struct kolo_engine *engine)
     return now;
 }
 
+/** The first yield of a wait, at @p now. What the look after it finds says how long the waits to
+ * come should spin. Returns whether something moved. */
+static bool yield_and_learn(struct kolo_engine *engine, int64_t now, const kolo_status *status)
+{
+    yield(engine);
+    const int64_t took_ns = kolo_now_ns() - now;
+    const bool moved = turn(engine);
+    kolo_patience_yielded(&engine->patience, took_ns, moved || *status != KOLO_AGAIN);
+    return moved;
+}
+
+/** A wait of the progressor, since something last moved. */
+struct idleness {
+    int64_t since; /* 0: the first look has yet to be in vain */
+    int64_t spin_ns;
+    bool has_yielded;
+};
+
+/** Nothing has moved, at @p now. Returns whether something has moved after all. */
+static bool idle(struct kolo_engine *engine, struct idleness *idleness, int64_t now,
+                 const struct kolo_comm *comm, const kolo_status *status, kolo_deadline deadline)
+{
+    if (idleness->since == 0)
+        *idleness =
+            (struct idleness){.since = now, .spin_ns = kolo_patience_begin(&engine->patience)};
+    const int64_t idle_ns = now - idleness->since;
+    if (idle_ns < idleness->spin_ns)
+        return false;
+    if (idle_ns >= engine->spin_ns + engine->yield_ns) {
+        sleep_until(engine, comm, status, deadline);
+        return false;
+    }
+    const bool learns = engine->patience.learns && !idleness->has_yielded;
+    idleness->has_yielded = true;
+    if (learns)
+        return yield_and_learn(engine, now, status);
+    yield(engine);
+    return false;
+}
+
 /** Is the progressor until *status changes, the deadline passes, or the communicator fails. */
 static void progress(struct kolo_engine *engine, struct kolo_comm *comm, const kolo_status *status,
                      kolo_deadline deadline)
 {
-    int64_t idle_since = 0, now = 0;
+    struct idleness idleness = {0};
+    int64_t now = 0;
     while (!is_over(comm, status)) {
         if (comm)
             yield_on_board(comm, status);
         if (turn(engine)) {
-            idle_since = 0;
+            idleness.since = 0;
             let_in(engine);
             if (++engine->looks < MOVES_PER_CLOCK)
                 continue;
@@ -213,21 +255,15 @@ static void progress(struct kolo_engine *engine, struct kolo_comm *comm, const k
         if (*status != KOLO_AGAIN)
             return;
         let_in(engine);
-        if (idle_since != 0 && ++engine->looks < LOOKS_PER_CLOCK &&
-            now - idle_since < engine->spin_ns)
+        if (idleness.since != 0 && ++engine->looks < LOOKS_PER_CLOCK &&
+            now - idleness.since < idleness.spin_ns)
             continue;
         engine->looks = 0;
         now = look_at_clock(engine);
         if (now >= deadline)
             return;
-        if (idle_since == 0)
-            idle_since = now;
-        if (now - idle_since < engine->spin_ns)
-            continue;
-        if (now - idle_since < engine->spin_ns + engine->yield_ns)
-            yield(engine);
-        else
-            sleep_until(engine, comm, status, deadline);
+        if (idle(engine, &idleness, now, comm, status, deadline))
+            idleness.since = 0;
     }
 }
 

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 #include "runtime/cost.h"
+#include "runtime/patience.h"
 #include "runtime/rendezvous.h"
 #include "runtime/store.h"
 
@@ -81,7 +82,7 @@ struct kolo_engine {
     const struct kolo_peer *peers;       /* by rank in the world; owned by the store client */
     struct kolo_rendezvous_host *host;   /* in rank 0 without a launcher */
     struct kolo_store_thread *own_store; /* in a world of one */
-    int64_t spin_ns, yield_ns;
+    int64_t spin_ns, yield_ns;           /* how long a wait spins at most, and then yields */
     char *transports, *memory_kinds, *left_out; /* for kolo_get_info; made when first asked for */
     struct kolo_comm *world;
     struct kolo_timeline *timeline; /* NULL: none is kept */
@@ -102,6 +103,7 @@ struct kolo_engine {
     /* this and all other atomic fields are also read without the lock */
     atomic_bool has_progressor;
     bool is_sleeping;
+    struct kolo_patience patience; /* how long the progressor spins before it yields */
     unsigned asks;    /* times a program asked whether a request is over, and it was not */
     unsigned looks;   /* since the clock was read: polls of everything, or of a route's flags */
     uint64_t turns;   /* polls of everything so far */

@@ -194,6 +194,8 @@ static void choose_waiting(struct kolo_engine *engine)
     int64_t spin_us = has_cores ? 50 : 0, yield_us = has_cores ? 50 : 1000;
     engine->spin_ns = (settings->spin_us >= 0 ? settings->spin_us : spin_us) * 1000;
     engine->yield_ns = (settings->yield_us >= 0 ? settings->yield_us : yield_us) * 1000;
+    engine->patience.spin_ns = engine->spin_ns;
+    engine->patience.learns = has_cores && settings->spin_us < 0;
 }
 
 static kolo_status open_endpoint(struct kolo_engine *engine, const struct kolo_secret *secret,

@@ -126,7 +126,8 @@ static int looks(struct kolo_engine *engine, const struct kolo_link *link)
 {
     if (engine->has_progressor || kolo_engine_is_busy(engine))
         return 0;
-    return engine->spin_ns > 0 && kolo_link_has_signal(link) ? LOOKS : 1;
+    const bool spins = engine->spin_ns > 0 && !kolo_patience_is_short(&engine->patience);
+    return spins && kolo_link_has_signal(link) ? LOOKS : 1;
 }
 
 static bool is_wanted(const struct kolo_engine *engine)

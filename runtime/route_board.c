@@ -457,6 +457,12 @@ static bool makes_room(const struct kolo_hub *hub)
     return hub->phase != KOLO_BOARD_ENTERING || kolo_hub_makes_room(hub);
 }
 
+/** Polls of a flag before the links get a turn. Whoever it waits for may need this processor. */
+static int looks_at_once(const struct kolo_hub *hub)
+{
+    return kolo_patience_is_short(&hub->comm->engine->patience) ? 1 : hub->looks;
+}
+
 static bool board_advance(struct kolo_request *request)
 {
     struct kolo_hub *hub = open_hub(request);
@@ -464,7 +470,8 @@ static bool board_advance(struct kolo_request *request)
         return false;
     if (hub->running != request)
         start(hub, request);
-    for (int looks = hub->looks; looks > 0 && !hub->is_refused; looks--) {
+    const int most = looks_at_once(hub);
+    for (int looks = most; looks > 0 && !hub->is_refused; looks--) {
         const enum kolo_board_phase before = hub->phase;
         enum kolo_board_step result = step(hub);
         if (result == KOLO_BOARD_DONE) {
@@ -479,7 +486,7 @@ static bool board_advance(struct kolo_request *request)
             if (hub->phase == before &&
                 (before == KOLO_BOARD_MOVING || before == KOLO_BOARD_STAGING))
                 return false; /* a long call: lets others have their turn */
-            looks = hub->looks + 1;
+            looks = most + 1;
         } else if (hub->is_crowded && makes_room(hub)) {
             return false;
         } else {

@@ -62,6 +62,7 @@ struct kolo_flight {
 struct kolo_strand {
     const struct kolo_plan *plan; /* NULL: a message, which has one step, or an unused strand */
     uint32_t channel;
+    bool queues; /* what it sends is only queued */
     size_t nsteps, window;
     size_t first, next;          /* steps in flight: first <= i < next, in flights[i % window] */
     size_t after;                /* `after` of step `next`, if it is known; else 0 */

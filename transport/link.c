@@ -157,6 +157,11 @@ static kolo_status cannot(const struct kolo_link *link)
     return KOLO_OK;
 }
 
+bool kolo_link_gathers(const struct kolo_link *link)
+{
+    return link->transport->gathers;
+}
+
 static struct kolo_channel *open_work(struct kolo_link *link, uint32_t id,
                                       const struct kolo_desc *desc, struct kolo_work *work,
                                       size_t bytes)
@@ -171,8 +176,8 @@ static struct kolo_channel *open_work(struct kolo_link *link, uint32_t id,
     return channel;
 }
 
-void kolo_link_send(struct kolo_link *link, uint32_t channel_id, const struct kolo_desc *desc,
-                    const void *src, size_t bytes, struct kolo_work *work)
+void kolo_link_queue(struct kolo_link *link, uint32_t channel_id, const struct kolo_desc *desc,
+                     const void *src, size_t bytes, struct kolo_work *work)
 {
     struct kolo_channel *channel = open_work(link, channel_id, desc, work, bytes);
     if (!channel)
@@ -185,7 +190,14 @@ void kolo_link_send(struct kolo_link *link, uint32_t channel_id, const struct ko
     }
     kolo_channel_add_send(channel, work);
     kolo_channel_wake(channel);
-    kolo_link_push(link);
+}
+
+void kolo_link_send(struct kolo_link *link, uint32_t channel_id, const struct kolo_desc *desc,
+                    const void *src, size_t bytes, struct kolo_work *work)
+{
+    kolo_link_queue(link, channel_id, desc, src, bytes, work);
+    if (work->status == KOLO_AGAIN)
+        kolo_link_push(link);
 }
 
 static kolo_status check_action(const struct kolo_action *action, size_t bytes)

@@ -163,6 +163,7 @@ struct kolo_transport {
     /** Moves as many frames out as fit. Called only by kolo_link_push(), never nested. True:
      *  something was moved. */
     bool (*push)(struct kolo_link *link);
+    bool gathers; /* push() hands the kernel several frames in one call */
     /** Moves one data frame out now, behind everything that was moved before. False: it cannot, and
      *  push() will. NULL: it never can. */
     bool (*put)(struct kolo_link *link, const uint8_t header[KOLO_HEADER_BYTES],
@@ -289,9 +290,6 @@ void kolo_link_set_up(struct kolo_link *link);
  *  once and its free_link() later. */
 void kolo_link_set_down(struct kolo_link *link, kolo_status why);
 
-/** Runs transport->push() unless it is already running or the link is not UP. The core uses it, and
- *  so does a transport that learns that it can move frames again. True: something was moved. */
-bool kolo_link_push(struct kolo_link *link);
 /** Whether kolo_link_next_frame() would return a frame. (A frame that waits for credit does not
  *  count.) */
 bool kolo_link_has_frames(const struct kolo_link *link);

@@ -654,6 +654,7 @@ const struct kolo_transport kolo_transport_tcp = {
     .connect = kolo_tcp_connect,
     .adopt = kolo_tcp_adopt,
     .push = kolo_tcp_push,
+    .gathers = true,
     .pull = kolo_tcp_pull,
     .withdraw = kolo_tcp_withdraw,
     .describe = kolo_tcp_describe,

@@ -259,6 +259,17 @@ struct kolo_poller *kolo_endpoint_poller(struct kolo_endpoint *endpoint);
 #define KOLO_CHANNEL_CONTROL UINT32_MAX
 void kolo_link_send(struct kolo_link *link, uint32_t channel, const struct kolo_desc *desc,
                     const void *src, size_t bytes, struct kolo_work *work);
+/** Whether messages over @p link that are queued together leave in one system call. */
+bool kolo_link_gathers(const struct kolo_link *link);
+/** As kolo_link_send(), but hands nothing over yet: the next kolo_link_send() over this link takes
+ *  the message along. Callers must call kolo_link_push() soon, which does nothing if that has
+ *  happened. */
+void kolo_link_queue(struct kolo_link *link, uint32_t channel, const struct kolo_desc *desc,
+                     const void *src, size_t bytes, struct kolo_work *work);
+/** Hands over as much as can be moved now, unless that is already being done or the link is not up.
+ *  Transports call it too, when they learn that they can move frames again. True: something was
+ *  moved. */
+bool kolo_link_push(struct kolo_link *link);
 /** Receives the next message of @p channel, which must have this description and length. For
  *  REDUCE, @p bytes must be a multiple of the type's size. */
 void kolo_link_recv(struct kolo_link *link, uint32_t channel, const struct kolo_desc *desc,

@@ -388,7 +388,7 @@ Test(heap, severing_loses_no_write_beside_the_part, .timeout = 120)
     for (int round = 0; round < 60; round++) {
         unsigned char *memory = heap_take(heap, inner + 2 * page), *part = memory + edge;
         const size_t bytes = inner + 2 * (page - edge);
-        struct writer writer = {.words = {(uint64_t *)memory, (uint64_t *)(part + bytes)}};
+        struct writer writer = {.words = {(void *)memory, (void *)(part + bytes)}};
         struct kolo_span span;
         pthread_t thread;
         memset(part, 5, bytes);

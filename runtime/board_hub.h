@@ -193,7 +193,10 @@ struct kolo_shows {
     struct kolo_trials *measured;
     enum kolo_store_how how;   /* in the running call */
     enum kolo_store_how found; /* the result of the latest call that was not measured */
-    int64_t began_ns;          /* when this member began to put up its contribution */
+    /* Trials that have counted the running call, and what they were before; NULL: none have. */
+    struct kolo_trials *taken, before;
+    enum kolo_store_how found_before;
+    int64_t began_ns; /* when this member began to put up its contribution */
 };
 
 struct kolo_hub {
@@ -301,9 +304,12 @@ void kolo_hub_places(const struct kolo_hub *hub, const struct kolo_move *move, c
 size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_plan_args *args,
                           size_t element_bytes);
 /** Enters a call that is a oneshot or may run as one, and decides by which stores, whether or not
- * this member has a contribution. Call before kolo_oneshot_put. */
+ * this member has a contribution. Call before kolo_oneshot_put. A member that has named its memory
+ * need not: then no member's call runs as a oneshot, and those that have called this take it
+ * back. */
 void kolo_oneshot_choose(struct kolo_hub *hub);
-/** All members have entered, and all know that the call does not run as a oneshot. */
+/** All members have entered, and all know that the call does not run as a oneshot: it never
+ * counted. */
 void kolo_oneshot_unchoose(struct kolo_hub *hub);
 /** Publishes this member's contribution: in the entry if it is short and the entry has no names,
  * otherwise in the stage. */

@@ -126,6 +126,7 @@ void kolo_oneshot_choose(struct kolo_hub *hub)
     const size_t bytes = find_out(hub)->put_bytes;
     bool is_measured = false;
     shows->how = KOLO_STORE_CACHED;
+    shows->taken = NULL;
     if (bytes < KOLO_BOARD_LONG_BYTES)
         return;
     struct kolo_trials *trials = trials_of(hub, bytes);
@@ -134,6 +135,9 @@ void kolo_oneshot_choose(struct kolo_hub *hub)
         return;
     }
     trials->is_even = true;
+    shows->taken = trials;
+    shows->before = *trials;
+    shows->found_before = shows->found;
     shows->how = (enum kolo_store_how)kolo_trials_take(trials, BOTH, &is_measured);
     if (is_measured)
         shows->measured = trials;
@@ -144,9 +148,11 @@ void kolo_oneshot_choose(struct kolo_hub *hub)
 void kolo_oneshot_unchoose(struct kolo_hub *hub)
 {
     struct kolo_shows *shows = &hub->shows;
-    if (shows->measured)
-        kolo_trials_untake(shows->measured, (int)shows->how);
-    shows->measured = NULL;
+    if (shows->taken) {
+        *shows->taken = shows->before;
+        shows->found = shows->found_before;
+    }
+    shows->taken = shows->measured = NULL;
 }
 
 void kolo_oneshot_put(struct kolo_hub *hub)
@@ -197,5 +203,5 @@ void kolo_oneshot_take(struct kolo_hub *hub)
     if (shows->measured)
         kolo_trials_note(shows->measured, (int)shows->how,
                          (double)(kolo_now_ns() - shows->began_ns));
-    shows->measured = NULL;
+    shows->taken = shows->measured = NULL;
 }

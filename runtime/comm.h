@@ -76,9 +76,7 @@ struct kolo_comm {
     struct kolo_failure failure;
     struct kolo_suspicion suspicion;
     struct kolo_finalized *finalized; /* members that have finalized it; NULL: none */
-    struct kolo_half_made half_made;
-    bool is_left_out; /* its survivors went on without this rank */
-    bool is_listed;   /* in the engine's list: opened, and not freed yet */
+    bool is_listed;                   /* in the engine's list: opened, and not freed yet */
     bool is_unmet;    /* it is being made: not all members are known to have opened it */
     bool must_report; /* the running collective must be reported to the store */
     bool is_open;     /* the last collective is over here, but some rank may not have entered it */
@@ -92,6 +90,8 @@ struct kolo_comm {
     int *local_ranks; /* by member: its number among the ranks of its host; NULL until asked for */
     uint64_t works_seen;   /* of the endpoint's works that are over, when messages were advanced */
     bool messages_watched; /* some message must be advanced also if no work has ended since */
+    struct kolo_half_made half_made; /* see shrink.c */
+    bool is_left_out;                /* its survivors went on without this rank */
     /** The request of each call that was over before it returned; its status is KOLO_OK. It never
      * changes, so it is read without the lock. */
     struct kolo_request ended;

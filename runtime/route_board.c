@@ -91,7 +91,7 @@ static bool put_names(struct kolo_hub *hub)
     const bool lends = kolo_board_lent_put(hub);
     if (hub->is_refused)
         return false;
-    if (hub->may_show && (!hub->has_named || bytes >= KOLO_BOARD_LONG_BYTES))
+    if (!hub->has_named && hub->may_show)
         kolo_oneshot_choose(hub);
     if (!hub->has_named && hub->may_show && !lends)
         kolo_oneshot_put(hub);
@@ -432,7 +432,7 @@ static void start(struct kolo_hub *hub, struct kolo_request *request)
     hub->phase = KOLO_BOARD_OPENING;
     hub->is_pulled = false;
     hub->is_lent = false;
-    hub->shows.measured = NULL; /* if a call was given up */
+    hub->shows.taken = hub->shows.measured = NULL; /* if a call was given up */
     hub->collective = request->plan->collective;
     hub->element_bytes = kolo_dtype_bytes(call->dtype);
     hub->is_oneshot = request->plan->is_oneshot;

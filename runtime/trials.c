@@ -143,12 +143,6 @@ int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measure
     return best_of(trials, open);
 }
 
-void kolo_trials_untake(struct kolo_trials *trials, int way)
-{
-    if (trials->taken[way] > trials->told[way])
-        trials->taken[way]--;
-}
-
 bool kolo_trials_is_new(const struct kolo_trials *trials)
 {
     static const uint8_t none[KOLO_TRIALS_WAYS];

@@ -58,9 +58,6 @@ int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measure
  * results of @p other, which are for something similar. False: @p other has no results. */
 bool kolo_trials_is_new(const struct kolo_trials *trials);
 bool kolo_trials_adopt(struct kolo_trials *trials, const struct kolo_trials *other);
-/** The latest use, which was to be measured, did not happen: the round continues as if it had not
- * been asked for. */
-void kolo_trials_untake(struct kolo_trials *trials, int way);
 /** Notes the time of a use of @p way, in a unit that is the same for all uses. */
 void kolo_trials_note(struct kolo_trials *trials, int way, double took);
 

@@ -313,22 +313,9 @@ Test(trials, they_are_not_new_within_their_first_round)
     cr_assert(!kolo_trials_is_new(&trials));
 }
 
-/** Cancelled uses, and rounds without any measurement, change nothing. */
+/** Rounds without any measurement change nothing. */
 Test(trials, what_was_no_use_does_not_count)
 {
-    struct kolo_trials trials = {.is_even = true};
-    const double took[KOLO_TRIALS_WAYS] = {1, 2};
-    int taken[KOLO_TRIALS_WAYS];
-    for (int i = 0; i < 1000; i++) {
-        bool is_measured;
-        const int way = kolo_trials_take(&trials, 3, &is_measured);
-        cr_assert(is_measured && way == 0, "use %d: %d", i, way);
-        kolo_trials_untake(&trials, way);
-    }
-    cr_assert_eq(use(&trials, 3, took, 2 * KOLO_TRIALS_TIMES_EVEN, taken),
-                 2 * KOLO_TRIALS_TIMES_EVEN);
-    kolo_trials_untake(&trials, 0);
-    cr_assert_eq(trials.taken[0], KOLO_TRIALS_TIMES_EVEN, "of that one somebody was told");
     struct kolo_trials silent = {0};
     for (int i = 0; i < 1000; i++) {
         bool is_measured;

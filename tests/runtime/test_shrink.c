@@ -342,8 +342,8 @@ Test(shrink, who_does_not_come_is_named, .timeout = 60)
     pthread_barrier_destroy(&barrier);
 }
 
-/** Rank 0 comes last, and its time is over when it has hardly come: all the same it meets the
- * others. */
+/** Rank 0's time is over again and again until all have come, mostly soon after the last one has or
+ * soon after the store has answered: all the same it meets the others. */
 static kolo_status in_the_last_moment(struct kolo_comm *comm, void *argument)
 {
     enum { ROUNDS = 20 };
@@ -354,8 +354,6 @@ static kolo_status in_the_last_moment(struct kolo_comm *comm, void *argument)
         struct kolo_comm *part = NULL, *some = NULL;
         kolo_status status;
         WORLD_TRY(kolo_dup(comm, NULL, &part));
-        if (rank == 0)
-            usleep(20000);
         do
             status = kolo_shrink(part, &opts, &some);
         while (status == KOLO_ERR_TIMEOUT && rank == 0);

@@ -209,9 +209,6 @@ static bool cut_off(struct kolo_hub *hub, char why_out[KOLO_DETAIL_MAX])
             end_calls_beside(hub, memory[i], bytes[i]);
         is_done &= status == KOLO_OK;
     }
-    if (is_done)
-        KOLO_WARN("a neighbour has been using this rank's memory for %d ms: its access is cut off",
-                  PATIENCE_MS);
     return is_done;
 }
 
@@ -220,21 +217,27 @@ void kolo_board_direct_withdraw(struct kolo_hub *hub)
     const kolo_deadline patience = kolo_deadline_in_ms(PATIENCE_MS),
                         end = kolo_deadline_in_ms(WITHDRAW_MS);
     const struct kolo_hub_member *self = &hub->members[hub->self];
+    const int64_t began_ns = kolo_now_ns();
     char why[KOLO_DETAIL_MAX] = "it is a device's";
     bool may_cut_off = !hub->is_lent;
     kolo_status status = KOLO_OK;
     atomic_store(&self->notes->revoked.value, 1);
     while (is_touched(hub)) {
         const bool is_broken = status != KOLO_OK;
+        const int used_ms = (int)((kolo_now_ns() - began_ns) / 1000000);
         if (may_cut_off && (is_broken || kolo_deadline_passed(patience))) {
-            if (cut_off(hub, why))
-                break;
             may_cut_off = false;
+            if (cut_off(hub, why)) {
+                KOLO_WARN("a neighbour has been using this rank's memory for %d ms: its access is "
+                          "cut off",
+                          used_ms);
+                break;
+            }
         }
         if (is_broken || kolo_deadline_passed(end)) {
             KOLO_WARN("a neighbour has been using this rank's memory for %d ms, and may still "
                       "write to the buffers of the failed call: %s",
-                      WITHDRAW_MS, why);
+                      used_ms, why);
             break;
         }
         status = kolo_endpoint_progress(hub->comm->engine->endpoint, NULL);

@@ -91,10 +91,11 @@ static bool put_names(struct kolo_hub *hub)
     const bool lends = kolo_board_lent_put(hub);
     if (hub->is_refused)
         return false;
-    if (!hub->has_named && hub->may_show)
+    if (hub->may_show && !hub->has_named) {
         kolo_oneshot_choose(hub);
-    if (!hub->has_named && hub->may_show && !lends)
-        kolo_oneshot_put(hub);
+        if (!lends)
+            kolo_oneshot_put(hub);
+    }
     return lends;
 }
 

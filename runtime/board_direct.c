@@ -49,15 +49,15 @@ void kolo_board_extents(struct kolo_hub *hub)
     for (int i = 0; i < hub->count; i++) {
         struct kolo_hub_member *member = &hub->members[i];
         size_t send, recv;
-        kolo_moves_extent(hub->collective, &hub->running->args, i, &send, &recv);
-        member->send_bytes = send * hub->element_bytes;
-        member->recv_bytes = recv * hub->element_bytes;
+        kolo_moves_extent(hub->run.collective, &hub->run.request->args, i, &send, &recv);
+        member->send_bytes = send * hub->run.element_bytes;
+        member->recv_bytes = recv * hub->run.element_bytes;
     }
 }
 
 bool kolo_board_direct_put(struct kolo_hub *hub)
 {
-    const struct kolo_request *request = hub->running;
+    const struct kolo_request *request = hub->run.request;
     struct kolo_board_entry *entry = kolo_hub_entry(hub, hub->self);
     kolo_board_extents(hub);
     const struct kolo_hub_member *self = &hub->members[hub->self];
@@ -93,18 +93,18 @@ static size_t cut_align(const struct kolo_hub *hub, size_t total_bytes)
 {
     size_t unit =
         total_bytes / (size_t)hub->count >= 16 * PAGE_BYTES ? PAGE_BYTES : KOLO_BOARD_LINE;
-    return hub->element_bytes < unit ? unit / hub->element_bytes : 1;
+    return hub->run.element_bytes < unit ? unit / hub->run.element_bytes : 1;
 }
 
 static void begin_share(struct kolo_hub *hub)
 {
-    const struct kolo_request *request = hub->running;
+    const struct kolo_request *request = hub->run.request;
     size_t all = 0;
     hub->members[hub->self].send = (uint8_t *)(uintptr_t)request->send; /* only read */
     hub->members[hub->self].recv = request->recv;
     for (int i = 0; i < hub->count; i++)
         all += hub->members[i].send_bytes + hub->members[i].recv_bytes;
-    kolo_share_begin(hub->collective, &request->args, hub->self, hub->count,
+    kolo_share_begin(hub->run.collective, &request->args, hub->self, hub->count,
                      cut_align(hub, all / (size_t)hub->count), &hub->share);
 }
 
@@ -126,7 +126,7 @@ out:
 
 enum kolo_board_step kolo_board_direct_step(struct kolo_hub *hub)
 {
-    size_t chunk = CHUNK_BYTES / hub->element_bytes, moved = 0;
+    size_t chunk = CHUNK_BYTES / hub->run.element_bytes, moved = 0;
     struct kolo_move move;
     while (moved < STEP_BYTES) {
         if (kolo_share_is_over(&hub->share) && !kolo_hub_is_revoked(hub))
@@ -140,7 +140,7 @@ enum kolo_board_step kolo_board_direct_step(struct kolo_hub *hub)
             return KOLO_BOARD_STUCK; /* its owner has failed, and the news is on its way */
         if (!is_left)
             return KOLO_BOARD_DONE;
-        moved += move.count * hub->element_bytes;
+        moved += move.count * hub->run.element_bytes;
         hub->moves++;
     }
     return KOLO_BOARD_MOVED;
@@ -174,8 +174,9 @@ static bool share_page(const void *one, size_t one_bytes, const void *other, siz
 /** Whether others may write to the recv buffer of the collective that runs on @p hub. */
 static bool may_be_written(const struct kolo_hub *hub)
 {
-    return hub->running && hub->phase > KOLO_BOARD_HOLDING && hub->phase < KOLO_BOARD_STAGING &&
-           !hub->is_oneshot && hub->has_named && !hub->is_pulled && !hub->is_lent;
+    return hub->run.request && hub->run.phase > KOLO_BOARD_HOLDING &&
+           hub->run.phase < KOLO_BOARD_STAGING && !hub->run.is_oneshot && hub->run.has_named &&
+           !hub->run.is_pulled && !hub->run.is_lent;
 }
 
 /** The pages of @p memory have been replaced, and members of other communicators keep the old ones:
@@ -185,7 +186,8 @@ static void end_calls_beside(const struct kolo_hub *hub, const void *memory, siz
     for (struct kolo_comm *comm = hub->comm->engine->comms; comm; comm = comm->next) {
         const struct kolo_hub *other = comm->hub;
         if (other && other != hub && may_be_written(other) &&
-            share_page(memory, bytes, other->running->recv, other->members[other->self].recv_bytes))
+            share_page(memory, bytes, other->run.request->recv,
+                       other->members[other->self].recv_bytes))
             kolo_comm_fail_here(comm, KOLO_ERR_ABORTED,
                                 "the buffer of its call has a page in common with that of another "
                                 "call, of which a rank had to be cut off");
@@ -196,7 +198,7 @@ static void end_calls_beside(const struct kolo_hub *hub, const void *memory, siz
  * reads. False: it cannot be replaced, and @p why_out says why. */
 static bool cut_off(struct kolo_hub *hub, char why_out[KOLO_DETAIL_MAX])
 {
-    const struct kolo_request *request = hub->running;
+    const struct kolo_request *request = hub->run.request;
     const struct kolo_hub_member *self = &hub->members[hub->self];
     const void *memory[] = {request->send, request->recv};
     const size_t bytes[] = {self->send_bytes, self->recv_bytes};
@@ -219,7 +221,7 @@ void kolo_board_direct_withdraw(struct kolo_hub *hub)
     const struct kolo_hub_member *self = &hub->members[hub->self];
     const int64_t began_ns = kolo_now_ns();
     char why[KOLO_DETAIL_MAX] = "it is a device's";
-    bool may_cut_off = !hub->is_lent;
+    bool may_cut_off = !hub->run.is_lent;
     kolo_status status = KOLO_OK;
     atomic_store(&self->notes->revoked.value, 1);
     while (is_touched(hub)) {

@@ -104,11 +104,11 @@ static bool is_here(const struct kolo_hub *hub, int member)
 bool kolo_hub_makes_room(const struct kolo_hub *hub)
 {
     const int next = kolo_succession_next(&hub->succession);
-    if (next == hub->self && hub->giver >= 0 && !is_here(hub, hub->giver))
+    if (next == hub->self && hub->run.giver >= 0 && !is_here(hub, hub->run.giver))
         return false;
     if (next >= 0 && next != hub->self && is_here(hub, next))
         return true;
-    for (int member = hub->seen; member < hub->count; member++) {
+    for (int member = hub->run.seen; member < hub->count; member++) {
         if (member == hub->self)
             continue;
         if (kolo_entry_number(kolo_hub_entry(hub, member)) != hub->number && is_here(hub, member))
@@ -155,8 +155,8 @@ void kolo_hub_publish(struct kolo_hub *hub, struct kolo_board_word *word, uint64
 
 bool kolo_hub_all_reached(struct kolo_hub *hub, size_t offset, uint64_t value)
 {
-    for (; hub->seen < hub->count; hub->seen++) {
-        if (hub->seen != hub->self && kolo_hub_word(hub, hub->seen, offset) < value)
+    for (; hub->run.seen < hub->count; hub->run.seen++) {
+        if (hub->run.seen != hub->self && kolo_hub_word(hub, hub->run.seen, offset) < value)
             return false;
         hub->moves++;
     }
@@ -170,18 +170,18 @@ static void fold(const struct kolo_hub *hub, void *const out[], size_t nout, con
 {
     static const struct kolo_fold as_bytes = {.dtype = KOLO_UINT8, .op = KOLO_SUM};
     void *others[KOLO_BOARD_MEMBERS_MAX];
-    size_t bytes = count * hub->element_bytes, kept = 0;
+    size_t bytes = count * hub->run.element_bytes, kept = 0;
     if (nin > 1) {
-        kolo_fold(&hub->fold, out, nout, in, nin, count, hub->how);
+        kolo_fold(&hub->run.fold, out, nout, in, nin, count, hub->run.how);
         return;
     }
     for (size_t i = 0; i < nout; i++)
         if (out[i] != in[0])
             others[kept++] = out[i];
     if (kept == 1)
-        kolo_copy(others[0], in[0], bytes, hub->how);
+        kolo_copy(others[0], in[0], bytes, hub->run.how);
     else if (kept > 1)
-        kolo_fold(&as_bytes, others, kept, in, 1, bytes, hub->how);
+        kolo_fold(&as_bytes, others, kept, in, 1, bytes, hub->run.how);
 }
 
 bool kolo_hub_is_revoked(const struct kolo_hub *hub)
@@ -206,8 +206,8 @@ void kolo_hub_untouch(struct kolo_hub *hub)
 void kolo_hub_places(const struct kolo_hub *hub, const struct kolo_move *move, const void *in[],
                      size_t *nin_out, void *out[], size_t *nout_out)
 {
-    size_t send_at = move->send_at * hub->element_bytes, nin = 0, nout = 0;
-    size_t recv_at = move->recv_at * hub->element_bytes;
+    size_t send_at = move->send_at * hub->run.element_bytes, nin = 0, nout = 0;
+    size_t recv_at = move->recv_at * hub->run.element_bytes;
     for (int member = 0; member < hub->count; member++) {
         if (move->from == KOLO_EVERY || move->from == member)
             in[nin++] = hub->members[member].send + send_at;

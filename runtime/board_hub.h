@@ -199,45 +199,51 @@ struct kolo_shows {
     int64_t began_ns; /* when this member began to put up its contribution */
 };
 
+/** The running collective, or the latest one. It begins afresh with each, so nothing of an earlier
+ * one is left in it. */
+struct kolo_hub_run {
+    struct kolo_request *request; /* NULL: none is running */
+    enum kolo_collective collective;
+    size_t element_bytes;
+    struct kolo_fold fold;
+    enum kolo_board_phase phase;
+    int seen;  /* members below this index are known to have reached this phase */
+    int giver; /* the one member whose entering this one waits for; -1: all */
+    bool is_oneshot;
+    bool may_show;      /* not a oneshot, but runs as one if no member's memory can be seen */
+    bool has_named;     /* this member has named all memory that the moves use */
+    bool is_inline;     /* contributions are in the entries */
+    bool is_short;      /* the root's contribution is in the stage's place for its entry */
+    bool does_any_lend; /* of those that are known to have entered */
+    bool is_lent;       /* all members lend, as far as is known */
+    bool is_pulled;
+    enum kolo_store_how how, cell_how; /* for results; for long cells of stages */
+};
+
 struct kolo_hub {
     struct kolo_comm *comm;
     struct kolo_board *board;
     int self, count;
     int looks;       /* polls of a flag before other ranks get a turn */
     bool is_crowded; /* ranks share processors: see kolo_hub_makes_room */
-    uint64_t where;  /* the processor on which this rank last entered, plus 1 */
     bool is_ready;   /* all members can be seen */
-    bool is_refused; /* the running collective cannot continue, and this has been reported */
+    bool is_refused; /* a collective cannot continue, and this has been reported */
+    int missing;     /* the member that it waits for to open the board; -1: not known */
+    uint64_t where;  /* the processor on which this rank last entered, plus 1 */
     uint64_t number; /* the latest collective */
     uint64_t known;  /* the latest collective that all are known to have entered */
     /* the latest collective whose contribution is in this part of the stage */
     uint64_t shown[KOLO_BOARD_SHOWN];
     uint64_t moves; /* grows whenever progress is seen */
-    struct kolo_request *running;
-    enum kolo_collective collective;
-    enum kolo_board_phase phase;
-    bool is_oneshot;
-    int giver; /* the one member whose entering this one waits for; -1: all */
+    struct kolo_hub_run run;
     struct kolo_succession succession;
-    bool has_named; /* this member has named all memory that the moves use */
-    bool may_show;  /* not a oneshot, but runs as one if no member's memory can be seen */
-    bool is_inline; /* contributions are in the entries */
-    bool is_short;  /* the root's contribution is in the stage's place for this number's entry */
-    bool is_pulled;
     size_t pull_bytes;  /* block size from which on all pull; 0: not known yet; SIZE_MAX: never */
     bool pull_is_tried; /* pulls only if that is found to be faster */
     struct kolo_pull pull;
-    bool does_any_lend; /* of those that are known to have entered the running collective */
-    bool is_lent;       /* all members lend, as far as is known */
+    struct kolo_share share; /* of the moves from memory to memory */
     struct kolo_hub_lent lent;
-    int seen;    /* members below this index are known to have reached this phase */
-    int missing; /* the member that it waits for to open the board; -1: not known */
-    size_t element_bytes;
-    struct kolo_fold fold;
-    struct kolo_share share;
     struct kolo_shows shows;
     struct kolo_hub_ways *ways;
-    enum kolo_store_how how, cell_how; /* for results; for long cells of stages */
     struct kolo_board_rounds rounds;
     struct kolo_track *tracks;
     struct kolo_hub_member members[];
@@ -266,7 +272,7 @@ void kolo_hub_publish(struct kolo_hub *hub, struct kolo_board_word *word, uint64
  * collective. */
 bool kolo_hub_have_entered(struct kolo_hub *hub, uint64_t number);
 /** Whether the word at @p offset of every member's notes is at least @p value. Remembers the
- * progress in hub->seen, so the next call with the same value continues there. */
+ * progress in hub->run.seen, so the next call with the same value continues there. */
 bool kolo_hub_all_reached(struct kolo_hub *hub, size_t offset, uint64_t value);
 /** The word at @p offset of a member's notes. */
 static inline uint64_t kolo_hub_word(const struct kolo_hub *hub, int member, size_t offset)

@@ -36,7 +36,7 @@ enum { PAGE_BYTES = 4096 };
 static enum kolo_board_step fail(struct kolo_hub *hub, kolo_status status)
 {
     hub->is_refused = true;
-    (void)kolo_staging_fail(hub->running, status);
+    (void)kolo_staging_fail(hub->run.request, status);
     return KOLO_BOARD_STUCK;
 }
 
@@ -50,7 +50,7 @@ static bool has_buffers(const struct kolo_hub *hub, int member)
 /** Publishes the device memory for which the address @p host stands. */
 static bool show(struct kolo_hub *hub, const void *host, size_t bytes, struct kolo_board_lent *lent)
 {
-    const struct kolo_request *request = hub->running;
+    const struct kolo_request *request = hub->run.request;
     memset(lent, 0, sizeof *lent);
     if (bytes == 0)
         return true;
@@ -66,12 +66,12 @@ static bool show(struct kolo_hub *hub, const void *host, size_t bytes, struct ko
 
 bool kolo_board_lent_put(struct kolo_hub *hub)
 {
-    const struct kolo_request *request = hub->running;
+    const struct kolo_request *request = hub->run.request;
     const struct kolo_hub_member *self = &hub->members[hub->self];
     struct kolo_board_lent *lent = self->notes->lent;
     if (request->stage != KOLO_STAGING_LENT)
         return false;
-    if (hub->is_oneshot)
+    if (hub->run.is_oneshot)
         kolo_board_extents(hub);
     if (!has_buffers(hub, hub->self))
         return false;
@@ -95,7 +95,7 @@ bool kolo_board_lent_by_all(struct kolo_hub *hub)
     int lenders = 0, touched = 0;
     for (int member = 0; member < hub->count; member++)
         lenders += kolo_board_lent_by(hub, member);
-    if (hub->is_oneshot)
+    if (hub->run.is_oneshot)
         kolo_board_extents(hub);
     for (int member = 0; member < hub->count; member++)
         touched += has_buffers(hub, member);
@@ -187,15 +187,15 @@ static kolo_status map_all(struct kolo_hub *hub)
 /** The address of the memory for which @p host stands, as this member's kernels see it. */
 static uint8_t *own(const struct kolo_hub *hub, const void *host, size_t bytes)
 {
-    return bytes > 0 ? kolo_staging_address(hub->running, (uint8_t *)(uintptr_t)host) : NULL;
+    return bytes > 0 ? kolo_staging_address(hub->run.request, (uint8_t *)(uintptr_t)host) : NULL;
 }
 
 static kolo_status prepare(struct kolo_hub *hub)
 {
-    const struct kolo_request *request = hub->running;
+    const struct kolo_request *request = hub->run.request;
     struct kolo_hub_lent *lent = &hub->lent;
     struct kolo_hub_member *self = &hub->members[hub->self];
-    const size_t page = PAGE_BYTES / hub->element_bytes;
+    const size_t page = PAGE_BYTES / hub->run.element_bytes;
     divide(hub);
     lent->mapping_count = 0;
     lent->is_launched = false;
@@ -204,8 +204,8 @@ static kolo_status prepare(struct kolo_hub *hub)
     lent->lane = kolo_lent_lane(request);
     self->send = own(hub, request->send, self->send_bytes);
     self->recv = own(hub, request->recv, self->recv_bytes);
-    kolo_share_begin(hub->collective, &request->args, lent->part, lent->parts, page > 0 ? page : 1,
-                     &hub->share);
+    kolo_share_begin(hub->run.collective, &request->args, lent->part, lent->parts,
+                     page > 0 ? page : 1, &hub->share);
     return map_all(hub);
 }
 
@@ -234,17 +234,17 @@ enum kolo_board_step kolo_board_lent_map(struct kolo_hub *hub)
         say_mapped(hub, false);
         return KOLO_BOARD_DONE;
     }
-    if (hub->running->scaling.prescale == 0) {
+    if (hub->run.request->scaling.prescale == 0) {
         say_mapped(hub, true);
         return KOLO_BOARD_DONE;
     }
-    status = kolo_lent_scale_input(hub->running);
+    status = kolo_lent_scale_input(hub->run.request);
     return status == KOLO_OK ? KOLO_BOARD_MOVED : fail(hub, status);
 }
 
 enum kolo_board_step kolo_board_lent_scale(struct kolo_hub *hub)
 {
-    const kolo_status status = kolo_lent_input_is_scaled(hub->running);
+    const kolo_status status = kolo_lent_input_is_scaled(hub->run.request);
     if (status == KOLO_AGAIN)
         return KOLO_BOARD_STUCK;
     if (status != KOLO_OK)
@@ -266,14 +266,14 @@ bool kolo_board_lent_agreed(const struct kolo_hub *hub)
 
 void kolo_board_lent_give_up(struct kolo_hub *hub)
 {
-    struct kolo_request *request = hub->running;
+    struct kolo_request *request = hub->run.request;
     char words[KOLO_WORDS_MAX];
     kolo_request_words(request, words, sizeof words);
     if (hub->comm->lends)
         KOLO_INFO("communicator %u: not all ranks lend device memory in %s: from now on its calls "
                   "copy it to the host",
                   hub->comm->number, words);
-    hub->is_lent = false;
+    hub->run.is_lent = false;
     hub->comm->lends = false;
     let_go(hub);
     if (kolo_board_lent_by(hub, hub->self) && !kolo_lent_take_in(request))
@@ -283,7 +283,7 @@ void kolo_board_lent_give_up(struct kolo_hub *hub)
 void kolo_board_lent_brought(struct kolo_hub *hub)
 {
     struct kolo_hub_member *self = &hub->members[hub->self];
-    if (hub->is_oneshot || (hub->may_show && !hub->has_named))
+    if (hub->run.is_oneshot || (hub->run.may_show && !hub->run.has_named))
         kolo_oneshot_put(hub);
     kolo_hub_publish(hub, &self->notes->brought, hub->number);
 }
@@ -298,7 +298,7 @@ static kolo_status launch(struct kolo_hub *hub, const struct kolo_move *move)
     size_t nin, nout, kept = 0;
     kolo_hub_places(hub, move, in, &nin, out, &nout);
     if (nin > 1)
-        return kolo_lane_fold(hub->lent.lane, KOLO_WAY_OUT, &hub->fold, out, nout, in, nin,
+        return kolo_lane_fold(hub->lent.lane, KOLO_WAY_OUT, &hub->run.fold, out, nout, in, nin,
                               move->count);
     for (size_t i = 0; i < nout; i++) /* a copy skips its own input */
         if (out[i] != in[0])
@@ -306,7 +306,7 @@ static kolo_status launch(struct kolo_hub *hub, const struct kolo_move *move)
     if (kept == 0)
         return KOLO_OK;
     return kolo_lane_fold(hub->lent.lane, KOLO_WAY_OUT, &as_bytes, out, kept, in, 1,
-                          move->count * hub->element_bytes);
+                          move->count * hub->run.element_bytes);
 }
 
 static kolo_status launch_all(struct kolo_hub *hub)
@@ -318,7 +318,7 @@ static kolo_status launch_all(struct kolo_hub *hub)
         status = launch(hub, &move);
     if (status == KOLO_OK)
         status = kolo_lane_mark(hub->lent.lane, KOLO_WAY_OUT, &hub->lent.mark);
-    kolo_lent_marked(hub->running, hub->lent.mark);
+    kolo_lent_marked(hub->run.request, hub->lent.mark);
     return status;
 }
 

@@ -25,7 +25,7 @@ enum {
 static uint8_t *place_of(const struct kolo_hub *hub, int member, uint64_t number)
 {
     uint8_t *stage = hub->members[member].stage;
-    if (hub->is_short)
+    if (hub->run.is_short)
         return stage + KOLO_BOARD_SHORT_AT + number % KOLO_BOARD_ENTRIES * KOLO_BOARD_SHORT_BYTES;
     return stage + number % KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES;
 }
@@ -38,7 +38,8 @@ static void take_lines_back(const struct kolo_hub *hub, size_t bytes)
     uint64_t next = hub->number + 1;
     const uint8_t *data = place_of(hub, hub->self, next);
     __builtin_prefetch(&hub->members[hub->self].notes->entries[next % KOLO_BOARD_ENTRIES], 1);
-    for (size_t at = 0; !hub->is_inline && at < bytes && at < RETAKEN_BYTES; at += KOLO_BOARD_LINE)
+    for (size_t at = 0; !hub->run.is_inline && at < bytes && at < RETAKEN_BYTES;
+         at += KOLO_BOARD_LINE)
         __builtin_prefetch(data + at, 1);
 }
 
@@ -70,7 +71,8 @@ size_t kolo_oneshot_bytes(enum kolo_collective collective, const struct kolo_pla
 /** The contribution of @p member. */
 static uint8_t *put_up(const struct kolo_hub *hub, int member)
 {
-    return hub->is_inline ? kolo_hub_entry(hub, member)->data : place_of(hub, member, hub->number);
+    return hub->run.is_inline ? kolo_hub_entry(hub, member)->data
+                              : place_of(hub, member, hub->number);
 }
 
 /** The index of the trials for a collective, 0 to KOLO_SHOWS_KINDS - 1; -1: it has none. */
@@ -88,10 +90,10 @@ static int kind_of(enum kolo_collective collective)
 /** The trials for contributions of this many bytes, the same on all members; NULL: none. */
 static struct kolo_trials *trials_of(struct kolo_hub *hub, size_t bytes)
 {
-    const int kind = kind_of(hub->collective);
+    const int kind = kind_of(hub->run.collective);
     const size_t twice_long = (size_t)2 * KOLO_BOARD_LONG_BYTES;
     int length = 0;
-    if (kind < 0 || hub->running->args.counts)
+    if (kind < 0 || hub->run.request->args.counts)
         return NULL;
     while (length < KOLO_SHOWS_LENGTHS - 1 && bytes >= twice_long << length)
         length++;
@@ -102,20 +104,21 @@ static struct kolo_trials *trials_of(struct kolo_hub *hub, size_t bytes)
  * so. */
 static const struct kolo_oneshot *find_out(struct kolo_hub *hub)
 {
-    struct kolo_oneshot *oneshot = &hub->running->oneshot;
-    const struct kolo_plan_args *args = &hub->running->args;
+    struct kolo_oneshot *oneshot = &hub->run.request->oneshot;
+    const struct kolo_plan_args *args = &hub->run.request->args;
     size_t send, recv;
     if (oneshot->is_known)
         return oneshot;
-    size_t most = longest(hub->collective, args) * hub->element_bytes;
-    oneshot->is_inline = hub->is_oneshot && most <= KOLO_BOARD_INLINE_BYTES;
-    oneshot->is_short = hub->is_oneshot && !oneshot->is_inline && most <= KOLO_BOARD_SHORT_BYTES &&
-                        hub->collective == KOLO_COLLECTIVE_BROADCAST;
-    kolo_moves_extent(hub->collective, args, hub->self, &send, &recv);
-    oneshot->put_bytes = send * hub->element_bytes;
-    oneshot->count = kolo_moves_to(hub->collective, args, hub->self, &oneshot->first);
+    size_t most = longest(hub->run.collective, args) * hub->run.element_bytes;
+    oneshot->is_inline = hub->run.is_oneshot && most <= KOLO_BOARD_INLINE_BYTES;
+    oneshot->is_short = hub->run.is_oneshot && !oneshot->is_inline &&
+                        most <= KOLO_BOARD_SHORT_BYTES &&
+                        hub->run.collective == KOLO_COLLECTIVE_BROADCAST;
+    kolo_moves_extent(hub->run.collective, args, hub->self, &send, &recv);
+    oneshot->put_bytes = send * hub->run.element_bytes;
+    oneshot->count = kolo_moves_to(hub->run.collective, args, hub->self, &oneshot->first);
     for (size_t i = 0; i < oneshot->count && i < MOVES_KEPT; i++)
-        kolo_moves_at(hub->collective, args, oneshot->first + i, &oneshot->moves[i]);
+        kolo_moves_at(hub->run.collective, args, oneshot->first + i, &oneshot->moves[i]);
     oneshot->is_known = true;
     return oneshot;
 }
@@ -158,15 +161,15 @@ void kolo_oneshot_unchoose(struct kolo_hub *hub)
 void kolo_oneshot_put(struct kolo_hub *hub)
 {
     const struct kolo_oneshot *oneshot = find_out(hub);
-    hub->is_inline = oneshot->is_inline;
-    hub->is_short = oneshot->is_short;
+    hub->run.is_inline = oneshot->is_inline;
+    hub->run.is_short = oneshot->is_short;
     if (oneshot->put_bytes == 0)
         return;
-    if (!hub->is_inline && !hub->is_short) /* the others have a place for each entry */
+    if (!hub->run.is_inline && !hub->run.is_short) /* the others have a place for each entry */
         hub->shown[hub->number % KOLO_BOARD_SHOWN] = hub->number;
     if (hub->shows.measured)
         hub->shows.began_ns = kolo_now_ns();
-    kolo_copy(put_up(hub, hub->self), hub->running->send, oneshot->put_bytes, hub->shows.how);
+    kolo_copy(put_up(hub, hub->self), hub->run.request->send, oneshot->put_bytes, hub->shows.how);
 }
 
 /** Runs @p move to this member only. */
@@ -180,8 +183,8 @@ static void take(struct kolo_hub *hub, const struct kolo_move *move)
 
 static void take_all(struct kolo_hub *hub, const struct kolo_oneshot *oneshot)
 {
-    const struct kolo_request *request = hub->running;
-    hub->how = KOLO_STORE_CACHED;
+    const struct kolo_request *request = hub->run.request;
+    hub->run.how = KOLO_STORE_CACHED;
     take_lines_back(hub, oneshot->put_bytes);
     for (int member = 0; member < hub->count; member++)
         hub->members[member].send = put_up(hub, member);
@@ -190,7 +193,7 @@ static void take_all(struct kolo_hub *hub, const struct kolo_oneshot *oneshot)
     for (size_t i = 0; i < oneshot->count; i++) {
         struct kolo_move move;
         if (i >= MOVES_KEPT)
-            kolo_moves_at(hub->collective, &request->args, oneshot->first + i, &move);
+            kolo_moves_at(hub->run.collective, &request->args, oneshot->first + i, &move);
         take(hub, i < MOVES_KEPT ? &oneshot->moves[i] : &move);
     }
 }

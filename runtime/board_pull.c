@@ -114,7 +114,7 @@ bool kolo_pull_must(struct kolo_hub *hub)
     if (hub->pull_bytes == 0)
         agree(hub);
     return !hub->pull_is_tried &&
-           kolo_pull_pays(hub->collective, &hub->running->args, hub->element_bytes,
+           kolo_pull_pays(hub->run.collective, &hub->run.request->args, hub->run.element_bytes,
                           kolo_ways_bytes(hub), hub->pull_bytes);
 }
 
@@ -122,8 +122,8 @@ bool kolo_pull_may(struct kolo_hub *hub)
 {
     if (hub->pull_bytes == 0)
         agree(hub);
-    return hub->pull_is_tried &&
-           kolo_pull_can(hub->collective, &hub->running->args, hub->element_bytes, hub->pull_bytes);
+    return hub->pull_is_tried && kolo_pull_can(hub->run.collective, &hub->run.request->args,
+                                               hub->run.element_bytes, hub->pull_bytes);
 }
 
 /* ---- senders ---- */
@@ -131,13 +131,14 @@ bool kolo_pull_may(struct kolo_hub *hub)
 /** Whether any move goes from @p from to this member. */
 static bool is_given_by(const struct kolo_hub *hub, int from)
 {
-    bool is_scatter = hub->collective == KOLO_COLLECTIVE_SCATTER;
-    return hub->members[from].send_bytes > 0 && (!is_scatter || from == hub->running->args.root);
+    bool is_scatter = hub->run.collective == KOLO_COLLECTIVE_SCATTER;
+    return hub->members[from].send_bytes > 0 &&
+           (!is_scatter || from == hub->run.request->args.root);
 }
 
 kolo_status kolo_pull_borrow(struct kolo_hub *hub)
 {
-    const struct kolo_request *request = hub->running;
+    const struct kolo_request *request = hub->run.request;
     struct kolo_pull *pull = &hub->pull;
     struct kolo_hub_member *self = &hub->members[hub->self];
     kolo_status status = KOLO_OK;
@@ -153,9 +154,9 @@ kolo_status kolo_pull_borrow(struct kolo_hub *hub)
     }
     self->send = (uint8_t *)(uintptr_t)request->send; /* only read */
     self->recv = request->recv;
-    hub->how = KOLO_STORE_CACHED;
+    hub->run.how = KOLO_STORE_CACHED;
     *pull = (struct kolo_pull){0};
-    pull->count = kolo_moves_to(hub->collective, &request->args, hub->self, &pull->first);
+    pull->count = kolo_moves_to(hub->run.collective, &request->args, hub->self, &pull->first);
 out:
     return status;
 }
@@ -167,10 +168,10 @@ out:
 static bool next_move(struct kolo_hub *hub, struct kolo_move *move_out)
 {
     struct kolo_pull *pull = &hub->pull;
-    bool is_turned = hub->collective == KOLO_COLLECTIVE_ALLGATHER;
+    bool is_turned = hub->run.collective == KOLO_COLLECTIVE_ALLGATHER;
     for (; pull->turn < pull->count; pull->turn++, pull->at = 0) {
         size_t turn = is_turned ? (pull->turn + (size_t)hub->self) % pull->count : pull->turn;
-        kolo_moves_at(hub->collective, &hub->running->args, pull->first + turn, move_out);
+        kolo_moves_at(hub->run.collective, &hub->run.request->args, pull->first + turn, move_out);
         if (pull->at >= move_out->count)
             continue;
         move_out->to = hub->self;
@@ -192,9 +193,9 @@ static kolo_status move_piece(struct kolo_hub *hub, const struct kolo_move *move
     if (from->address == 0)
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "the rank goes on in a child of its process (fork)");
     return kolo_board_pull(hub->board, move->from,
-                           from->address + move->send_at * hub->element_bytes,
-                           hub->members[hub->self].recv + move->recv_at * hub->element_bytes,
-                           move->count * hub->element_bytes);
+                           from->address + move->send_at * hub->run.element_bytes,
+                           hub->members[hub->self].recv + move->recv_at * hub->run.element_bytes,
+                           move->count * hub->run.element_bytes);
 }
 
 /** Stops reading. The call goes through the stages when all members have seen that. */
@@ -209,7 +210,7 @@ static void give_up(struct kolo_hub *hub, int member)
 
 enum kolo_board_step kolo_pull_step(struct kolo_hub *hub)
 {
-    size_t chunk = CHUNK_BYTES / hub->element_bytes, moved = 0;
+    size_t chunk = CHUNK_BYTES / hub->run.element_bytes, moved = 0;
     struct kolo_move move;
     while (true) {
         bool may_touch = kolo_hub_touch(hub); /* if true, what was read before is what was sent */
@@ -231,7 +232,7 @@ enum kolo_board_step kolo_pull_step(struct kolo_hub *hub)
             return KOLO_BOARD_DONE;
         }
         hub->pull.at += move.count;
-        moved += move.count * hub->element_bytes;
+        moved += move.count * hub->run.element_bytes;
         hub->moves++;
     }
 }
@@ -240,7 +241,7 @@ bool kolo_pull_has_failed(struct kolo_hub *hub)
 {
     for (int member = 0; member < hub->count; member++)
         if (kolo_hub_word(hub, member, offsetof(struct kolo_board_notes, unread)) == hub->number) {
-            hub->is_pulled = false;
+            hub->run.is_pulled = false;
             hub->pull_bytes = SIZE_MAX;
             return true;
         }

@@ -20,20 +20,20 @@ enum {
 
 static size_t align_elements(const struct kolo_hub *hub)
 {
-    return hub->element_bytes < KOLO_BOARD_LINE ? KOLO_BOARD_LINE / hub->element_bytes : 1;
+    return hub->run.element_bytes < KOLO_BOARD_LINE ? KOLO_BOARD_LINE / hub->run.element_bytes : 1;
 }
 
 /** Keeps the tracks in which this member takes part. */
 static void choose_tracks(struct kolo_hub *hub)
 {
     struct kolo_board_rounds *rounds = &hub->rounds;
-    const struct kolo_plan_args *args = &hub->running->args;
-    size_t count = kolo_tracks_count(hub->collective, args);
+    const struct kolo_plan_args *args = &hub->run.request->args;
+    size_t count = kolo_tracks_count(hub->run.collective, args);
     rounds->track_count = 0;
     rounds->copies_in = rounds->goes_out = rounds->copies_out = false;
     for (size_t i = 0; i < count; i++) {
         struct kolo_track track;
-        kolo_tracks_at(hub->collective, args, i, align_elements(hub), &track);
+        kolo_tracks_at(hub->run.collective, args, i, align_elements(hub), &track);
         bool copies_in = kolo_track_copies_in(&track, hub->self);
         bool copies_out = kolo_track_copies_out(&track, hub->self);
         rounds->goes_out |= kolo_track_goes_out(&track);
@@ -48,9 +48,9 @@ static void choose_tracks(struct kolo_hub *hub)
 static void cut_stage(struct kolo_hub *hub)
 {
     struct kolo_board_rounds *rounds = &hub->rounds;
-    const struct kolo_plan_args *args = &hub->running->args;
-    size_t cells = kolo_tracks_cells(hub->collective, args);
-    size_t longest = kolo_tracks_longest(hub->collective, args, align_elements(hub));
+    const struct kolo_plan_args *args = &hub->run.request->args;
+    size_t cells = kolo_tracks_cells(hub->run.collective, args);
+    size_t longest = kolo_tracks_longest(hub->run.collective, args, align_elements(hub));
     size_t for_in = KOLO_BOARD_STAGED_BYTES;
     if (rounds->goes_out)
         for_in = for_in / (IN_PARTS + OUT_PARTS) * IN_PARTS;
@@ -64,7 +64,7 @@ static void cut_stage(struct kolo_hub *hub)
     rounds->cell_bytes = cell - cell % KOLO_BOARD_LINE;
     rounds->slots = SLOTS;
     rounds->in_bytes = rounds->cell_bytes * cells;
-    rounds->chunk = rounds->cell_bytes / hub->element_bytes;
+    rounds->chunk = rounds->cell_bytes / hub->run.element_bytes;
     rounds->count = longest / rounds->chunk + (longest % rounds->chunk != 0);
 }
 
@@ -97,13 +97,13 @@ kolo_status kolo_staged_begin(struct kolo_hub *hub)
  * caches. */
 static enum kolo_store_how into_cell(const struct kolo_hub *hub, size_t bytes)
 {
-    return bytes >= CELL_STREAM_BYTES ? hub->cell_how : KOLO_STORE_CACHED;
+    return bytes >= CELL_STREAM_BYTES ? hub->run.cell_how : KOLO_STORE_CACHED;
 }
 
 bool kolo_staged_may_stream(const struct kolo_hub *hub)
 {
-    return kolo_tracks_longest(hub->collective, &hub->running->args, align_elements(hub)) >=
-           CELL_STREAM_BYTES / hub->element_bytes;
+    return kolo_tracks_longest(hub->run.collective, &hub->run.request->args, align_elements(hub)) >=
+           CELL_STREAM_BYTES / hub->run.element_bytes;
 }
 
 static uint8_t *stage_of(const struct kolo_hub *hub, int member)
@@ -143,12 +143,12 @@ static bool chunk_of(const struct kolo_hub *hub, const struct kolo_track *track,
 
 static const uint8_t *send_of(const struct kolo_hub *hub, const struct kolo_move *move)
 {
-    return hub->running->send + move->send_at * hub->element_bytes;
+    return hub->run.request->send + move->send_at * hub->run.element_bytes;
 }
 
 static uint8_t *recv_of(const struct kolo_hub *hub, const struct kolo_move *move)
 {
-    return hub->running->recv + move->recv_at * hub->element_bytes;
+    return hub->run.request->recv + move->recv_at * hub->run.element_bytes;
 }
 
 static size_t copy_in(struct kolo_hub *hub, size_t round)
@@ -159,7 +159,7 @@ static size_t copy_in(struct kolo_hub *hub, size_t round)
         struct kolo_move move;
         if (!kolo_track_copies_in(track, hub->self) || !chunk_of(hub, track, round, &move))
             continue;
-        size_t bytes = move.count * hub->element_bytes;
+        size_t bytes = move.count * hub->run.element_bytes;
         kolo_copy(in_cell(hub, hub->self, round, track->cell), send_of(hub, &move), bytes,
                   into_cell(hub, bytes));
         moved += move.count;
@@ -171,7 +171,7 @@ static void fold_track(struct kolo_hub *hub, const struct kolo_track *track,
                        const struct kolo_move *move, size_t round)
 {
     const void *in[KOLO_BOARD_MEMBERS_MAX];
-    size_t bytes = move->count * hub->element_bytes;
+    size_t bytes = move->count * hub->run.element_bytes;
     bool goes_out = kolo_track_goes_out(track), is_wanted = kolo_track_wants(track, hub->self);
     void *cell = out_cell(hub, hub->self, round), *recv = is_wanted ? recv_of(hub, move) : NULL;
     void *both[2] = {cell, recv};
@@ -181,13 +181,13 @@ static void fold_track(struct kolo_hub *hub, const struct kolo_track *track,
     size_t n = (size_t)hub->count;
     enum kolo_store_how to_cell = into_cell(hub, bytes);
     if (!goes_out) {
-        kolo_fold(&hub->fold, &recv, 1, in, n, move->count, hub->how);
+        kolo_fold(&hub->run.fold, &recv, 1, in, n, move->count, hub->run.how);
     } else if (!is_wanted) {
-        kolo_fold(&hub->fold, &cell, 1, in, n, move->count, to_cell);
-    } else if (hub->how == to_cell) {
-        kolo_fold(&hub->fold, both, 2, in, n, move->count, to_cell);
+        kolo_fold(&hub->run.fold, &cell, 1, in, n, move->count, to_cell);
+    } else if (hub->run.how == to_cell) {
+        kolo_fold(&hub->run.fold, both, 2, in, n, move->count, to_cell);
     } else {
-        kolo_fold(&hub->fold, &recv, 1, in, n, move->count, hub->how);
+        kolo_fold(&hub->run.fold, &recv, 1, in, n, move->count, hub->run.how);
         kolo_copy(cell, recv, bytes, to_cell);
     }
 }
@@ -209,7 +209,7 @@ static size_t work(struct kolo_hub *hub, size_t round)
                                                      : in_cell(hub, move.from, round, track->cell);
         uint8_t *to = recv_of(hub, &move);
         if (from != to)
-            kolo_copy(to, from, move.count * hub->element_bytes, hub->how);
+            kolo_copy(to, from, move.count * hub->run.element_bytes, hub->run.how);
     }
     return moved;
 }
@@ -223,7 +223,7 @@ static size_t take_out(struct kolo_hub *hub, size_t round)
         if (!kolo_track_copies_out(track, hub->self) || !chunk_of(hub, track, round, &move))
             continue;
         kolo_copy(recv_of(hub, &move), out_cell(hub, track->owner, round),
-                  move.count * hub->element_bytes, hub->how);
+                  move.count * hub->run.element_bytes, hub->run.how);
         moved += move.count;
     }
     return moved;
@@ -311,7 +311,7 @@ static bool go_on(struct kolo_hub *hub, size_t *moved)
 enum kolo_board_step kolo_staged_step(struct kolo_hub *hub)
 {
     const struct kolo_board_rounds *rounds = &hub->rounds;
-    size_t moved = 0, most = STEP_BYTES / hub->element_bytes;
+    size_t moved = 0, most = STEP_BYTES / hub->run.element_bytes;
     bool has_moved = false;
     while (rounds->worked < rounds->count || rounds->taken < rounds->count ||
            rounds->staged < rounds->count) {

@@ -53,18 +53,18 @@ struct lengths {
 
 static struct lengths lengths_of(const struct kolo_hub *hub)
 {
-    struct kolo_plan_args even = hub->running->args;
+    struct kolo_plan_args even = hub->run.request->args;
     size_t send, recv;
     double all = 0, most = 0;
     even.count = kolo_plan_mean_block(&even);
     even.counts = even.displs = NULL; /* gaps between blocks are not moved */
     for (int i = 0; i < hub->count; i++) {
-        kolo_moves_extent(hub->collective, &even, i, &send, &recv);
+        kolo_moves_extent(hub->run.collective, &even, i, &send, &recv);
         const double own = (double)send + (double)recv;
         all += own;
         most = own > most ? own : most;
     }
-    const double bytes = (double)hub->element_bytes;
+    const double bytes = (double)hub->run.element_bytes;
     return (struct lengths){all * bytes, most * bytes};
 }
 
@@ -141,15 +141,15 @@ void kolo_ways_choose(struct kolo_hub *hub, bool all_see)
     const struct lengths bytes = lengths_of(hub);
     bool is_measured;
     settle(hub);
-    hub->how = hub->cell_how = KOLO_STORE_CACHED;
-    hub->is_pulled = !all_see && kolo_pull_must(hub);
-    if (hub->is_pulled)
+    hub->run.how = hub->run.cell_how = KOLO_STORE_CACHED;
+    hub->run.is_pulled = !all_see && kolo_pull_must(hub);
+    if (hub->run.is_pulled)
         return;
-    struct kolo_trials *trials = find_trials(ways, all_see, hub->collective, bytes.all);
+    struct kolo_trials *trials = find_trials(ways, all_see, hub->run.collective, bytes.all);
     const int way = kolo_trials_take(trials, open_ways(hub, all_see, bytes), &is_measured);
-    hub->is_pulled = way == PULLS;
-    hub->how = (way & STREAMS_OUT) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
-    hub->cell_how = (way & STREAMS_IN) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
+    hub->run.is_pulled = way == PULLS;
+    hub->run.how = (way & STREAMS_OUT) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
+    hub->run.cell_how = (way & STREAMS_IN) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
     if (!is_measured)
         return;
     ways->measured = trials;

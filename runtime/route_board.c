@@ -35,7 +35,7 @@
 static struct kolo_hub *hub_of(const struct kolo_request *request)
 {
     struct kolo_hub *hub = request->comm->hub;
-    return hub && hub->running == request ? hub : NULL;
+    return hub && hub->run.request == request ? hub : NULL;
 }
 
 /** The board cannot continue, for the reason in this thread's detail. */
@@ -48,8 +48,8 @@ static void refuse(struct kolo_hub *hub, kolo_status status)
 
 static enum kolo_board_step go_on(struct kolo_hub *hub, enum kolo_board_phase phase)
 {
-    hub->seen = 0;
-    hub->phase = phase;
+    hub->run.seen = 0;
+    hub->run.phase = phase;
     return KOLO_BOARD_MOVED;
 }
 
@@ -77,21 +77,21 @@ static enum kolo_board_step open_step(struct kolo_hub *hub)
 /** Whether it is a short broadcast, which uses one flag. */
 static bool is_sent(const struct kolo_hub *hub)
 {
-    return hub->is_oneshot && hub->collective == KOLO_COLLECTIVE_BROADCAST;
+    return hub->run.is_oneshot && hub->run.collective == KOLO_COLLECTIVE_BROADCAST;
 }
 
 /** Publishes the names of the buffers. If they have none and the vector is short, publishes the
  * data as in a oneshot. True: it lends device memory, so that its data is not on the host. */
 static bool put_names(struct kolo_hub *hub)
 {
-    const struct kolo_plan_args *args = &hub->running->args;
-    size_t bytes = kolo_oneshot_bytes(hub->collective, args, hub->element_bytes);
-    hub->may_show = bytes <= kolo_comm_shown(hub->comm, hub->collective);
-    hub->has_named = kolo_board_direct_put(hub);
+    const struct kolo_plan_args *args = &hub->run.request->args;
+    size_t bytes = kolo_oneshot_bytes(hub->run.collective, args, hub->run.element_bytes);
+    hub->run.may_show = bytes <= kolo_comm_shown(hub->comm, hub->run.collective);
+    hub->run.has_named = kolo_board_direct_put(hub);
     const bool lends = kolo_board_lent_put(hub);
     if (hub->is_refused)
         return false;
-    if (hub->may_show && !hub->has_named) {
+    if (hub->run.may_show && !hub->run.has_named) {
         kolo_oneshot_choose(hub);
         if (!lends)
             kolo_oneshot_put(hub);
@@ -128,23 +128,23 @@ static void get_desc(struct kolo_board_entry *entry, struct kolo_desc *desc_out)
 
 static enum kolo_board_step enter(struct kolo_hub *hub)
 {
-    const struct kolo_request *request = hub->running;
+    const struct kolo_request *request = hub->run.request;
     hub->number++;
     if (hub->is_crowded)
         kolo_hub_place(hub);
     struct kolo_board_entry *entry = kolo_hub_entry(hub, hub->self);
     put_desc(entry, &request->desc);
-    if (hub->is_oneshot) {
+    if (hub->run.is_oneshot) {
         kolo_oneshot_choose(hub);
-        hub->does_any_lend = kolo_board_lent_put(hub);
-        if (!hub->does_any_lend && !hub->is_refused)
+        hub->run.does_any_lend = kolo_board_lent_put(hub);
+        if (!hub->run.does_any_lend && !hub->is_refused)
             kolo_oneshot_put(hub);
     } else {
-        hub->does_any_lend = put_names(hub);
+        hub->run.does_any_lend = put_names(hub);
     }
     if (hub->is_refused)
         return KOLO_BOARD_STUCK;
-    atomic_store(&entry->number, hub->number | (hub->does_any_lend ? KOLO_BOARD_LENDS : 0));
+    atomic_store(&entry->number, hub->number | (hub->run.does_any_lend ? KOLO_BOARD_LENDS : 0));
     kolo_board_ring(hub->board);
     return go_on(hub, KOLO_BOARD_ENTERING);
 }
@@ -154,8 +154,8 @@ static enum kolo_board_step enter(struct kolo_hub *hub)
 static uint64_t needed(const struct kolo_hub *hub)
 {
     uint64_t next = hub->number + 1;
-    bool shows =
-        (hub->giver < 0 || hub->giver == hub->self) && hub->collective != KOLO_COLLECTIVE_BARRIER;
+    bool shows = (hub->run.giver < 0 || hub->run.giver == hub->self) &&
+                 hub->run.collective != KOLO_COLLECTIVE_BARRIER;
     uint64_t shown = shows ? hub->shown[next % KOLO_BOARD_SHOWN] : 0;
     uint64_t entry = next > KOLO_BOARD_ENTRIES ? next - KOLO_BOARD_ENTRIES : 0;
     uint64_t last = shown > entry ? shown : entry;
@@ -202,7 +202,7 @@ static void differ(struct kolo_hub *hub, int member)
 {
     struct kolo_desc mine, theirs;
     if (!find_difference(hub, member, hub->number, &mine, &theirs)) {
-        mine = hub->running->desc;
+        mine = hub->run.request->desc;
         theirs = kolo_hub_entry(hub, member)->desc;
     }
     kolo_comm_mismatch(hub->comm, member, &mine, &theirs);
@@ -211,12 +211,12 @@ static void differ(struct kolo_hub *hub, int member)
 /** Whether @p member has entered with this rank's description. */
 static bool has_entered(struct kolo_hub *hub, int member)
 {
-    const struct kolo_request *request = hub->running;
+    const struct kolo_request *request = hub->run.request;
     const struct kolo_board_entry *entry = kolo_hub_entry(hub, member);
     const uint64_t number = atomic_load_explicit(&entry->number, memory_order_acquire);
     if ((number & ~KOLO_BOARD_LENDS) != hub->number)
         return false;
-    hub->does_any_lend |= number != hub->number;
+    hub->run.does_any_lend |= number != hub->number;
     if (memcmp(&entry->desc, &request->desc, sizeof entry->desc) == 0)
         return true;
     if (!hub->is_refused)
@@ -239,14 +239,14 @@ static enum kolo_board_step begin_stages(struct kolo_hub *hub)
 static enum kolo_board_step choose_way(struct kolo_hub *hub)
 {
     enum kolo_board_named named =
-        hub->is_oneshot ? KOLO_BOARD_NONE_NAMED : kolo_board_direct_look(hub);
-    if (hub->is_oneshot || (named == KOLO_BOARD_NONE_NAMED && hub->may_show)) {
+        hub->run.is_oneshot ? KOLO_BOARD_NONE_NAMED : kolo_board_direct_look(hub);
+    if (hub->run.is_oneshot || (named == KOLO_BOARD_NONE_NAMED && hub->run.may_show)) {
         kolo_oneshot_take(hub);
         return KOLO_BOARD_DONE;
     }
     kolo_oneshot_unchoose(hub);
     kolo_ways_choose(hub, named == KOLO_BOARD_ALL_NAMED);
-    if (named != KOLO_BOARD_ALL_NAMED && !hub->is_pulled)
+    if (named != KOLO_BOARD_ALL_NAMED && !hub->run.is_pulled)
         return begin_stages(hub);
     return go_on(hub, KOLO_BOARD_BORROWING);
 }
@@ -263,14 +263,14 @@ static enum kolo_board_step begin_bringing(struct kolo_hub *hub)
 static enum kolo_board_step bring_step(struct kolo_hub *hub)
 {
     const size_t offset = offsetof(struct kolo_board_notes, brought);
-    if (hub->running->stage == KOLO_STAGING_IN)
+    if (hub->run.request->stage == KOLO_STAGING_IN)
         return KOLO_BOARD_STUCK;
-    if (hub->seen == 0 && kolo_board_lent_by(hub, hub->self) &&
+    if (hub->run.seen == 0 && kolo_board_lent_by(hub, hub->self) &&
         kolo_hub_word(hub, hub->self, offset) != hub->number)
         kolo_board_lent_brought(hub);
-    for (; hub->seen < hub->count; hub->seen++)
-        if (hub->seen != hub->self && kolo_board_lent_by(hub, hub->seen) &&
-            kolo_hub_word(hub, hub->seen, offset) != hub->number)
+    for (; hub->run.seen < hub->count; hub->run.seen++)
+        if (hub->run.seen != hub->self && kolo_board_lent_by(hub, hub->run.seen) &&
+            kolo_hub_word(hub, hub->run.seen, offset) != hub->number)
             return KOLO_BOARD_STUCK;
     hub->moves++;
     return choose_way(hub);
@@ -301,28 +301,28 @@ static enum kolo_board_step agree_step(struct kolo_hub *hub)
 
 static enum kolo_board_step all_entered(struct kolo_hub *hub)
 {
-    if (!hub->does_any_lend)
+    if (!hub->run.does_any_lend)
         return choose_way(hub);
     if (!kolo_board_lent_by_all(hub))
         return begin_bringing(hub);
-    hub->is_lent = true;
+    hub->run.is_lent = true;
     kolo_oneshot_unchoose(hub);
     return go_on(hub, KOLO_BOARD_MAPPING);
 }
 
 static enum kolo_board_step enter_step(struct kolo_hub *hub)
 {
-    if (hub->giver >= 0) {
-        if (!has_entered(hub, hub->giver))
+    if (hub->run.giver >= 0) {
+        if (!has_entered(hub, hub->run.giver))
             return KOLO_BOARD_STUCK;
-        hub->members[hub->giver].entered = hub->number;
+        hub->members[hub->run.giver].entered = hub->number;
         hub->moves++;
-        if (hub->count == 2 && hub->giver != hub->self)
+        if (hub->count == 2 && hub->run.giver != hub->self)
             hub->known = hub->number;
         return all_entered(hub);
     }
-    for (; hub->seen < hub->count; hub->seen++) {
-        if (hub->seen != hub->self && !has_entered(hub, hub->seen))
+    for (; hub->run.seen < hub->count; hub->run.seen++) {
+        if (hub->run.seen != hub->self && !has_entered(hub, hub->run.seen))
             return KOLO_BOARD_STUCK;
         hub->moves++;
     }
@@ -334,7 +334,7 @@ static enum kolo_board_step enter_step(struct kolo_hub *hub)
 
 static enum kolo_board_step borrow_step(struct kolo_hub *hub)
 {
-    kolo_status status = hub->is_pulled ? kolo_pull_borrow(hub) : kolo_board_direct_borrow(hub);
+    kolo_status status = hub->run.is_pulled ? kolo_pull_borrow(hub) : kolo_board_direct_borrow(hub);
     if (status == KOLO_OK)
         return go_on(hub, KOLO_BOARD_MOVING);
     if (status != KOLO_AGAIN)
@@ -344,9 +344,9 @@ static enum kolo_board_step borrow_step(struct kolo_hub *hub)
 
 static enum kolo_board_step move_step(struct kolo_hub *hub)
 {
-    enum kolo_board_step step = hub->is_lent     ? kolo_board_lent_step(hub)
-                                : hub->is_pulled ? kolo_pull_step(hub)
-                                                 : kolo_board_direct_step(hub);
+    enum kolo_board_step step = hub->run.is_lent     ? kolo_board_lent_step(hub)
+                                : hub->run.is_pulled ? kolo_pull_step(hub)
+                                                     : kolo_board_direct_step(hub);
     if (step != KOLO_BOARD_DONE)
         return step;
     kolo_hub_publish(hub, &hub->members[hub->self].notes->done, hub->number);
@@ -358,7 +358,7 @@ static enum kolo_board_step close_step(struct kolo_hub *hub)
     size_t offset = offsetof(struct kolo_board_notes, done);
     if (!kolo_hub_all_reached(hub, offset, hub->number))
         return KOLO_BOARD_STUCK;
-    return hub->is_pulled && kolo_pull_has_failed(hub) ? begin_stages(hub) : KOLO_BOARD_DONE;
+    return hub->run.is_pulled && kolo_pull_has_failed(hub) ? begin_stages(hub) : KOLO_BOARD_DONE;
 }
 
 /* ---- the route ---- */
@@ -366,12 +366,12 @@ static enum kolo_board_step close_step(struct kolo_hub *hub)
 static enum kolo_board_step step(struct kolo_hub *hub)
 {
     enum kolo_board_step opened;
-    switch (hub->phase) {
+    switch (hub->run.phase) {
     case KOLO_BOARD_OPENING:
         opened = open_step(hub);
         if (opened != KOLO_BOARD_MOVED)
             return opened;
-        hub->phase = KOLO_BOARD_HOLDING;
+        hub->run.phase = KOLO_BOARD_HOLDING;
         return hold_step(hub);
     case KOLO_BOARD_HOLDING:
         return hold_step(hub);
@@ -429,21 +429,19 @@ static int giver_of(const struct kolo_hub *hub, const struct kolo_request *reque
 static void start(struct kolo_hub *hub, struct kolo_request *request)
 {
     const struct kolo_call *call = &request->call;
-    hub->running = request;
-    hub->phase = KOLO_BOARD_OPENING;
-    hub->is_pulled = false;
-    hub->is_lent = false;
+    hub->run = (struct kolo_hub_run){.request = request,
+                                     .collective = request->plan->collective,
+                                     .element_bytes = kolo_dtype_bytes(call->dtype),
+                                     .fold = {.dtype = call->dtype,
+                                              .op = call->op,
+                                              .own = kolo_own_operator(request),
+                                              .divisor = request->divisor},
+                                     .phase = KOLO_BOARD_OPENING,
+                                     .is_oneshot = request->plan->is_oneshot};
+    hub->run.giver = giver_of(hub, request);
     hub->shows.taken = hub->shows.measured = NULL; /* if a call was given up */
-    hub->collective = request->plan->collective;
-    hub->element_bytes = kolo_dtype_bytes(call->dtype);
-    hub->is_oneshot = request->plan->is_oneshot;
-    hub->giver = giver_of(hub, request);
     kolo_succession_begin(&hub->succession,
                           is_sent(hub) ? request->args.root : KOLO_SUCCESSION_NONE);
-    hub->fold = (struct kolo_fold){.dtype = call->dtype,
-                                   .op = call->op,
-                                   .own = kolo_own_operator(request),
-                                   .divisor = request->divisor};
 }
 
 static void board_begin(struct kolo_request *request)
@@ -455,7 +453,7 @@ static void board_begin(struct kolo_request *request)
  * this is known; otherwise it is assumed. */
 static bool makes_room(const struct kolo_hub *hub)
 {
-    return hub->phase != KOLO_BOARD_ENTERING || kolo_hub_makes_room(hub);
+    return hub->run.phase != KOLO_BOARD_ENTERING || kolo_hub_makes_room(hub);
 }
 
 /** Polls of a flag before the links get a turn. Whoever it waits for may need this processor. */
@@ -469,22 +467,22 @@ static bool board_advance(struct kolo_request *request)
     struct kolo_hub *hub = open_hub(request);
     if (!hub)
         return false;
-    if (hub->running != request)
+    if (hub->run.request != request)
         start(hub, request);
     const int most = looks_at_once(hub);
     for (int looks = most; looks > 0 && !hub->is_refused; looks--) {
-        const enum kolo_board_phase before = hub->phase;
+        const enum kolo_board_phase before = hub->run.phase;
         enum kolo_board_step result = step(hub);
         if (result == KOLO_BOARD_DONE) {
-            hub->phase = KOLO_BOARD_OVER;
+            hub->run.phase = KOLO_BOARD_OVER;
             kolo_ways_over(hub);
-            if (!hub->is_oneshot || hub->is_lent)
+            if (!hub->run.is_oneshot || hub->run.is_lent)
                 kolo_board_settle(hub->board);
             return true;
         }
         if (result == KOLO_BOARD_MOVED) {
             request->comm->engine->has_moved = true;
-            if (hub->phase == before &&
+            if (hub->run.phase == before &&
                 (before == KOLO_BOARD_MOVING || before == KOLO_BOARD_STAGING))
                 return false; /* a long call: lets others have their turn */
             looks = most + 1;
@@ -503,12 +501,12 @@ static void board_cancel(struct kolo_request *request)
     struct kolo_hub *hub = hub_of(request);
     if (!hub)
         return;
-    const bool is_open = hub->phase > KOLO_BOARD_HOLDING && hub->phase < KOLO_BOARD_STAGING;
-    if (!hub->is_oneshot || hub->is_lent)
+    const bool is_open = hub->run.phase > KOLO_BOARD_HOLDING && hub->run.phase < KOLO_BOARD_STAGING;
+    if (!hub->run.is_oneshot || hub->run.is_lent)
         kolo_board_lent_end(hub);
-    if (is_open && (!hub->is_oneshot || hub->is_lent))
+    if (is_open && (!hub->run.is_oneshot || hub->run.is_lent))
         kolo_board_direct_withdraw(hub);
-    hub->running = NULL;
+    hub->run.request = NULL;
 }
 
 /** Whether @p member may still need what this one would overwrite. */
@@ -524,7 +522,7 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
 {
     if (member == hub->self)
         return NULL;
-    switch (hub->phase) {
+    switch (hub->run.phase) {
     case KOLO_BOARD_OPENING:
         if (hub->missing < 0 || hub->missing == kolo_comm_world_rank(hub->comm, member))
             return "has not come to its first call";
@@ -532,7 +530,7 @@ static const char *wait_of(const struct kolo_hub *hub, int member)
     case KOLO_BOARD_HOLDING:
         return is_behind(hub, member) ? "is some calls behind this rank, which waits for it" : NULL;
     case KOLO_BOARD_ENTERING:
-        if ((hub->giver < 0 || hub->giver == member) &&
+        if ((hub->run.giver < 0 || hub->run.giver == member) &&
             kolo_entry_number(kolo_hub_entry(hub, member)) != hub->number)
             return "has not come to this call";
         return NULL;

@@ -38,7 +38,7 @@ static void run(int size, const char *setting,
 /** Whether the last completed collective of @p comm was pulled. */
 static bool has_pulled(struct kolo_comm *comm)
 {
-    return comm->hub->is_pulled;
+    return comm->hub->run.is_pulled;
 }
 
 /* ---- what comes out ---- */
@@ -332,7 +332,7 @@ static void *take_back(void *argument)
     for (bool is_over = false; !is_over; sched_yield()) {
         kolo_comm_enter(hold->comm);
         const struct kolo_hub *hub = hold->comm->hub;
-        is_over = hub->running && hub->is_pulled && hub->phase == KOLO_BOARD_CLOSING;
+        is_over = hub->run.request && hub->run.is_pulled && hub->run.phase == KOLO_BOARD_CLOSING;
         if (is_over)
             kolo_comm_fail(hold->comm, KOLO_ERR_ABORTED, "taken back", false);
         kolo_comm_leave(hold->comm);

@@ -22,8 +22,8 @@ static int ways[RANKS][CALLS];
 static int way_of(const struct kolo_comm *comm)
 {
     const struct kolo_hub *hub = comm->hub;
-    return (hub->is_pulled ? PULLED : 0) | (hub->how == KOLO_STORE_STREAM ? STREAMED : 0) |
-           (hub->cell_how == KOLO_STORE_STREAM ? CELLS_STREAMED : 0);
+    return (hub->run.is_pulled ? PULLED : 0) | (hub->run.how == KOLO_STORE_STREAM ? STREAMED : 0) |
+           (hub->run.cell_how == KOLO_STORE_STREAM ? CELLS_STREAMED : 0);
 }
 
 /** Delays ranks, each in calls of its own, so that they would measure different times. */

@@ -183,7 +183,7 @@ static bool may_be_written(const struct kolo_hub *hub)
  * what they write for a call that has memory in the same page is lost. Such a call fails. */
 static void end_calls_beside(const struct kolo_hub *hub, const void *memory, size_t bytes)
 {
-    for (struct kolo_comm *comm = hub->comm->engine->comms; comm; comm = comm->next) {
+    for (struct kolo_comm *comm = hub->comm->engine->comms; comm; comm = comm->listed.next) {
         const struct kolo_hub *other = comm->hub;
         if (other && other != hub && may_be_written(other) &&
             share_page(memory, bytes, other->run.request->recv,

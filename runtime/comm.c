@@ -4,6 +4,7 @@
 // what a running request still uses.
 #include "runtime/board_hub.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,14 +31,15 @@ void kolo_engine_tell_gone(void *context, uint64_t id)
 static void free_scratch(struct kolo_comm *comm)
 {
     struct kolo_engine *engine = comm->engine;
-    if (comm->scratch_in_heap)
-        (void)kolo_heap_free(engine->heap, comm->scratch, kolo_engine_tell_gone,
+    struct kolo_comm_scratch *scratch = &comm->scratch;
+    if (scratch->in_heap)
+        (void)kolo_heap_free(engine->heap, scratch->memory, kolo_engine_tell_gone,
                              engine); /* it belongs to the request itself */
     else
-        kolo_free_memory(comm->scratch);
-    comm->scratch = NULL;
-    comm->scratch_bytes = 0;
-    comm->scratch_in_heap = false;
+        kolo_free_memory(scratch->memory);
+    scratch->memory = NULL;
+    scratch->bytes = 0;
+    scratch->in_heap = false;
 }
 
 kolo_status kolo_comm_create(struct kolo_engine *engine, int size, struct kolo_comm **comm_out)
@@ -49,16 +51,47 @@ kolo_status kolo_comm_create(struct kolo_engine *engine, int size, struct kolo_c
     comm->engine = engine;
     comm->ranks = &comm->alone;
     if (size > 1) {
-        comm->sent = kolo_calloc(2 * n, sizeof *comm->sent);
+        comm->sequences.sent = kolo_calloc(2 * n, sizeof *comm->sequences.sent);
         comm->ranks = kolo_calloc(n, sizeof *comm->ranks);
     }
-    if (!comm->ranks || (size > 1 && !comm->sent)) {
+    if (!comm->ranks || (size > 1 && !comm->sequences.sent)) {
         kolo_comm_free(comm);
         return KOLO_ERR_NO_MEMORY;
     }
     *comm_out = comm;
     return KOLO_OK;
 }
+
+/* ---- the engine's lists ---- */
+
+enum list { LISTED = offsetof(struct kolo_comm, listed), BUSY = offsetof(struct kolo_comm, busy) };
+
+static struct kolo_comm_node *node_of(struct kolo_comm *comm, enum list list)
+{
+    return (struct kolo_comm_node *)(void *)((uint8_t *)comm + list);
+}
+
+static void enlist(struct kolo_comm **first, struct kolo_comm *comm, enum list list)
+{
+    *node_of(comm, list) = (struct kolo_comm_node){.next = *first, .is_in = true};
+    if (*first)
+        node_of(*first, list)->previous = comm;
+    *first = comm;
+}
+
+static void unlist(struct kolo_comm **first, struct kolo_comm *comm, enum list list)
+{
+    struct kolo_comm_node *node = node_of(comm, list);
+    if (node->previous)
+        node_of(node->previous, list)->next = node->next;
+    else
+        *first = node->next;
+    if (node->next)
+        node_of(node->next, list)->previous = node->previous;
+    node->is_in = false;
+}
+
+/* ---- from open to free ---- */
 
 /** Frees what a communicator does not need because it has fewer members than it was created for. */
 static void fit(struct kolo_comm *comm)
@@ -67,8 +100,8 @@ static void fit(struct kolo_comm *comm)
     for (int rank = 0; rank < comm->size; rank++)
         is_identity = is_identity && comm->ranks[rank] == rank;
     if (comm->size == 1) {
-        kolo_free_memory(comm->sent);
-        comm->sent = NULL;
+        kolo_free_memory(comm->sequences.sent);
+        comm->sequences.sent = NULL;
         comm->alone = comm->ranks[0];
     }
     if ((is_identity || comm->size == 1) && comm->ranks != &comm->alone)
@@ -82,19 +115,15 @@ static void fit(struct kolo_comm *comm)
 void kolo_comm_open(struct kolo_comm *comm, uint32_t number, int rank, int size)
 {
     struct kolo_engine *engine = comm->engine;
-    comm->has_early = true; /* a member may have opened it before this rank */
+    comm->early.is_there = true; /* a member may have opened it before this rank */
     comm->number = number;
     comm->rank = rank;
     comm->size = size;
-    comm->direct_bytes = SIZE_MAX;
+    comm->scratch.direct_bytes = SIZE_MAX;
     comm->ended = (struct kolo_request){.comm = comm, .status = KOLO_OK};
     fit(comm);
-    comm->received = comm->sent ? comm->sent + size : NULL;
-    comm->next = engine->comms;
-    if (engine->comms)
-        engine->comms->previous = comm;
-    engine->comms = comm;
-    comm->is_listed = true;
+    comm->sequences.received = comm->sequences.sent ? comm->sequences.sent + size : NULL;
+    enlist(&engine->comms, comm, LISTED);
 }
 
 void kolo_comm_close(struct kolo_comm *comm)
@@ -120,38 +149,25 @@ void kolo_comm_close(struct kolo_comm *comm)
     kolo_nest_close(comm);
 }
 
-/** Removes it from the engine's list, which other threads change under the lock. A communicator
- * that was never in it is freed without the lock. */
-static void unlist(struct kolo_comm *comm)
-{
-    if (comm->previous)
-        comm->previous->next = comm->next;
-    else
-        comm->engine->comms = comm->next;
-    if (comm->next)
-        comm->next->previous = comm->previous;
-    comm->is_listed = false;
-}
-
 void kolo_comm_free(struct kolo_comm *comm)
 {
     if (!comm)
         return;
-    if (comm->is_listed)
-        unlist(comm);
+    if (comm->listed.is_in) /* if it never was, the lock is not held */
+        unlist(&comm->engine->comms, comm, LISTED);
     kolo_comm_set_idle(comm);
     free_scratch(comm);
-    for (int rank = 0; comm->whys && rank < comm->size; rank++)
-        kolo_free_memory(comm->whys[rank]);
-    kolo_free_memory(comm->whys);
-    kolo_free_memory(comm->local_ranks);
+    for (int rank = 0; comm->told.whys && rank < comm->size; rank++)
+        kolo_free_memory(comm->told.whys[rank]);
+    kolo_free_memory(comm->told.whys);
+    kolo_free_memory(comm->told.local_ranks);
     kolo_free_memory(comm->flights);
     kolo_free_memory(comm->repeats);
     kolo_free_memory(comm->nest);
     kolo_free_memory(comm->finalized);
     kolo_free_memory(comm->half_made.ranks);
     kolo_choices_free(&comm->choices);
-    kolo_free_memory(comm->sent);
+    kolo_free_memory(comm->sequences.sent);
     if (comm->ranks != &comm->alone)
         kolo_free_memory(comm->ranks);
     kolo_free_memory(comm);
@@ -159,28 +175,14 @@ void kolo_comm_free(struct kolo_comm *comm)
 
 void kolo_comm_set_busy(struct kolo_comm *comm)
 {
-    struct kolo_engine *engine = comm->engine;
-    if (comm->is_busy)
-        return;
-    comm->is_busy = true;
-    comm->previous_busy = NULL;
-    comm->next_busy = engine->busy;
-    if (engine->busy)
-        engine->busy->previous_busy = comm;
-    engine->busy = comm;
+    if (!comm->busy.is_in)
+        enlist(&comm->engine->busy, comm, BUSY);
 }
 
 void kolo_comm_set_idle(struct kolo_comm *comm)
 {
-    if (!comm->is_busy)
-        return;
-    comm->is_busy = false;
-    if (comm->previous_busy)
-        comm->previous_busy->next_busy = comm->next_busy;
-    else
-        comm->engine->busy = comm->next_busy;
-    if (comm->next_busy)
-        comm->next_busy->previous_busy = comm->previous_busy;
+    if (comm->busy.is_in)
+        unlist(&comm->engine->busy, comm, BUSY);
 }
 
 void kolo_comm_enter(struct kolo_comm *comm)
@@ -261,31 +263,34 @@ kolo_status kolo_comm_link(const struct kolo_comm *comm, int member, kolo_deadli
 static bool may_be_direct(struct kolo_comm *comm, size_t bytes)
 {
     const struct kolo_endpoint *endpoint = comm->engine->endpoint;
-    for (; comm->direct_asked < comm->size && bytes < comm->direct_bytes; comm->direct_asked++) {
-        if (comm->direct_asked == comm->rank)
+    struct kolo_comm_scratch *scratch = &comm->scratch;
+    for (; scratch->direct_asked < comm->size && bytes < scratch->direct_bytes;
+         scratch->direct_asked++) {
+        if (scratch->direct_asked == comm->rank)
             continue;
         size_t direct =
-            kolo_endpoint_direct_bytes(endpoint, kolo_comm_world_rank(comm, comm->direct_asked));
-        if (direct < comm->direct_bytes)
-            comm->direct_bytes = direct;
+            kolo_endpoint_direct_bytes(endpoint, kolo_comm_world_rank(comm, scratch->direct_asked));
+        if (direct < scratch->direct_bytes)
+            scratch->direct_bytes = direct;
     }
-    return bytes >= comm->direct_bytes;
+    return bytes >= scratch->direct_bytes;
 }
 
 static kolo_status new_scratch(struct kolo_comm *comm, size_t bytes)
 {
+    struct kolo_comm_scratch *scratch = &comm->scratch;
     free_scratch(comm);
     if (!may_be_direct(comm, bytes)) {
-        comm->scratch = kolo_aligned(64, bytes);
-        if (!comm->scratch)
+        scratch->memory = kolo_aligned(64, bytes);
+        if (!scratch->memory)
             return KOLO_ERR_NO_MEMORY;
     } else {
-        kolo_status status = kolo_heap_alloc_plain(comm->engine->heap, bytes, &comm->scratch);
+        kolo_status status = kolo_heap_alloc_plain(comm->engine->heap, bytes, &scratch->memory);
         if (status != KOLO_OK)
             return status;
-        comm->scratch_in_heap = true;
+        scratch->in_heap = true;
     }
-    comm->scratch_bytes = bytes;
+    scratch->bytes = bytes;
     return KOLO_OK;
 }
 
@@ -295,13 +300,13 @@ kolo_status kolo_comm_scratch(struct kolo_comm *comm, struct kolo_request *reque
     bool is_kept = bytes <= scratch_kept_bytes;
     if (bytes == 0)
         return KOLO_OK;
-    if (is_free && is_kept && bytes > comm->scratch_bytes) {
+    if (is_free && is_kept && bytes > comm->scratch.bytes) {
         kolo_status status = new_scratch(comm, bytes);
         if (status != KOLO_OK)
             return status;
     }
-    if (bytes <= comm->scratch_bytes) {
-        request->scratch = comm->scratch;
+    if (bytes <= comm->scratch.bytes) {
+        request->scratch = comm->scratch.memory;
         return KOLO_OK;
     }
     /* Not from the heap: allocating and registering that for a single call costs more than a

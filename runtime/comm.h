@@ -35,10 +35,59 @@ struct kolo_half_made {
     int *ranks; /* its members' ranks in the world; NULL: there is none */
 };
 
+/** Where a communicator is in a list of the engine's. */
+struct kolo_comm_node {
+    struct kolo_comm *next, *previous;
+    bool is_in;
+};
+
+/** Messages under way (messages.c). */
+struct kolo_comm_messages {
+    struct kolo_request_list list;
+    uint64_t works_seen; /* of the endpoint's works that are over, when messages were advanced */
+    bool are_watched;    /* some message must be advanced also if no work has ended since */
+};
+
+/** The numbers of the next collective and of the next message to and from each member. */
+struct kolo_comm_sequences {
+    uint32_t collective;
+    uint32_t *sent, *received; /* by member; NULL in a world of one */
+};
+
+/** Broadcasts that are over here although other members may not have entered them. */
+struct kolo_comm_broadcasts {
+    uint32_t history;                 /* hash of those that later calls close; 0: none */
+    int open;                         /* the number of those */
+    struct kolo_desc past[KOLO_PAST]; /* the latest, by sequence number */
+};
+
+/** Whether a message of a collective that this rank has not entered has arrived. */
+struct kolo_comm_early {
+    bool is_there;
+    bool is_broadcast; /* it is of a broadcast, which others may have completed */
+};
+
+/** Memory that collectives use one after the other. */
+struct kolo_comm_scratch {
+    void *memory;
+    size_t bytes;
+    bool in_heap;
+    size_t direct_bytes; /* the smallest threshold of the members asked so far */
+    int direct_asked;    /* the number of those members */
+};
+
+/** What was determined when it was first asked for; NULL until then. */
+struct kolo_comm_told {
+    const char *joined_by; /* see timeline_call.c */
+    char **whys;           /* by member: why its transport was chosen */
+    int *local_ranks;      /* by member: its number among the ranks of its host */
+};
+
 /** A communicator, as one of its members sees it. */
 struct kolo_comm {
-    struct kolo_engine *engine; /* constant, like all down to the line */
-    uint32_t number;            /* 0: the world; the same on all members */
+    /* ---- constant ---- */
+    struct kolo_engine *engine;
+    uint32_t number; /* 0: the world; the same on all members */
     int rank, size;
     int *ranks; /* member -> rank in the world; NULL: the numbers are the same */
     int alone;  /* what ranks points to if there is only one member */
@@ -49,52 +98,42 @@ struct kolo_comm {
     bool is_inner;          /* it is of the nest of its parent */
     struct kolo_nest *nest; /* the communicators inside it (nest.h); NULL: none */
     int own_calls; /* calls of the library under way whose collectives are not the program's */
-    /* ---- */
-    struct kolo_comm *next, *previous;           /* in engine->comms, if is_listed */
-    struct kolo_comm *next_busy, *previous_busy; /* in engine->busy, if is_busy */
-    bool is_busy;
+    /* ---- where it is, and how it came to be ---- */
+    struct kolo_comm_node listed; /* in engine->comms: opened, and not freed yet */
+    struct kolo_comm_node busy;   /* in engine->busy */
     /** It fails with its parent: while it is being made, a little later; if is_inner, always. */
     struct kolo_comm *parent;
     kolo_deadline orphan_by; /* it fails then, because its parent has failed; 0: it has not */
-    struct kolo_request_list collectives, messages;
-    uint32_t sequence;         /* of the next collective */
-    uint32_t history;          /* hash of the broadcasts that later calls close; 0: none */
-    int open_count;            /* the number of those broadcasts */
-    uint32_t *sent, *received; /* next sequence number by member; NULL in a world of one */
-    void *scratch;
-    size_t scratch_bytes;
-    bool scratch_in_heap;
-    bool lends;                  /* calls on device buffers may bypass the host */
-    size_t direct_bytes;         /* the smallest threshold of the members asked so far */
-    int direct_asked;            /* the number of those members */
-    struct kolo_choices choices; /* of plans over links */
-    /** KOLO_WINDOW_MAX for each strand of the running collective; NULL: not allocated yet. */
-    struct kolo_flight *flights;
-    struct kolo_request *repeats; /* see repeat.c; NULL: none yet */
-    struct kolo_hub *hub; /* its board (runtime/board_hub.h); NULL: not opened, or it has none */
-    _Atomic(struct kolo_group *) group; /* the open group; NULL: none */
-    struct kolo_failure failure;
-    struct kolo_suspicion suspicion;
-    struct kolo_finalized *finalized; /* members that have finalized it; NULL: none */
-    bool is_listed;                   /* in the engine's list: opened, and not freed yet */
-    bool is_unmet;    /* it is being made: not all members are known to have opened it */
-    bool must_report; /* the running collective must be reported to the store */
-    bool is_open;     /* the last collective is over here, but some rank may not have entered it */
-    kolo_status placing; /* KOLO_AGAIN: a call is being placed into its stream (stream.c) */
-    bool is_leaving; /* in kolo_finalize: a member that has left, or does not come, is no failure */
-    bool has_early;  /* a message of a collective that this rank has not entered has arrived */
-    bool has_early_broadcast;         /* it is of a broadcast, which others may have completed */
-    struct kolo_desc past[KOLO_PAST]; /* by sequence number: broadcasts that are over here */
-    const char *joined_by;            /* see timeline_call.c; NULL: not determined yet */
-    char **whys;      /* by member: why its transport was chosen; NULL until asked for */
-    int *local_ranks; /* by member: its number among the ranks of its host; NULL until asked for */
-    uint64_t works_seen;   /* of the endpoint's works that are over, when messages were advanced */
-    bool messages_watched; /* some message must be advanced also if no work has ended since */
+    bool is_unmet;           /* it is being made: not all members are known to have opened it */
     struct kolo_half_made half_made; /* see shrink.c */
     bool is_left_out;                /* its survivors went on without this rank */
+    /* ---- its calls ---- */
+    struct kolo_request_list collectives;
+    struct kolo_comm_messages messages;
+    struct kolo_comm_sequences sequences;
+    struct kolo_comm_broadcasts broadcasts;
+    struct kolo_comm_early early;
+    bool is_open;     /* the last collective is over here, but some rank may not have entered it */
+    bool must_report; /* the running collective must be reported to the store */
+    kolo_status placing; /* KOLO_AGAIN: a call is being placed into its stream (stream.c) */
+    _Atomic(struct kolo_group *) group; /* the open group; NULL: none */
+    struct kolo_request *repeats;       /* see repeat.c; NULL: none yet */
     /** The request of each call that was over before it returned; its status is KOLO_OK. It never
      * changes, so it is read without the lock. */
     struct kolo_request ended;
+    /* ---- how they run ---- */
+    struct kolo_choices choices; /* of plans over links */
+    /** KOLO_WINDOW_MAX for each strand of the running collective; NULL: not allocated yet. */
+    struct kolo_flight *flights;
+    struct kolo_hub *hub; /* its board (runtime/board_hub.h); NULL: not opened, or it has none */
+    struct kolo_comm_scratch scratch;
+    bool lends; /* calls on device buffers may bypass the host */
+    /* ---- how it ends ---- */
+    struct kolo_failure failure;
+    struct kolo_suspicion suspicion;
+    struct kolo_finalized *finalized; /* members that have finalized it; NULL: none */
+    bool is_leaving; /* in kolo_finalize: a member that has left, or does not come, is no failure */
+    struct kolo_comm_told told;
 };
 
 /** The rank in the world of member @p rank. */

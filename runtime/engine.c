@@ -50,21 +50,21 @@ static void fail_all(struct kolo_engine *engine, kolo_status status)
 {
     char text[KOLO_DETAIL_MAX];
     kolo_detail_keep(text);
-    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->next)
+    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->listed.next)
         kolo_comm_fail(comm, status, text, true);
 }
 
 /** Whether it has no requests, no suspicion, and no parent that has failed. */
 static bool is_idle(const struct kolo_comm *comm)
 {
-    return !comm->collectives.first && !comm->messages.first && comm->suspicion.status == KOLO_OK &&
-           comm->orphan_by == 0;
+    return !comm->collectives.first && !comm->messages.list.first &&
+           comm->suspicion.status == KOLO_OK && comm->orphan_by == 0;
 }
 
 bool kolo_engine_is_busy(struct kolo_engine *engine)
 {
     for (struct kolo_comm *comm = engine->busy, *next; comm; comm = next) {
-        next = comm->next_busy;
+        next = comm->busy.next;
         if (!is_idle(comm))
             return true;
         kolo_comm_set_idle(comm);
@@ -81,7 +81,7 @@ static bool turn(struct kolo_engine *engine)
     if (status != KOLO_OK)
         fail_all(engine, status);
     for (struct kolo_comm *comm = engine->busy, *next; comm; comm = next) {
-        next = comm->next_busy;
+        next = comm->busy.next;
         if (is_idle(comm))
             kolo_comm_set_idle(comm);
         kolo_requests_advance(comm);

@@ -73,7 +73,7 @@ kolo_status kolo_engine_destroy(struct kolo_engine *engine, kolo_deadline deadli
         kolo_store_client_take_peers(engine->store);            /* they are the endpoint's too */
     const bool may_free = kolo_staging_close(engine, deadline); /* it wakes the endpoint */
     kolo_store_client_close(engine->store, deadline);           /* it uses the endpoint's poller */
-    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->next) {
+    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->listed.next) {
         kolo_hub_close(comm->hub); /* it uses the endpoint's links */
         comm->hub = NULL;
     }
@@ -145,7 +145,7 @@ struct kolo_comm *kolo_engine_comm(const struct kolo_engine *engine, uint32_t nu
 {
     struct kolo_comm *comm = number == 0 ? engine->world : engine->comms;
     while (comm && comm->number != number)
-        comm = comm->next;
+        comm = comm->listed.next;
     return comm;
 }
 

@@ -279,13 +279,13 @@ static bool names_call(const char *text, const char *during)
 void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text, bool tell)
 {
     struct kolo_failure *failure = &comm->failure;
-    struct kolo_request_list *lists[] = {&comm->collectives, &comm->messages};
+    struct kolo_request_list *lists[] = {&comm->collectives, &comm->messages.list};
     if (failure->status != KOLO_OK)
         return;
     bool is_quiet = comm->is_leaving && status != KOLO_ERR_MISMATCH;
     snprintf(failure->text, sizeof failure->text, "%s", text);
     const struct kolo_request *running =
-        comm->collectives.first ? comm->collectives.first : comm->messages.first;
+        comm->collectives.first ? comm->collectives.first : comm->messages.list.first;
     if (running && wants_during(status))
         say_during(running, failure->during, sizeof failure->during);
     failure->status = status;
@@ -302,7 +302,7 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
             lists[i]->first->fell_with_comm = true;
             kolo_request_end(lists[i]->first, status);
         }
-    for (struct kolo_comm *child = comm->engine->comms; child; child = child->next)
+    for (struct kolo_comm *child = comm->engine->comms; child; child = child->listed.next)
         if (child->parent == comm)
             orphan(child, !is_quiet);
     kolo_engine_news(comm->engine);
@@ -385,7 +385,7 @@ static void on_down(void *context, int world_rank, kolo_status why, const char *
 {
     struct kolo_engine *engine = context;
     kolo_loans_gone(engine, world_rank);
-    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->next) {
+    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->listed.next) {
         int peer = kolo_comm_member(comm, world_rank);
         if (peer >= 0)
             kolo_comm_suspect_link(comm, peer, why, text);
@@ -402,7 +402,7 @@ static void on_store_failed(void *context, int rank, uint32_t scope, kolo_status
     }
     engine->has_lost_first |= scope == KOLO_STORE_RANK && rank == 0;
     keep(engine, scope, rank, why, true, text); /* an answer of the store may still count on it */
-    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->next)
+    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->listed.next)
         if (concerns(comm, scope, rank))
             take_note(comm, -1, why, 0, true, text);
 }
@@ -423,7 +423,7 @@ static void on_store_lost(void *context)
     char who[KOLO_RANK_TEXT_MAX];
     if (!is_launched && engine->left_ns[0] != 0)
         return; /* rank 0 served it, and has left regularly */
-    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->next)
+    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->listed.next)
         if (is_launched || kolo_comm_member(comm, 0) >= 0)
             kolo_comm_suspect(comm, -1, KOLO_ERR_PEER, KOLO_VERDICT_GRACE_MS,
                               "the connection to the job's store was lost: %s%s ended",

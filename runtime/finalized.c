@@ -39,7 +39,7 @@ static bool is_before(uint32_t a, uint32_t b)
 uint32_t kolo_comm_end_sequence(const struct kolo_comm *comm)
 {
     const struct kolo_request *running = comm->collectives.first;
-    return running ? running->call.sequence : comm->sequence;
+    return running ? running->call.sequence : comm->sequences.collective;
 }
 
 void kolo_comm_tell_finalized(struct kolo_comm *comm, uint32_t end_sequence)
@@ -106,7 +106,7 @@ void kolo_comm_check_finalized(struct kolo_comm *comm)
         !is_before(running->call.sequence, finalized->members[finalized->first].sequence))
         say(comm, finalized->first);
     /* a message that is being copied to a device has arrived */
-    for (const struct kolo_request *at = comm->messages.first; at; at = at->next)
+    for (const struct kolo_request *at = comm->messages.list.first; at; at = at->next)
         if (is_of_gone(comm, at, KOLO_CALL_RECV) && at->stage != KOLO_STAGING_OUT)
             say(comm, at->call.peer);
 }

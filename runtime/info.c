@@ -93,17 +93,17 @@ kolo_status kolo_get_info(struct kolo_comm *comm, struct kolo_info *info_out)
  * program asks for every member. Returns false if there is no memory. Held: lock. */
 static bool has_local_ranks(struct kolo_comm *comm)
 {
-    if (comm->local_ranks)
+    if (comm->told.local_ranks)
         return true;
-    comm->local_ranks = kolo_calloc((size_t)comm->size, sizeof *comm->local_ranks);
-    if (!comm->local_ranks)
+    comm->told.local_ranks = kolo_calloc((size_t)comm->size, sizeof *comm->told.local_ranks);
+    if (!comm->told.local_ranks)
         return false;
     for (int rank = 0; rank < comm->size; rank++) {
         uint64_t host = kolo_comm_peer(comm, rank)->identity.host_id;
         int before = rank - 1;
         while (before >= 0 && kolo_comm_peer(comm, before)->identity.host_id != host)
             before--;
-        comm->local_ranks[rank] = before >= 0 ? comm->local_ranks[before] + 1 : 0;
+        comm->told.local_ranks[rank] = before >= 0 ? comm->told.local_ranks[before] + 1 : 0;
     }
     return true;
 }
@@ -111,15 +111,15 @@ static bool has_local_ranks(struct kolo_comm *comm)
 /** A copy of @p why that is kept until @p rank is asked for again. NULL: no memory. Held: lock. */
 static const char *keep_why(struct kolo_comm *comm, int rank, const char *why)
 {
-    if (!comm->whys)
-        comm->whys = kolo_calloc((size_t)comm->size, sizeof *comm->whys);
-    if (!comm->whys)
+    if (!comm->told.whys)
+        comm->told.whys = kolo_calloc((size_t)comm->size, sizeof *comm->told.whys);
+    if (!comm->told.whys)
         return NULL;
-    if (comm->whys[rank] && strcmp(comm->whys[rank], why) == 0)
-        return comm->whys[rank];
-    kolo_free_memory(comm->whys[rank]);
-    comm->whys[rank] = kolo_strdup(why);
-    return comm->whys[rank];
+    if (comm->told.whys[rank] && strcmp(comm->told.whys[rank], why) == 0)
+        return comm->told.whys[rank];
+    kolo_free_memory(comm->told.whys[rank]);
+    comm->told.whys[rank] = kolo_strdup(why);
+    return comm->told.whys[rank];
 }
 
 kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank, struct kolo_peer_info *info_out)
@@ -148,7 +148,7 @@ kolo_status kolo_get_peer_info(struct kolo_comm *comm, int rank, struct kolo_pee
     *info_out = (struct kolo_peer_info){.size = sizeof *info_out,
                                         .rank = rank,
                                         .pid = identity->pid,
-                                        .local_rank = comm->local_ranks[rank],
+                                        .local_rank = comm->told.local_ranks[rank],
                                         .host = identity->host,
                                         .transport = transport,
                                         .why = why};

@@ -494,7 +494,7 @@ static kolo_status finalize_part(struct kolo_comm *comm)
 static bool end_requests(struct kolo_engine *engine)
 {
     bool are_over = engine->world->collectives.first == NULL;
-    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->next) {
+    for (struct kolo_comm *comm = engine->comms; comm; comm = comm->listed.next) {
         kolo_group_drop(comm);
         kolo_requests_calm(comm);
     }
@@ -513,7 +513,7 @@ static bool has_missed_one(struct kolo_comm *comm)
 {
     kolo_engine_poll(comm->engine);
     kolo_comm_look_early(comm);
-    return comm->has_early_broadcast || kolo_board_has_missed(comm);
+    return comm->early.is_broadcast || kolo_board_has_missed(comm);
 }
 
 /** When a leaving rank gives up delivering what it has sent. After an open broadcast that is as

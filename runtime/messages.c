@@ -23,19 +23,19 @@ static bool advance_message(struct kolo_comm *comm, struct kolo_request *request
         (!request->staged || kolo_staging_is_out(request)))
         kolo_request_end(request, KOLO_OK);
     const bool is_over = request->status != KOLO_AGAIN;
-    comm->messages_watched |= !is_over && must_be_watched(request);
+    comm->messages.are_watched |= !is_over && must_be_watched(request);
     return is_over;
 }
 
 void kolo_messages_advance(struct kolo_comm *comm)
 {
     const uint64_t over = kolo_endpoint_works_over(comm->engine->endpoint);
-    uint64_t to_find = comm->messages_watched ? UINT64_MAX : over - comm->works_seen;
+    uint64_t to_find = comm->messages.are_watched ? UINT64_MAX : over - comm->messages.works_seen;
     if (to_find == 0)
         return;
-    comm->works_seen = over;
-    comm->messages_watched = false;
-    for (struct kolo_request *request = comm->messages.first, *next; request; request = next) {
+    comm->messages.works_seen = over;
+    comm->messages.are_watched = false;
+    for (struct kolo_request *request = comm->messages.list.first, *next; request; request = next) {
         next = request->next;
         to_find -= advance_message(comm, request);
         if (to_find == 0 || comm->failure.status != KOLO_OK)
@@ -46,5 +46,5 @@ void kolo_messages_advance(struct kolo_comm *comm)
 void kolo_message_advance_new(struct kolo_comm *comm, struct kolo_request *request)
 {
     if (advance_message(comm, request))
-        comm->works_seen++; /* kolo_messages_advance() need not look for it */
+        comm->messages.works_seen++; /* kolo_messages_advance() need not look for it */
 }

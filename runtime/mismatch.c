@@ -5,8 +5,8 @@
 // Must never fail a communicator for a message of a call that may still be entered.
 //
 // This rank's words may not be enough: the other rank may know better what it called, or the two
-// may differ only in an earlier broadcast, which comm->past remembers. Then the failure waits for a
-// grace period, so that the other rank's words, or the store's, can arrive first.
+// may differ only in an earlier broadcast, which comm->broadcasts.past remembers. Then the failure
+// waits for a grace period, so that the other rank's words, or the store's, can arrive first.
 #include "runtime/mismatch.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 const struct kolo_desc *kolo_comm_past(const struct kolo_comm *comm, uint32_t sequence)
 {
-    const struct kolo_desc *desc = &comm->past[sequence % KOLO_PAST];
+    const struct kolo_desc *desc = &comm->broadcasts.past[sequence % KOLO_PAST];
     struct kolo_call call;
     kolo_call_unpack(desc, &call);
     return call.sequence == sequence && call.kind == KOLO_CALL_BROADCAST ? desc : NULL;
@@ -142,14 +142,14 @@ void kolo_mismatch_look(void *context, int world_rank, uint32_t channel,
     if (!comm || subject_of(kind) != KOLO_CHANNEL_COLLECTIVE)
         return;
     const struct kolo_request *request = comm->collectives.first;
-    uint32_t now = request ? request->call.sequence : comm->sequence;
+    uint32_t now = request ? request->call.sequence : comm->sequences.collective;
     kolo_call_unpack(arrived, &theirs);
     int32_t order = compare(theirs.sequence, now);
     if (order < 0)
         say_late(comm, kolo_comm_member(comm, world_rank), arrived);
     else if (order > 0 || !request) {
-        comm->has_early = true;
-        comm->has_early_broadcast |= theirs.kind == KOLO_CALL_BROADCAST;
+        comm->early.is_there = true;
+        comm->early.is_broadcast |= theirs.kind == KOLO_CALL_BROADCAST;
     } else if (!kolo_call_is_same(arrived, &request->desc))
         say_mismatch(comm, kolo_comm_member(comm, world_rank), KOLO_CHANNEL_COLLECTIVE,
                      &request->desc, arrived);
@@ -158,8 +158,8 @@ void kolo_mismatch_look(void *context, int world_rank, uint32_t channel,
 void kolo_comm_look_early(struct kolo_comm *comm)
 {
     struct kolo_endpoint *endpoint = comm->engine->endpoint;
-    comm->has_early = false;
-    comm->has_early_broadcast = false;
+    comm->early.is_there = false;
+    comm->early.is_broadcast = false;
     kolo_endpoint_say_early(endpoint, kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE));
     kolo_endpoint_say_early(endpoint, kolo_comm_channel(comm, KOLO_CHANNEL_CLOSING));
 }

@@ -176,7 +176,7 @@ static bool run_at_once(struct kolo_comm *comm, const struct kolo_task *task,
     struct kolo_engine *engine = comm->engine;
     const bool sends = task->kind == KOLO_CALL_SEND;
     const uint32_t channel = kolo_comm_channel(comm, KOLO_CHANNEL_MESSAGE);
-    uint32_t *next = (sends ? comm->sent : comm->received) + task->peer;
+    uint32_t *next = (sends ? comm->sequences.sent : comm->sequences.received) + task->peer;
     struct kolo_call call = kolo_task_call(task);
     struct kolo_expected expected;
     struct kolo_desc desc;
@@ -213,7 +213,7 @@ static kolo_status post(struct kolo_comm *comm, struct kolo_request *request,
         kolo_request_take_up(comm, request);
         return kolo_request_await(comm, request);
     }
-    comm->works_seen++; /* no request waits for it */
+    comm->messages.works_seen++; /* no request waits for it */
     if (ticket != 0)
         kolo_timeline_end(engine->timeline, ticket, KOLO_OK);
     count_call(engine);
@@ -252,7 +252,7 @@ static kolo_status start(struct kolo_comm *comm, const struct kolo_task *task,
     if (kolo_message_is_over(request)) {
         kolo_spares_give(engine, request);
         request = &comm->ended;
-        comm->works_seen++;
+        comm->messages.works_seen++;
         count_call(engine);
     } else {
         go_on(comm, request, task);

@@ -178,8 +178,9 @@ kolo_status kolo_request_fill_in(struct kolo_comm *comm, struct kolo_request *re
 static uint32_t next_sequence(const struct kolo_comm *comm, const struct kolo_call *call)
 {
     if (call->kind == KOLO_CALL_SEND)
-        return comm->sent[call->peer];
-    return call->kind == KOLO_CALL_RECV ? comm->received[call->peer] : comm->sequence;
+        return comm->sequences.sent[call->peer];
+    return call->kind == KOLO_CALL_RECV ? comm->sequences.received[call->peer]
+                                        : comm->sequences.collective;
 }
 
 kolo_status kolo_request_check_comm(struct kolo_comm *comm, struct kolo_request *request)

@@ -46,7 +46,7 @@ static void take_out(struct kolo_request_list *list, struct kolo_request *reques
 static struct kolo_request_list *list_of(struct kolo_request *request)
 {
     struct kolo_comm *comm = request->comm;
-    return kolo_request_is_message(request) ? &comm->messages : &comm->collectives;
+    return kolo_request_is_message(request) ? &comm->messages.list : &comm->collectives;
 }
 
 void kolo_request_words(const struct kolo_request *request, char *text, size_t capacity)
@@ -149,7 +149,7 @@ static void enter(struct kolo_comm *comm, struct kolo_request *request)
     if (!request->has_turn)
         kolo_timeline_enter(comm->engine->timeline, request->ticket);
     request->has_turn = true;
-    if (comm->has_early)
+    if (comm->early.is_there)
         kolo_comm_look_early(comm);
 }
 
@@ -159,7 +159,7 @@ static void remember(struct kolo_comm *comm, const struct kolo_request *request)
 {
     comm->is_open = kolo_plan_is_open(request->plan, &request->args);
     if (comm->is_open)
-        comm->past[request->call.sequence % KOLO_PAST] = request->desc;
+        comm->broadcasts.past[request->call.sequence % KOLO_PAST] = request->desc;
 }
 
 /** Ends the request if its stream went on without it: its buffers may be in use again, and neither
@@ -202,7 +202,7 @@ void kolo_requests_advance(struct kolo_comm *comm)
 {
     if (comm->collectives.first)
         advance_collectives(comm);
-    if (comm->messages.first)
+    if (comm->messages.list.first)
         kolo_messages_advance(comm);
 }
 
@@ -234,7 +234,7 @@ static enum kolo_closing closing_of(const struct kolo_comm *comm)
 {
     if (comm->number != 0)
         return KOLO_CLOSING_NOTES;
-    return comm->open_count + 1 < KOLO_OPEN_MAX ? KOLO_CLOSING_LATER : KOLO_CLOSING_NOW;
+    return comm->broadcasts.open + 1 < KOLO_OPEN_MAX ? KOLO_CLOSING_LATER : KOLO_CLOSING_NOW;
 }
 
 /** Gives the request its place among the collectives: its number, what its description says of
@@ -242,8 +242,8 @@ static enum kolo_closing closing_of(const struct kolo_comm *comm)
 static void take_place(struct kolo_comm *comm, struct kolo_request *request)
 {
     request->args.closing = closing_of(comm);
-    request->call.sequence = comm->sequence++;
-    request->call.history = comm->history;
+    request->call.sequence = comm->sequences.collective++;
+    request->call.history = comm->broadcasts.history;
     if (request->is_kept)
         kolo_call_renumber(&request->call, &request->desc);
     else
@@ -251,11 +251,11 @@ static void take_place(struct kolo_comm *comm, struct kolo_request *request)
     const enum kolo_closing closing =
         kolo_plan_is_open(request->plan, &request->args) ? request->args.closing : KOLO_CLOSING_NOW;
     if (closing == KOLO_CLOSING_NOW) { /* on a board the root closes it: it sees all enter */
-        comm->history = 0;
-        comm->open_count = 0;
+        comm->broadcasts.history = 0;
+        comm->broadcasts.open = 0;
     } else if (closing == KOLO_CLOSING_LATER) {
-        comm->history = kolo_call_history(comm->history, &request->desc);
-        comm->open_count++;
+        comm->broadcasts.history = kolo_call_history(comm->broadcasts.history, &request->desc);
+        comm->broadcasts.open++;
     }
 }
 

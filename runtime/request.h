@@ -123,7 +123,7 @@ struct kolo_stall_watch {
 struct kolo_request {
     struct kolo_comm *comm;
     const struct kolo_route *route;
-    struct kolo_request *next, *previous; /* in comm->collectives or comm->messages */
+    struct kolo_request *next, *previous; /* in comm->collectives or comm->messages.list */
     kolo_status status;                   /* KOLO_AGAIN until it is over */
     bool is_async;                        /* from spares.c, freed by test, wait or finalize */
     bool is_persistent;         /* not freed by test and wait, since it can be started again */

@@ -7,9 +7,9 @@
 //
 // The exception is a short broadcast, which uses one flag. A member that is not the root completes
 // with the data when the root has entered. The root completes when all have entered, or at once if
-// the descriptions of later calls contain this one (comm->history). If descriptions differ, each
-// member finds that out from the root that it expects, or in a later call from a member whose
-// history differs.
+// the descriptions of later calls contain this one (comm->broadcasts.history). If descriptions
+// differ, each member finds that out from the root that it expects, or in a later call from a
+// member whose history differs.
 //
 //   OPENING -> HOLDING -> ENTERING --oneshot--------------------------> OVER
 //                            |--named, pulled--> BORROWING -> MOVING -> CLOSING -> OVER

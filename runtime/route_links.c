@@ -281,7 +281,8 @@ static bool has_closing(const struct kolo_request *request)
 static void number_message(struct kolo_request *request)
 {
     const struct kolo_comm *comm = request->comm;
-    uint32_t *next = request->call.kind == KOLO_CALL_SEND ? comm->sent : comm->received;
+    uint32_t *next =
+        request->call.kind == KOLO_CALL_SEND ? comm->sequences.sent : comm->sequences.received;
     request->call.sequence = next[request->call.peer]++;
     kolo_call_pack(&request->call, &request->desc);
 }

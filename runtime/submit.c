@@ -239,7 +239,7 @@ static kolo_status find_all_scratch(struct kolo_comm *comm, struct kolo_request 
     }
     for (struct kolo_request *request = chain; request; request = request->chain)
         if (!request->own_scratch)
-            request->scratch = comm->scratch;
+            request->scratch = comm->scratch.memory;
     return KOLO_OK;
 }
 

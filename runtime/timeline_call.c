@@ -38,17 +38,17 @@ static uint64_t bytes_of(const struct kolo_request *request)
 static const char *joined_by(struct kolo_comm *comm)
 {
     int peer = comm->rank > 0 ? 0 : comm->size - 1;
-    if (comm->joined_by)
-        return comm->joined_by;
+    if (comm->told.joined_by)
+        return comm->told.joined_by;
     if (comm->size == 1)
-        return comm->joined_by = "self";
+        return comm->told.joined_by = "self";
     const uint64_t here = kolo_comm_peer(comm, comm->rank)->identity.host_id;
     for (int rank = 0; comm->local_size < comm->size && rank < comm->size; rank++)
         if (kolo_comm_peer(comm, rank)->identity.host_id != here) {
             peer = rank;
             break;
         }
-    return comm->joined_by =
+    return comm->told.joined_by =
                kolo_endpoint_goes_by(comm->engine->endpoint, kolo_comm_world_rank(comm, peer));
 }
 
@@ -81,7 +81,8 @@ static uint32_t sequence_of(const struct kolo_request *request)
     const struct kolo_comm *comm = request->comm;
     if (request->plan)
         return call->sequence;
-    return call->kind == KOLO_CALL_SEND ? comm->sent[call->peer] : comm->received[call->peer];
+    return call->kind == KOLO_CALL_SEND ? comm->sequences.sent[call->peer]
+                                        : comm->sequences.received[call->peer];
 }
 
 static int32_t peer_of(const struct kolo_request *request)

@@ -175,7 +175,7 @@ static bool report_own(struct kolo_comm *comm, const struct kolo_request *reques
  * this rank waits for. */
 static bool has_reported_message(const struct kolo_comm *comm)
 {
-    const struct kolo_request *request = comm->messages.first;
+    const struct kolo_request *request = comm->messages.list.first;
     while (request && !request->stall.is_reported)
         request = request->next;
     return request != NULL;
@@ -299,7 +299,8 @@ static bool is_loss_suspected(const struct kolo_comm *comm)
 /** Whether the store was asked about any late request of the communicator. */
 static bool has_asked(const struct kolo_comm *comm)
 {
-    const struct kolo_request *const firsts[] = {comm->collectives.first, comm->messages.first};
+    const struct kolo_request *const firsts[] = {comm->collectives.first,
+                                                 comm->messages.list.first};
     for (int i = 0; i < 2; i++)
         for (const struct kolo_request *at = firsts[i]; at; at = at->next)
             if (at->stall.has_asked)
@@ -359,7 +360,7 @@ static void end_late(struct kolo_comm *comm, struct kolo_request *request, int64
 
 static void check_deadlines(struct kolo_comm *comm, int64_t now_ns)
 {
-    struct kolo_request *const firsts[] = {comm->collectives.first, comm->messages.first};
+    struct kolo_request *const firsts[] = {comm->collectives.first, comm->messages.list.first};
     if (kolo_comm_is_part(comm))
         return;
     for (int i = 0; i < 2; i++)
@@ -405,7 +406,7 @@ static void check_stalls(struct kolo_comm *comm, int64_t now_ns)
         return;
     if (comm->collectives.first)
         check_stall(comm, comm->collectives.first, true, now_ns);
-    for (struct kolo_request *request = comm->messages.first; request; request = request->next)
+    for (struct kolo_request *request = comm->messages.list.first; request; request = request->next)
         check_stall(comm, request, false, now_ns);
 }
 
@@ -413,12 +414,12 @@ void kolo_engine_timers(struct kolo_engine *engine, int64_t now_ns)
 {
     bool is_tick = now_ns >= engine->next_tick, has_requests = false;
     engine->next_timer = KOLO_NEVER;
-    for (struct kolo_comm *comm = engine->busy; comm; comm = comm->next_busy) {
+    for (struct kolo_comm *comm = engine->busy; comm; comm = comm->busy.next) {
         if (comm->suspicion.status != KOLO_OK)
             engine->next_timer = kolo_deadline_min(engine->next_timer, comm->suspicion.deadline);
         if (comm->orphan_by != 0)
             engine->next_timer = kolo_deadline_min(engine->next_timer, comm->orphan_by);
-        if (comm->collectives.first || comm->messages.first) {
+        if (comm->collectives.first || comm->messages.list.first) {
             has_requests = true;
             check_deadlines(comm, now_ns);
             if (is_tick)

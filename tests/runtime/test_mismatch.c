@@ -580,7 +580,7 @@ static kolo_status remember_otherwise(struct kolo_comm *comm, void *argument)
     if (status != KOLO_OK)
         return status;
     kolo_comm_enter(comm);
-    comm->history ^= kolo_rank(comm) == odd ? 0x10000 : 0;
+    comm->broadcasts.history ^= kolo_rank(comm) == odd ? 0x10000 : 0;
     kolo_comm_leave(comm);
     return kolo_allreduce(comm, &one, &one, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static int count(struct kolo_comm *comm)
 {
     int n = 0;
     kolo_comm_enter(comm);
-    for (const struct kolo_comm *at = comm->engine->comms; at; at = at->next)
+    for (const struct kolo_comm *at = comm->engine->comms; at; at = at->listed.next)
         n++;
     kolo_comm_leave(comm);
     return n;

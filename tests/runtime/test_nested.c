@@ -39,11 +39,11 @@ static kolo_status check(struct kolo_comm *comm, const struct oracle *oracle, si
     if (!recv || !send)
         abort();
     oracle_fill(oracle, kolo_rank(comm), 0, send, count);
-    const uint32_t before = comm->nest->host->sequence;
+    const uint32_t before = comm->nest->host->sequences.collective;
     const kolo_status status =
         kolo_allreduce(comm, send, recv, count, oracle->dtype, oracle->op, NULL, NULL);
     const bool is_right = status == KOLO_OK && oracle_is_reduced(oracle, 0, recv, count, &at);
-    const bool is_nested = comm->nest->host->sequence > before;
+    const bool is_nested = comm->nest->host->sequences.collective > before;
     free(recv);
     if (!in_place)
         free(send);
@@ -114,14 +114,15 @@ static kolo_status by_size(struct kolo_comm *comm, void *argument)
     float *reals = calloc(LEAST, sizeof *reals);
     if (!mine || !reals)
         abort();
-    const uint32_t before = comm->nest->host->sequence;
+    const uint32_t before = comm->nest->host->sequences.collective;
     WORLD_TRY(kolo_allreduce(comm, mine, mine, LEAST - 1, KOLO_INT32, KOLO_SUM, NULL, NULL));
     WORLD_TRY(kolo_allreduce(comm, reals, reals, LEAST, KOLO_FLOAT32, KOLO_SUM, &strict, NULL));
     WORLD_TRY(kolo_broadcast(comm, mine, LEAST, KOLO_INT32, 0, NULL, NULL));
     WORLD_TRY(kolo_allreduce(comm, &one, &one, 0, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
-    WORLD_EXPECT(comm->nest->host->sequence == before, "a call was nested that should not be");
+    WORLD_EXPECT(comm->nest->host->sequences.collective == before,
+                 "a call was nested that should not be");
     WORLD_TRY(kolo_allreduce(comm, mine, mine, LEAST, KOLO_INT32, KOLO_SUM, &strict, NULL));
-    WORLD_EXPECT(comm->nest->host->sequence > before, "a call was not nested");
+    WORLD_EXPECT(comm->nest->host->sequences.collective > before, "a call was not nested");
     free(mine);
     free(reals);
     return KOLO_OK;
@@ -137,10 +138,10 @@ Test(nested, takes_long_allreduces_whose_order_is_free, .timeout = 60)
 static kolo_status is_forced(struct kolo_comm *comm, void *argument)
 {
     int32_t value = 1;
-    const uint32_t before = comm->nest->host->sequence;
+    const uint32_t before = comm->nest->host->sequences.collective;
     (void)argument;
     WORLD_TRY(kolo_allreduce(comm, &value, &value, 1, KOLO_INT32, KOLO_SUM, NULL, NULL));
-    WORLD_EXPECT(value == 4 && comm->nest->host->sequence == before,
+    WORLD_EXPECT(value == 4 && comm->nest->host->sequences.collective == before,
                  "the forced plan was not used");
     return KOLO_OK;
 }

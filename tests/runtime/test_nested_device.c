@@ -77,13 +77,14 @@ static kolo_status is_right(const struct side *side, const struct oracle *oracle
 static kolo_status check(struct kolo_comm *comm, struct side *side, kolo_redop op, bool in_place)
 {
     const struct oracle oracle = {KOLO_FLOAT32, op, kolo_size(comm), (unsigned)op + in_place};
-    const uint32_t before = comm->nest->host->sequence;
+    const uint32_t before = comm->nest->host->sequences.collective;
     void *send = in_place ? side->recv : side->send;
     oracle_fill(&oracle, kolo_rank(comm), 0, side->bytes, COUNT);
     mock->write_on(side->stream, send, side->bytes, BYTES);
     WORLD_TRY(kolo_allreduce(comm, send, side->recv, COUNT, KOLO_FLOAT32, op, NULL, NULL));
     mock->read(side->recv, side->bytes, BYTES);
-    WORLD_EXPECT(comm->nest->host->sequence == before + 2 * PIECES, "not nested in pieces");
+    WORLD_EXPECT(comm->nest->host->sequences.collective == before + 2 * PIECES,
+                 "not nested in pieces");
     return is_right(side, &oracle);
 }
 

@@ -881,7 +881,8 @@ static kolo_status alone(struct kolo_comm *comm, void *argument)
     }
     WORLD_EXPECT(kolo_alloc_count() == before, "%llu allocations for a rank alone",
                  (unsigned long long)(kolo_alloc_count() - before));
-    WORLD_EXPECT(!part->sent && !part->scratch && (!part->ranks || part->ranks == &part->alone),
+    WORLD_EXPECT(!part->sequences.sent && !part->scratch.memory &&
+                     (!part->ranks || part->ranks == &part->alone),
                  "memory for a rank alone");
     KOLO_TRY(kolo_barrier(comm, NULL, NULL));
 out:

@@ -12,9 +12,9 @@
 static inline kolo_status metric_compute_in(uint32_t calls, struct kolo_comm *comm,
                                             struct kolo_metric *const *metrics, size_t count)
 {
-    uint32_t before = comm->sequence;
+    uint32_t before = comm->sequences.collective;
     kolo_status status = kolo_metrics_compute(comm, metrics, count, NULL);
-    uint32_t made = comm->sequence - before;
+    uint32_t made = comm->sequences.collective - before;
     if (status != KOLO_OK || made == calls)
         return status;
     return kolo_fail(KOLO_ERR_INTERNAL, "rank %d of %d: %u collectives instead of %u",

@@ -506,6 +506,8 @@ static void board_cancel(struct kolo_request *request)
         kolo_board_lent_end(hub);
     if (is_open && (!hub->run.is_oneshot || hub->run.is_lent))
         kolo_board_direct_withdraw(hub);
+    if (hub->run.phase != KOLO_BOARD_OVER)
+        kolo_board_settle(hub->board);
     hub->run.request = NULL;
 }
 

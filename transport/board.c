@@ -336,3 +336,10 @@ void kolo_boards_span_gone(struct kolo_endpoint *endpoint, uint64_t id)
         if (board->ops->span_gone)
             board->ops->span_gone(board, id);
 }
+
+void kolo_boards_span_cut(struct kolo_endpoint *endpoint, uint64_t id)
+{
+    for (struct kolo_board *board = endpoint->boards; board; board = board->next)
+        if (board->ops->span_cut)
+            board->ops->span_cut(board, id);
+}

@@ -99,15 +99,18 @@ kolo_status kolo_board_may_pull(struct kolo_board *board, int member) KOLO_NODIS
 kolo_status kolo_board_pull(struct kolo_board *board, int member, uint64_t address, void *to,
                             size_t bytes) KOLO_NODISCARD;
 
-/** Nothing that was borrowed through this board is in use any more: unmaps what its owners have
- *  freed since. Cheap; to be called when a collective is over. */
+/** Nothing that was borrowed or lent through this board is in use any more: unmaps what its owners
+ *  have freed since, and lets go of what was severed here. Cheap; to be called when a collective is
+ *  over, or was given up and its memory withdrawn. */
 void kolo_board_settle(struct kolo_board *board);
 
 /** Separates @p memory of this rank from the members that may have borrowed it: whatever they still
  *  do with it, they do to pages that are no longer this rank's (kolo_heap_sever; the content stays,
- *  and earlier names become void). For a failed collective that a stopped member may continue
- *  later. Also OK for memory that cannot be lent. ERR_UNSUPPORTED among threads of one process:
- *  wait for them instead. ERR_NO_MEMORY, ERR_SYSTEM: the pages are unchanged. */
+ *  and new names are made of the pieces). Names that the running collective of another board has
+ *  made of other memory of the same allocation stay valid until that board is settled. For a failed
+ *  collective that a stopped member may continue later. Also OK for memory that cannot be lent.
+ *  ERR_UNSUPPORTED among threads of one process: wait for them instead. ERR_NO_MEMORY, ERR_SYSTEM:
+ *  the pages are unchanged. */
 kolo_status kolo_board_sever(struct kolo_board *board, const void *memory,
                              size_t bytes) KOLO_NODISCARD;
 

@@ -63,6 +63,8 @@ struct kolo_board_ops {
     void (*settle)(struct kolo_board *board);
     /** Span @p id of the endpoint's heap is about to be freed. NULL: nothing to do. */
     void (*span_gone)(struct kolo_board *board, uint64_t id);
+    /** As kolo_endpoint_span_cut. NULL: nothing to do. */
+    void (*span_cut)(struct kolo_board *board, uint64_t id);
 };
 extern const struct kolo_board_ops kolo_board_shm, kolo_board_inproc;
 
@@ -70,6 +72,8 @@ extern const struct kolo_board_ops kolo_board_shm, kolo_board_inproc;
 struct kolo_board **kolo_endpoint_boards(struct kolo_endpoint *endpoint);
 /** kolo_endpoint_span_gone, for the boards. */
 void kolo_boards_span_gone(struct kolo_endpoint *endpoint, uint64_t id);
+/** kolo_endpoint_span_cut, for the boards. */
+void kolo_boards_span_cut(struct kolo_endpoint *endpoint, uint64_t id);
 /** Closes the boards that are still open. */
 void kolo_boards_close(struct kolo_endpoint *endpoint);
 /** A segment of @p member has arrived, of @p bytes bytes. True: it was taken. False: its size is

@@ -434,15 +434,28 @@ void kolo_endpoint_wake(struct kolo_endpoint *endpoint)
     kolo_poller_wake(endpoint->poller);
 }
 
-void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id)
+/** No port or link names span @p id in anything new, and each peer is told once the last loan of
+ * it has come back. */
+static void forget_span(struct kolo_endpoint *endpoint, uint64_t id)
 {
-    kolo_boards_span_gone(endpoint, id);
     for (int i = 0; i < KOLO_TRANSPORTS_MAX; i++)
         if (endpoint->ports[i] && endpoint->ports[i]->transport->span_gone_port)
             endpoint->ports[i]->transport->span_gone_port(endpoint->ports[i], id);
     for (struct kolo_link *link = endpoint->first_link; link; link = link->next)
         if (link->state == KOLO_LINK_UP && link->transport->span_gone)
             link->transport->span_gone(link, id);
+}
+
+void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id)
+{
+    kolo_boards_span_gone(endpoint, id);
+    forget_span(endpoint, id);
+}
+
+void kolo_endpoint_span_cut(struct kolo_endpoint *endpoint, uint64_t id)
+{
+    kolo_boards_span_cut(endpoint, id);
+    forget_span(endpoint, id);
 }
 
 bool kolo_endpoint_know(struct kolo_endpoint *endpoint, const struct kolo_pointer *pointer)

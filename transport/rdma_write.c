@@ -20,9 +20,9 @@ static bool is_long(const struct kolo_link *base, const struct kolo_work *work)
 
 /* ---- memory that is taken back ---- */
 
-static void tell_gone(void *context, uint64_t id)
+static void tell_cut(void *context, uint64_t id)
 {
-    kolo_endpoint_span_gone(context, id);
+    kolo_endpoint_span_cut(context, id);
 }
 
 /** Device memory has no other pages: whatever may still touch it ends with the link. */
@@ -39,7 +39,7 @@ static void end_access(struct kolo_link *base)
 static void cut_off(struct kolo_link *base, const void *memory, size_t bytes)
 {
     struct kolo_heap *heap = kolo_endpoint_config_of(base->endpoint)->heap;
-    kolo_status status = kolo_heap_sever(heap, memory, bytes, tell_gone, base->endpoint);
+    kolo_status status = kolo_heap_sever(heap, memory, bytes, tell_cut, base->endpoint);
     if (status != KOLO_OK)
         kolo_link_set_down(base, status);
 }
@@ -54,8 +54,8 @@ void kolo_rdma_cut_off_all(struct kolo_link *base)
             continue;
         kolo_status status = KOLO_ERR_UNSUPPORTED;
         if (!lent->region->is_device)
-            status = kolo_heap_sever(heap, lent->work->dst, lent->work->bytes, tell_gone,
-                                     base->endpoint);
+            status =
+                kolo_heap_sever(heap, lent->work->dst, lent->work->bytes, tell_cut, base->endpoint);
         if (status != KOLO_OK)
             KOLO_WARN("%zu bytes that were offered to rank %d may still be written by a device",
                       lent->work->bytes, base->peer);

@@ -13,7 +13,9 @@
 //
 // Spans: a link knows a limited number of spans, and replaces one that is not pinned by a new one.
 // The last few spans that were lent are pinned on every link, so that none is replaced while a
-// collective uses it. They also serve as the cache of lend().
+// collective uses it. They also serve as the cache of lend(). If a span is cut in pieces, the pins
+// of boards whose collective may have named it stay until that is over, since its memory outside
+// the cut is used on; new names are made of the pieces.
 //
 // Pulling: before a member passes its segment, it fills in the last line of the notes, its card,
 // which says where in its process a certain random word is. Who that process is, the kernel says,
@@ -36,6 +38,7 @@ struct pin {
     size_t bytes;
     uint64_t offset; /* of base within the file */
     uint64_t span, last_use;
+    bool is_cut; /* its span is in pieces: for names that exist already */
     int16_t handles[KOLO_BOARD_MEMBERS_MAX]; /* on the link to each other member; -1: not pinned */
 };
 
@@ -47,8 +50,10 @@ _Static_assert(sizeof(struct card) <= KOLO_BOARD_CARD_BYTES, "fits");
 
 struct shm_board {
     struct kolo_board base;
-    int fd;        /* of this rank's segment; -1: none */
-    bool is_using; /* something may be borrowed */
+    int fd;          /* of this rank's segment; -1: none */
+    bool is_using;   /* something may be borrowed */
+    bool is_lending; /* names of the running collective may exist */
+    bool has_cut_pins;
     size_t reserved;
     uint64_t uses;
     struct pin pins[KOLO_BOARD_LENT_MAX];
@@ -375,7 +380,7 @@ static struct pin *find_pin(struct shm_board *board, const void *memory, size_t 
     for (int i = 0; i < KOLO_BOARD_LENT_MAX; i++) {
         struct pin *pin = &board->pins[i];
         uintptr_t offset = (uintptr_t)memory - (uintptr_t)pin->base;
-        if (pin->base && offset < pin->bytes && bytes <= pin->bytes - offset)
+        if (pin->base && !pin->is_cut && offset < pin->bytes && bytes <= pin->bytes - offset)
             return pin;
     }
     return NULL;
@@ -393,6 +398,7 @@ static void shm_lend(struct kolo_board *base, const void *memory, size_t bytes,
         pin = pin_span(board, &span);
     if (!pin)
         return;
+    board->is_lending = true;
     pin->last_use = ++board->uses;
     name_out->span = pin->span;
     name_out->offset = pin->offset + (uint64_t)((const uint8_t *)memory - pin->base);
@@ -402,11 +408,14 @@ static void shm_lend(struct kolo_board *base, const void *memory, size_t bytes,
 static kolo_status borrow_own(struct shm_board *board, const struct kolo_board_name *name,
                               size_t bytes, uint8_t **memory_out)
 {
+    struct kolo_heap *heap = kolo_endpoint_config_of(board->base.endpoint)->heap;
     for (int i = 0; i < KOLO_BOARD_LENT_MAX; i++) {
         const struct pin *pin = &board->pins[i];
         uint64_t offset = name->offset - pin->offset;
         if (!pin->base || pin->span != name->span || offset > pin->bytes ||
             bytes > pin->bytes - offset)
+            continue;
+        if (pin->is_cut && !kolo_heap_has(heap, pin->base + offset)) /* and freed since */
             continue;
         *memory_out = (uint8_t *)(uintptr_t)pin->base + offset;
         return KOLO_OK;
@@ -445,9 +454,9 @@ static kolo_status shm_borrow(struct kolo_board *base, struct kolo_board_member 
     return kolo_shm_borrower_open(&link->borrower, name->span, name->offset, bytes, memory_out);
 }
 
-static void tell_gone(void *context, uint64_t id)
+static void tell_cut(void *context, uint64_t id)
 {
-    kolo_endpoint_span_gone(context, id);
+    kolo_endpoint_span_cut(context, id);
 }
 
 static kolo_status shm_sever(struct kolo_board *base, const void *memory, size_t bytes)
@@ -455,7 +464,7 @@ static kolo_status shm_sever(struct kolo_board *base, const void *memory, size_t
     struct kolo_heap *heap = kolo_endpoint_config_of(base->endpoint)->heap;
     if (!heap || bytes == 0 || !kolo_heap_has(heap, memory))
         return KOLO_OK; // no other process can have mapped it
-    return kolo_heap_sever(heap, memory, bytes, tell_gone, base->endpoint);
+    return kolo_heap_sever(heap, memory, bytes, tell_cut, base->endpoint);
 }
 
 static kolo_status shm_may_pull(struct kolo_board *base, int index)
@@ -489,9 +498,27 @@ static bool is_any_using(struct kolo_endpoint *endpoint)
     return false;
 }
 
+/** Lets go of spans that were cut while the collective that is over may have named them. */
+static void drop_cut_pins(struct shm_board *board)
+{
+    for (int i = 0; i < KOLO_BOARD_LENT_MAX; i++)
+        if (board->pins[i].is_cut)
+            unpin(board, &board->pins[i]);
+    board->has_cut_pins = false;
+    for (int i = 0; i < board->base.count; i++) {
+        struct kolo_link *base = board->base.members[i].link;
+        struct kolo_shm_link *link = base ? kolo_shm_link_of(base) : NULL;
+        if (link && link->state == KOLO_SHM_OPEN)
+            kolo_shm_lender_tell(&link->lender, link->watch.fd);
+    }
+}
+
 static void shm_settle(struct kolo_board *base)
 {
-    shm_board_of(base)->is_using = false;
+    struct shm_board *board = shm_board_of(base);
+    board->is_using = board->is_lending = false;
+    if (board->has_cut_pins)
+        drop_cut_pins(board);
     for (int i = 0; i < base->count; i++) {
         struct kolo_link *link = base->members[i].link;
         if (!link || !kolo_shm_link_of(link)->borrower.graves)
@@ -510,6 +537,18 @@ static void shm_span_gone(struct kolo_board *base, uint64_t id)
             unpin(board, &board->pins[i]);
 }
 
+static void shm_span_cut(struct kolo_board *base, uint64_t id)
+{
+    struct shm_board *board = shm_board_of(base);
+    if (!board->is_lending) {
+        shm_span_gone(base, id);
+        return;
+    }
+    for (int i = 0; i < KOLO_BOARD_LENT_MAX; i++)
+        if (board->pins[i].base && board->pins[i].span == id)
+            board->pins[i].is_cut = board->has_cut_pins = true;
+}
+
 const struct kolo_board_ops kolo_board_shm = {
     .bytes = sizeof(struct shm_board),
     .joins = shm_joins,
@@ -524,4 +563,5 @@ const struct kolo_board_ops kolo_board_shm = {
     .pull = shm_pull,
     .settle = shm_settle,
     .span_gone = shm_span_gone,
+    .span_cut = shm_span_cut,
 };

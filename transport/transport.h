@@ -302,6 +302,11 @@ void kolo_link_describe(const struct kolo_link *link, char *text, size_t capacit
 /** Span @p id of the heap is about to be freed (the callback of kolo_heap_free): peers on this host
  *  unmap it. No work may use it. */
 void kolo_endpoint_span_gone(struct kolo_endpoint *endpoint, uint64_t id);
+/** Span @p id of the heap is being cut in pieces (the callback of kolo_heap_sever). Nothing new is
+ *  named by it. A collective of any board that may have named it goes on with it, and so do its
+ *  neighbours: they unmap the span when that collective is over. Memory of the span that was not
+ *  replaced is the same for both sides all the time. */
+void kolo_endpoint_span_cut(struct kolo_endpoint *endpoint, uint64_t id);
 
 /** Makes device memory known to the transports that can reach it without the host. From then on,
  *  links for which kolo_link_reaches_devices() is true can send from it, and messages can land in

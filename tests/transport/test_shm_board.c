@@ -254,6 +254,11 @@ Test(shm_board, a_span_that_is_freed_too_early_leaves_its_addresses, .timeout = 
     shm_pair_close(sides);
 }
 
+static void gone(void *endpoint, uint64_t id)
+{
+    kolo_endpoint_span_gone(endpoint, id);
+}
+
 Test(shm_board, severed_memory_is_out_of_reach, .timeout = 60)
 {
     static struct shm_side sides[2];
@@ -291,6 +296,52 @@ Test(shm_board, severed_memory_is_out_of_reach, .timeout = 60)
     kolo_board_settle(boards[1]);
     shm_pair_close(sides);
     free(copy);
+}
+
+/** One collective is given up while another has named memory of the same span. Its neighbour, which
+ * maps that late, sees the same pages as its owner. The span is unmapped when both are over. */
+Test(shm_board, a_cut_leaves_what_others_have_named, .timeout = 60)
+{
+    static struct shm_side sides[2];
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 4 * page;
+    struct kolo_board_name cut, kept, fresh;
+    uint8_t *stale, *borrowed, *own;
+    void *memory;
+    shm_pair_up(sides, true);
+    struct kolo_board *boards[2] = {begin(&sides[0], BOARD), begin(&sides[1], BOARD)};
+    struct kolo_board *others[2] = {begin(&sides[0], BOARD + 1), begin(&sides[1], BOARD + 1)};
+    drive_ready(sides, boards);
+    drive_ready(sides, others);
+    const int maps = shm_count_maps();
+    cr_assert(kolo_heap_alloc(sides[0].heap, bytes, &memory) == KOLO_OK);
+    uint8_t *mine = memory;
+    memset(mine, 5, bytes);
+    kolo_board_lend(boards[0], mine, page, &cut);
+    kolo_board_lend(others[0], mine + 2 * page, page, &kept);
+    cr_assert(kolo_board_borrow(boards[1], 0, &cut, page, &stale) == KOLO_OK);
+    cr_assert(kolo_board_sever(boards[0], mine, page) == KOLO_OK);
+    kolo_board_settle(boards[0]);
+    shm_drive_rounds(sides, 2, 3);
+    cr_assert(kolo_board_borrow(others[1], 0, &kept, page, &borrowed) == KOLO_OK);
+    cr_assert(kolo_board_borrow(others[0], 0, &kept, page, &own) == KOLO_OK);
+    cr_assert(own == mine + 2 * page);
+    memset(stale, 7, page);
+    memset(borrowed, 9, page);
+    cr_assert(mine[0] == 5 && own[0] == 9 && own[page - 1] == 9);
+    kolo_board_lend(others[0], mine + 2 * page, page, &fresh);
+    cr_assert(fresh.span != 0 && fresh.span != kept.span, "a new name is one of a piece");
+    for (int side = 0; side < 2; side++) {
+        kolo_board_settle(boards[side]);
+        kolo_board_settle(others[side]);
+    }
+    shm_drive_rounds(sides, 2, 3);
+    kolo_board_settle(others[1]);
+    cr_assert(kolo_board_borrow(others[1], 0, &kept, page, &borrowed) == KOLO_AGAIN);
+    cr_assert(kolo_heap_free(sides[0].heap, memory, gone, sides[0].endpoint) == KOLO_OK);
+    shm_drive_rounds(sides, 2, 3);
+    kolo_board_settle(others[1]);
+    cr_assert_eq(shm_count_maps(), maps);
+    shm_pair_close(sides);
 }
 
 Test(shm_board, impossible_names_are_refused, .timeout = 60)

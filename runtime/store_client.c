@@ -30,7 +30,7 @@ struct kolo_store_client {
     struct kolo_poller *poller; /* one of the join itself, later the rank's */
     struct kolo_store_client_events events;
     const struct kolo_peer *peers; /* NULL until WORLD */
-    int size;
+    int rank, size;
     bool is_joining;
     /* What came after WORLD may already be in the stream's buffer, where epoll does not see it. */
     bool has_unread;
@@ -88,6 +88,18 @@ static kolo_status on_world(struct kolo_store_client *client, struct kolo_reader
     return kolo_peers_read(body->at, kolo_reader_left(body), client->size, &client->peers);
 }
 
+static void note_failure(struct kolo_store_client *client, int rank, uint32_t scope,
+                         kolo_status why, const char text[KOLO_STORE_TEXT_MAX])
+{
+    if (scope == KOLO_STORE_JOB || client->is_joining) {
+        client->failed = why;
+        memcpy(client->failed_text, text, KOLO_STORE_TEXT_MAX);
+        end_all_calls(client, why, text);
+    }
+    if (!client->is_joining && client->events.failed)
+        client->events.failed(client->events.context, rank, scope, why, text);
+}
+
 static kolo_status on_failed(struct kolo_store_client *client, struct kolo_reader *body)
 {
     char text[KOLO_STORE_TEXT_MAX] = "";
@@ -100,13 +112,7 @@ static kolo_status on_failed(struct kolo_store_client *client, struct kolo_reade
         return status;
     if (rank < -1 || rank >= client->size || (scope == KOLO_STORE_RANK && rank < 0))
         return kolo_fail(KOLO_ERR_PROTOCOL, "the store says that rank %d failed", (int)rank);
-    if (scope == KOLO_STORE_JOB || client->is_joining) {
-        client->failed = why;
-        memcpy(client->failed_text, text, sizeof text);
-        end_all_calls(client, why, text);
-    }
-    if (!client->is_joining && client->events.failed)
-        client->events.failed(client->events.context, rank, scope, why, text);
+    note_failure(client, rank, scope, why, text);
     return KOLO_OK;
 }
 
@@ -213,6 +219,15 @@ static void set_interest(struct kolo_store_client *client)
     kolo_poller_modify(client->poller, &client->watch, interest);
 }
 
+/** What the server sends cannot be believed any more. The others are told why this rank goes. */
+static void fail_changed(struct kolo_store_client *client)
+{
+    char text[KOLO_STORE_TEXT_MAX] = "";
+    snprintf(text, sizeof text, "rank %d: %s", client->rank, kolo_error_detail());
+    kolo_store_client_abort(client, KOLO_STORE_JOB, KOLO_ERR_DATA, text);
+    note_failure(client, -1, KOLO_STORE_JOB, KOLO_ERR_DATA, text);
+}
+
 static void set_lost(struct kolo_store_client *client, kolo_status why)
 {
     char text[KOLO_DETAIL_MAX + 64];
@@ -235,6 +250,8 @@ static void client_ready(struct kolo_watch *watch, uint32_t events)
     kolo_status status = receive(client); /* first read what it sent before it went */
     if (status == KOLO_OK && !(client->is_joining && has_joined(client)))
         status = flushed;
+    if (client->stream.is_changed)
+        fail_changed(client);
     if (status != KOLO_OK)
         set_lost(client, status);
     else
@@ -272,6 +289,7 @@ static kolo_status post_join(struct kolo_store_client *client, const struct kolo
     if (status != KOLO_OK)
         return status;
     int left_ms = kolo_deadline_poll_ms(deadline);
+    client->rank = self->identity.rank;
     struct kolo_message *message = kolo_message_create(KOLO_STORE_JOIN, KOLO_STORE_JOIN_MAX, &body);
     kolo_write_i32(&body, self->identity.rank);
     kolo_write_u32(&body, (uint32_t)client->size);

@@ -75,6 +75,15 @@ static kolo_status serve(struct kolo_store_connection *connection)
     return status;
 }
 
+/** What the rank @p name sends cannot be believed any more. It is told as well. */
+static void fail_changed(struct kolo_store_connection *connection, const char *name)
+{
+    char text[KOLO_STORE_TEXT_MAX];
+    snprintf(text, sizeof text, "from %s to the %s", name, kolo_error_detail());
+    kolo_server_fail(connection->server, connection->rank, KOLO_STORE_JOB, KOLO_ERR_DATA, text,
+                     true);
+}
+
 static void connection_ready(struct kolo_watch *watch, uint32_t events)
 {
     struct kolo_store_connection *connection = (struct kolo_store_connection *)(void *)watch;
@@ -92,6 +101,8 @@ static void connection_ready(struct kolo_watch *watch, uint32_t events)
             kolo_server_name(connection->server, connection->rank, name, sizeof name);
         KOLO_WARN("store: dropping the connection of %s: %s: %s", name, kolo_status_text(status),
                   kolo_error_detail());
+        if (connection->stream.is_changed && connection->rank >= 0)
+            fail_changed(connection, name);
     }
     drop_connection(connection);
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/checksum.h"
 #include "base/descriptor.h"
 #include "transport/keepalive.h"
 
@@ -23,24 +24,32 @@ struct kolo_message *kolo_message_create(enum kolo_store_type type, size_t body_
                                          struct kolo_writer *body_out)
 {
     struct kolo_message *message =
-        kolo_calloc(1, sizeof *message + KOLO_STORE_HEAD_BYTES + body_max);
+        kolo_calloc(1, sizeof *message + KOLO_STORE_HEAD_BYTES + 1 + body_max);
     if (!message)
         return NULL;
     message->refs = 1;
-    message->data[KOLO_STORE_HEAD_BYTES - 1] = (uint8_t)type;
-    *body_out = kolo_writer_over(message->data + KOLO_STORE_HEAD_BYTES, body_max);
+    message->data[KOLO_STORE_HEAD_BYTES] = (uint8_t)type;
+    *body_out = kolo_writer_over(message->data + KOLO_STORE_HEAD_BYTES + 1, body_max);
     return message;
+}
+
+void kolo_message_head(uint8_t *data, size_t bytes)
+{
+    struct kolo_writer head = kolo_writer_over(data, KOLO_STORE_HEAD_BYTES);
+    kolo_write_u32(&head, (uint32_t)bytes);
+    kolo_write_u32(&head, ~(uint32_t)bytes);
+    kolo_write_u64(&head, kolo_checksum_of(data + KOLO_STORE_HEAD_BYTES, bytes));
 }
 
 kolo_status kolo_message_seal(struct kolo_message *message, const struct kolo_writer *body)
 {
     size_t bytes = 0;
-    kolo_status status = kolo_writer_finish(body, message->data + KOLO_STORE_HEAD_BYTES, &bytes);
+    kolo_status status =
+        kolo_writer_finish(body, message->data + KOLO_STORE_HEAD_BYTES + 1, &bytes);
     if (status != KOLO_OK)
         return status;
-    struct kolo_writer head = kolo_writer_over(message->data, 4);
-    kolo_write_u32(&head, (uint32_t)(bytes + 1));
-    message->bytes = bytes + KOLO_STORE_HEAD_BYTES;
+    kolo_message_head(message->data, bytes + 1);
+    message->bytes = KOLO_STORE_HEAD_BYTES + 1 + bytes;
     return KOLO_OK;
 }
 
@@ -199,24 +208,40 @@ kolo_status kolo_stream_fill(struct kolo_stream *stream)
     return kolo_fail_errno(KOLO_ERR_LINK, errno, "store: cannot receive");
 }
 
+static kolo_status changed(struct kolo_stream *stream, const char *what)
+{
+    stream->is_changed = true;
+    return kolo_fail(
+        KOLO_ERR_DATA,
+        "store: %s changed on the way here, its checksum does not fit (a network card, "
+        "a switch or memory corrupts data: look at dmesg, ethtool -S and memory errors "
+        "on both hosts)",
+        what);
+}
+
 kolo_status kolo_stream_next(struct kolo_stream *stream, uint8_t *type_out,
                              struct kolo_reader *body_out)
 {
-    size_t there = stream->in_end - stream->in_begin;
+    const uint8_t *const message = stream->in + stream->in_begin;
+    const size_t there = stream->in_end - stream->in_begin;
     if (there < KOLO_STORE_HEAD_BYTES)
         return KOLO_AGAIN;
-    struct kolo_reader head =
-        kolo_reader_over(stream->in + stream->in_begin, KOLO_STORE_HEAD_BYTES);
-    size_t bytes = kolo_read_u32(&head);
+    struct kolo_reader head = kolo_reader_over(message, KOLO_STORE_HEAD_BYTES);
+    const uint32_t bytes = kolo_read_u32(&head), inverted = kolo_read_u32(&head);
+    const uint64_t sum = kolo_read_u64(&head);
+    if (bytes != ~inverted)
+        return changed(stream, "the length of a message");
     if (bytes < 1 || bytes > stream->in_max)
         return kolo_fail(KOLO_ERR_PROTOCOL,
-                         "store: a message announces %zu bytes, it may have 1 to %zu", bytes,
+                         "store: a message announces %u bytes, it may have 1 to %zu", bytes,
                          stream->in_max);
-    if (there < bytes + 4)
+    if (there - KOLO_STORE_HEAD_BYTES < bytes)
         return KOLO_AGAIN;
-    *type_out = kolo_read_u8(&head);
-    *body_out = kolo_reader_over(stream->in + stream->in_begin + KOLO_STORE_HEAD_BYTES, bytes - 1);
-    stream->in_begin += bytes + 4;
+    if (kolo_checksum_of(message + KOLO_STORE_HEAD_BYTES, bytes) != sum)
+        return changed(stream, "a message");
+    *type_out = message[KOLO_STORE_HEAD_BYTES];
+    *body_out = kolo_reader_over(message + KOLO_STORE_HEAD_BYTES + 1, bytes - 1);
+    stream->in_begin += KOLO_STORE_HEAD_BYTES + bytes;
     return KOLO_OK;
 }
 

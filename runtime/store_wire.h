@@ -2,8 +2,11 @@
 // The messages of the store, shared by server and client, and the stream that carries them over a
 // socket.
 //
-// A message is [u32 bytes][u8 type][body], bytes counting type and body. Bodies, in order of their
-// fields (text: u16 length and bytes; blob: u32 length and bytes):
+// A message is [u32 bytes][u32 bytes, inverted][u64 checksum][u8 type][body]; bytes counts type and
+// body, and the checksum is of these. What a network card, a switch or memory changed on the way is
+// ERR_DATA, whatever KOLO_CHECKSUM says, since a wrong value here (a key's, an address) would be
+// believed by all ranks, and messages are few. Bodies, in order of their fields (text: u16 length
+// and bytes; blob: u32 length and bytes):
 //
 //   rank -> server                                    server -> rank
 //   JOIN     i32 rank, u32 size, u32 timeout_ms,      WORLD   u32 size, blob peer (each rank)
@@ -48,7 +51,7 @@ enum kolo_store_type {
 };
 
 enum {
-    KOLO_STORE_HEAD_BYTES = 5,
+    KOLO_STORE_HEAD_BYTES = 16,
     KOLO_STORE_HOST_MAX = 64,
     KOLO_STORE_PEER_MAX = 8 << 10,             /* one rank's blob */
     KOLO_STORE_JOIN_MAX = 16 << 10,            /* longest message before a rank has joined */
@@ -65,6 +68,8 @@ struct kolo_message {
  * It has one reference. NULL: no memory. */
 struct kolo_message *kolo_message_create(enum kolo_store_type type, size_t body_max,
                                          struct kolo_writer *body_out);
+/** Writes the head of a message whose type and body are the @p bytes bytes behind it. */
+void kolo_message_head(uint8_t *data, size_t bytes);
 /** Fixes the length. ERR_DATA if the body did not fit. */
 kolo_status kolo_message_seal(struct kolo_message *message,
                               const struct kolo_writer *body) KOLO_NODISCARD;
@@ -74,7 +79,8 @@ void kolo_message_drop(struct kolo_message *message);
 /** Incoming and outgoing messages of a non-blocking socket. */
 struct kolo_stream {
     int fd;
-    size_t in_max; /* longest message that is accepted */
+    size_t in_max;   /* longest message that is accepted */
+    bool is_changed; /* something changed on the way here */
     uint8_t *in;
     size_t in_capacity, in_begin, in_end;
     struct kolo_message **out; /* a ring */
@@ -97,7 +103,7 @@ kolo_status kolo_stream_flush(struct kolo_stream *stream) KOLO_NODISCARD;
 /** Reads once. OK: bytes came; AGAIN: none are there; ERR_LINK: the connection ended. */
 kolo_status kolo_stream_fill(struct kolo_stream *stream) KOLO_NODISCARD;
 /** Gets the next complete message; *body_out is valid until the next fill. AGAIN: not all of it has
- * arrived; ERR_PROTOCOL: its length is not allowed. */
+ * arrived; ERR_PROTOCOL: its length is not allowed; ERR_DATA: it changed on the way. */
 kolo_status kolo_stream_next(struct kolo_stream *stream, uint8_t *type_out,
                              struct kolo_reader *body_out) KOLO_NODISCARD;
 

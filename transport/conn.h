@@ -47,7 +47,7 @@ struct kolo_greeting {
     int32_t from, to; /* ranks; -1: not a rank */
     uint64_t tag;     /* its meaning depends on the purpose */
 };
-enum { KOLO_PROTOCOL_VERSION = 10 };
+enum { KOLO_PROTOCOL_VERSION = 11 };
 enum kolo_purpose {
     KOLO_PURPOSE_STORE = 1,
     KOLO_PURPOSE_TCP,

@@ -351,9 +351,10 @@ Test(store_client, noise_of_a_server_never_harms)
     }
 }
 
-static void hear_what_came_with_the_table(bool says_something_first)
+/** @p changes: a bit of what comes after the table has changed on the way. */
+static void hear_what_came_with_the_table(bool says_something_first, bool changes)
 {
-    uint8_t bytes[512], blob[256];
+    uint8_t bytes[512] = {0}, blob[256];
     struct store_rank rank = {0};
     struct kolo_peer self = {.credit_bytes = 1 << 20};
     size_t blob_bytes = 0, count = 0;
@@ -362,18 +363,24 @@ static void hear_what_came_with_the_table(bool says_something_first)
     struct kolo_writer peer = kolo_writer_over(blob, sizeof blob);
     kolo_peer_write(&peer, &self);
     cr_assert(kolo_writer_finish(&peer, blob, &blob_bytes) == KOLO_OK);
-    struct kolo_writer writer = kolo_writer_over(bytes, sizeof bytes);
-    kolo_write_u32(&writer, (uint32_t)(1 + 4 + 4 + blob_bytes));
-    kolo_write_u8(&writer, KOLO_STORE_WORLD);
-    kolo_write_u32(&writer, 1);
-    kolo_write_blob(&writer, blob, blob_bytes);
-    kolo_write_u32(&writer, 1 + 4 + 4 + 4 + 2 + 4);
-    kolo_write_u8(&writer, KOLO_STORE_FAILED);
-    kolo_write_i32(&writer, 0);
-    kolo_write_u32(&writer, KOLO_STORE_RANK);
-    kolo_write_i32(&writer, KOLO_ERR_PEER);
-    kolo_write_text(&writer, "gone");
-    cr_assert(kolo_writer_finish(&writer, bytes, &count) == KOLO_OK);
+    struct kolo_writer world_body, failed_body;
+    struct kolo_message *messages[] = {
+        kolo_message_create(KOLO_STORE_WORLD, sizeof blob + 8, &world_body),
+        kolo_message_create(KOLO_STORE_FAILED, 64, &failed_body)};
+    kolo_write_u32(&world_body, 1);
+    kolo_write_blob(&world_body, blob, blob_bytes);
+    kolo_write_i32(&failed_body, 0);
+    kolo_write_u32(&failed_body, KOLO_STORE_RANK);
+    kolo_write_i32(&failed_body, KOLO_ERR_PEER);
+    kolo_write_text(&failed_body, "gone");
+    cr_assert(kolo_message_seal(messages[0], &world_body) == KOLO_OK);
+    cr_assert(kolo_message_seal(messages[1], &failed_body) == KOLO_OK);
+    for (int i = 0; i < 2; i++) {
+        memcpy(bytes + count, messages[i]->data, messages[i]->bytes);
+        count += messages[i]->bytes;
+        kolo_message_drop(messages[i]);
+    }
+    bytes[count - 1] ^= changes ? 1 : 0;
     cr_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
     cr_assert(write(pair[0], bytes, count) == (ssize_t)count);
     store_rank_join(&rank, 0, 1, pair[1], NULL, 0, &world.secret, SOON_MS);
@@ -381,20 +388,30 @@ static void hear_what_came_with_the_table(bool says_something_first)
     if (says_something_first)
         kolo_store_client_resumed(rank.client, 1, 1);
     cr_assert(store_rank_hear(&rank, 0, SOON_MS), "FAILED stayed in the buffer");
-    cr_assert(rank.failed == KOLO_ERR_PEER && strcmp(rank.text, "gone") == 0);
+    if (changes)
+        cr_assert(rank.failed == KOLO_ERR_DATA &&
+                      strstr(rank.text, "rank 0: store: a message changed on the way here"),
+                  "%s", rank.text);
+    else
+        cr_assert(rank.failed == KOLO_ERR_PEER && strcmp(rank.text, "gone") == 0);
     close(pair[0]);
     store_rank_close(&rank);
 }
 
 Test(store_client, what_comes_with_the_table_is_heard)
 {
-    hear_what_came_with_the_table(false);
+    hear_what_came_with_the_table(false, false);
+}
+
+Test(store_client, what_changed_on_the_way_is_not_believed)
+{
+    hear_what_came_with_the_table(false, true);
 }
 
 /** Posting reads the socket again, which has nothing more to read. */
 Test(store_client, what_comes_with_the_table_is_heard_after_a_post)
 {
-    hear_what_came_with_the_table(true);
+    hear_what_came_with_the_table(true, false);
 }
 
 struct dialled {

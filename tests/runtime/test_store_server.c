@@ -1058,22 +1058,29 @@ Test(store_server, what_is_no_message_ends_that_connection_only)
 {
     const struct {
         const char *name;
+        size_t count; /* what the head says of the bytes behind it */
         uint8_t bytes[16];
-        size_t count;
-    } bad[] = {{"length 0", {0, 0, 0, 0, 1}, 5},
-               {"too long", {0xff, 0xff, 0xff, 0x7f, 2}, 5},
-               {"unknown type", {1, 0, 0, 0, 99}, 5},
-               {"type of the server", {1, 0, 0, 0, KOLO_STORE_WORLD}, 5},
-               {"second JOIN", {1, 0, 0, 0, KOLO_STORE_JOIN}, 5},
-               {"SET without body", {1, 0, 0, 0, KOLO_STORE_SET}, 5},
-               {"LEAVE with body", {2, 0, 0, 0, KOLO_STORE_LEAVE, 0}, 6},
-               {"GET of no key", {8, 0, 0, 0, KOLO_STORE_GET, 1, 0, 0, 0, 1, 0, 0}, 12}};
+    } bad[] = {{"length 0", 0, {0}},
+               {"too long", 0x7fffffff, {2}},
+               {"unknown type", 1, {99}},
+               {"type of the server", 1, {KOLO_STORE_WORLD}},
+               {"second JOIN", 1, {KOLO_STORE_JOIN}},
+               {"SET without body", 1, {KOLO_STORE_SET}},
+               {"LEAVE with body", 2, {KOLO_STORE_LEAVE, 0}},
+               {"GET of no key", 8, {KOLO_STORE_GET, 1, 0, 0, 0, 1, 0, 0}}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct raw_server raw;
         struct raw_rank ranks[2];
+        uint8_t bytes[KOLO_STORE_HEAD_BYTES + sizeof bad[i].bytes];
+        const bool is_whole = bad[i].count <= sizeof bad[i].bytes;
+        const size_t behind = is_whole ? bad[i].count : 1;
         kolo_clock_replace(fake_now);
         open_all(&raw, ranks, 2, 2);
-        cr_assert(raw_rank_send(&ranks[1], bad[i].bytes, bad[i].count));
+        memcpy(bytes + KOLO_STORE_HEAD_BYTES, bad[i].bytes, sizeof bad[i].bytes);
+        kolo_message_head(bytes, behind);
+        const uint32_t said[] = {(uint32_t)bad[i].count, ~(uint32_t)bad[i].count};
+        memcpy(bytes, said, sizeof said);
+        cr_assert(raw_rank_send(&ranks[1], bytes, KOLO_STORE_HEAD_BYTES + behind));
         raw_server_pump(&raw);
         cr_assert(!raw_rank_next(&ranks[1]) && ranks[1].is_closed, "%s", bad[i].name);
         cr_assert(raw.lost == 1 && raw.last_rank == 1, "%s", bad[i].name);
@@ -1084,6 +1091,31 @@ Test(store_server, what_is_no_message_ends_that_connection_only)
         expect_failed(&ranks[0], KOLO_ERR_PEER, "rank 1 (host1, pid 801) lost its connection");
         close_all(&raw, ranks, 2);
     }
+}
+
+/** A value that changed on its way would be believed by all: the job fails, and all hear why. */
+Test(store_server, a_message_that_changed_on_the_way_fails_the_job)
+{
+    static const char text[] =
+        "from rank 1 (host1, pid 801) to the store: a message changed on the way here, its "
+        "checksum "
+        "does not fit (a network card, a switch or memory corrupts data: look at dmesg, ethtool -S "
+        "and memory errors on both hosts)";
+    struct raw_server raw;
+    struct raw_rank ranks[2];
+    uint8_t bytes[KOLO_STORE_HEAD_BYTES + 5] = {0};
+    bytes[KOLO_STORE_HEAD_BYTES] = KOLO_STORE_CANCEL;
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 2, 2);
+    kolo_message_head(bytes, 5);
+    bytes[KOLO_STORE_HEAD_BYTES + 3] ^= 4;
+    cr_assert(raw_rank_send(&ranks[1], bytes, sizeof bytes));
+    raw_server_pump(&raw);
+    for (int rank = 0; rank < 2; rank++)
+        expect_failed(&ranks[rank], KOLO_ERR_DATA, text);
+    cr_assert(!raw_rank_next(&ranks[1]) && ranks[1].is_closed);
+    cr_assert(raw.lost == 0 && raw.aborted == 1);
+    close_all(&raw, ranks, 2);
 }
 
 Test(store_server, stranger_to_the_protocol_before_join)
@@ -1176,16 +1208,18 @@ static uint32_t noise(void)
     return (uint32_t)(noise_state >> 33);
 }
 
-/** A plausible message with some wrong bytes. */
+/** A plausible message with some wrong bytes, mostly by one who can compute its checksum. */
 static size_t make_noise(uint8_t out[512])
 {
     uint32_t body = noise() % 200;
-    struct kolo_writer writer = kolo_writer_over(out, 512);
-    kolo_write_u32(&writer, noise() % 8 ? body + 1 : noise());
+    struct kolo_writer writer = kolo_writer_over(out + KOLO_STORE_HEAD_BYTES, 256);
     kolo_write_u8(&writer, (uint8_t)(noise() % 12));
     for (uint32_t i = 0; i < body; i++)
         kolo_write_u8(&writer, noise() % 3 ? (uint8_t)(noise() % 4) : (uint8_t)noise());
-    return body + 5;
+    kolo_message_head(out, body + 1);
+    if (noise() % 8 == 0)
+        out[noise() % KOLO_STORE_HEAD_BYTES] = (uint8_t)noise();
+    return KOLO_STORE_HEAD_BYTES + 1 + body;
 }
 
 static void make_valid(struct raw_rank *rank)

@@ -69,12 +69,39 @@ Test(store_wire, announced_length_costs_nothing)
     uint8_t type;
     struct kolo_reader body;
     open_pair(streams, 64 << 20);
-    cr_assert(send(streams[0].fd, "\0\0\0\4\2abc", 8, 0) == 8);
+    uint8_t head[KOLO_STORE_HEAD_BYTES + 4] = {0};
+    static const uint32_t length = 64 << 20, inverted = ~(uint32_t)(64 << 20);
+    memcpy(head, &length, sizeof length);
+    memcpy(head + sizeof length, &inverted, sizeof inverted);
+    cr_assert(send(streams[0].fd, head, sizeof head, 0) == sizeof head);
     cr_assert(kolo_stream_fill(&streams[1]) == KOLO_OK);
     cr_assert(kolo_stream_next(&streams[1], &type, &body) == KOLO_AGAIN);
     cr_assert(streams[1].in_capacity <= 8192, "%zu", streams[1].in_capacity);
     for (int i = 0; i < 2; i++)
         kolo_stream_fini(&streams[i]);
+}
+
+/** Each bit of a message, changed on the way, is noticed as soon as the message is there; a wrong
+ * length at once, whatever it is. */
+Test(store_wire, a_changed_bit_is_noticed)
+{
+    struct kolo_message *message = make_message(7, 40);
+    const size_t bits = 8 * message->bytes;
+    for (size_t i = 0; i < bits; i++) {
+        struct kolo_stream streams[2];
+        uint8_t type;
+        struct kolo_reader body;
+        open_pair(streams, 1 << 20);
+        message->data[i / 8] ^= (uint8_t)(1u << i % 8);
+        cr_assert(kolo_stream_queue(&streams[0], message) == KOLO_OK);
+        cr_assert(kolo_stream_flush(&streams[0]) == KOLO_OK);
+        cr_assert(kolo_stream_fill(&streams[1]) == KOLO_OK);
+        cr_assert(kolo_stream_next(&streams[1], &type, &body) == KOLO_ERR_DATA, "bit %zu", i);
+        message->data[i / 8] ^= (uint8_t)(1u << i % 8);
+        for (int side = 0; side < 2; side++)
+            kolo_stream_fini(&streams[side]);
+    }
+    kolo_message_drop(message);
 }
 
 Test(store_wire, body_that_does_not_fit_is_no_message)

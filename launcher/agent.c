@@ -8,10 +8,12 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "launcher/agent.h"
 #include "launcher/spawn.h"
 
@@ -106,12 +108,34 @@ static int become_worker(pid_t guardian, const sigset_t *before)
     return kolo_worker_main(fd_in, fd_out, guardian);
 }
 
+/* Whether kolorun can be behind stream @p fd: libuv aborts if it is to wait for a file. */
+static bool check_stream(int fd, const char *what)
+{
+    char link[32], target[512] = "not open";
+    struct stat file;
+    if (fstat(fd, &file) == 0 && (S_ISFIFO(file.st_mode) || S_ISSOCK(file.st_mode)))
+        return true;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t length = readlink(link, target, sizeof target - 1);
+    if (length > 0)
+        target[length] = '\0';
+    kolo_text_clean(target);
+    fprintf(stderr,
+            "kolorun: agent: its standard %s is %s, not that of ssh: a start-up file of the shell "
+            "there (.bashrc) redirects it\n",
+            what, target);
+    return false;
+}
+
 int kolo_agent_main(void)
 {
     if (isatty(STDIN_FILENO)) {
         fprintf(stderr, "kolorun: --agent is for kolorun itself; try 'kolorun --help'\n");
         return 2;
     }
+    const bool has_input = check_stream(STDIN_FILENO, "input");
+    if (!check_stream(STDOUT_FILENO, "output") || !has_input)
+        return STATUS_TROUBLE;
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
         (void)signal(ignored[i], SIG_IGN);
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)

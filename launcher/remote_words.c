@@ -87,7 +87,9 @@ static void describe_answer(const struct kolo_remote *remote, const char *words,
              "path of kolorun there%s",
              remote->host->name, remote->config->agent, (int)strcspn(ssh, " \t"), ssh, why,
              why[0] ? ", " : "", process,
-             words[0] ? "" : ", or see that no start-up file of the shell there (.bashrc) exits");
+             words[0] ? ""
+                      : ", or see that no start-up file of the shell there (.bashrc) exits or "
+                        "redirects its streams");
 }
 
 void kolo_remote_describe_call(const struct kolo_remote *remote, char *text, size_t capacity)

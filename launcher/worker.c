@@ -274,6 +274,9 @@ static void channel_ended(void *context, kolo_status why)
     }
     if (why != KOLO_ERR_LINK) /* silent or nonsense: kolorun may still read a note */
         fprintf(stderr, "agent: disconnected from kolorun: %s\n", kolo_error_detail());
+    else if (worker->state == WAITING) /* what kolorun sends does not arrive */
+        fprintf(stderr, "agent: its standard input ended before the job came: a start-up file of "
+                        "the shell there (.bashrc) redirects it, or ssh was told to (-n)\n");
     hang_up(worker);
 }
 

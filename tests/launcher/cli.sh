@@ -376,9 +376,28 @@ printf '#!/bin/sh\necho Hello\necho This account is not available.\nexit 1\n' >"
 printf '#!/bin/sh\nprintf "Key of it has changed.\\r\\nHost key verification failed.\\r\\n" >&2\nexit 255\n' >"$work/otherkey"
 chmod +x "$work/nologin" "$work/otherkey"
 run 255 "$KOLORUN" --ssh "$work/nologin" -H elsewhere true
-says err "agent \\(.*/nologin: This account is not available\\., exit status 1\\); give --agent the path of kolorun there, or see that no start-up file"
+says err "agent \\(.*/nologin: This account is not available\\., exit status 1\\); give --agent the path of kolorun there, or see that no start-up file .*\\.bashrc\\) exits or redirects its streams"
 run 255 "$KOLORUN" --ssh "$work/otherkey" -H elsewhere true
 says err '^kolorun: host elsewhere: cannot be reached by ssh: Key of it has changed; Host key verification failed\.; nothing was started$'
+# A start-up file that takes a stream of the agent: the agent says which, and where it leads.
+run 1 "$KOLORUN" --agent
+says err '^kolorun: agent: its standard input is /dev/null, not that of ssh: a start-up file of the shell there \(\.bashrc\) redirects it$'
+says err "^kolorun: agent: its standard output is $work/out, not that of ssh: a start-up file"
+lines err 2
+printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift 2\neval "$BASHRC"\nexec sh -c "$*"\n' >"$work/bashrc"
+chmod +x "$work/bashrc"
+started() { BASHRC=$1 run "$2" "$KOLORUN" --ssh "$work/bashrc" --start-timeout 60s -H elsewhere:2 true; }
+started 'exec </dev/null' 255
+says err '^kolorun: host elsewhere: .*agent: its standard input is /dev/null, not that of ssh: a start-up file'
+lines err 1
+started "exec >$work/log" 255
+says err "^kolorun: host elsewhere: .*agent: its standard output is $work/log, not that of ssh: a start-up file"
+lines err 1
+started 'exec >/dev/null 2>&1' 255 # it cannot say so
+says err '^kolorun: host elsewhere: .*, or see that no start-up file of the shell there \(\.bashrc\) exits or redirects its streams; nothing was started$'
+started ': | sh -c "$*"; exit' 255 # as ssh -n does
+says err '^kolorun: the connection to host elsewhere broke \(agent: its standard input ended before the job came: a start-up file .*, or ssh was told to \(-n\), exit status 1\), with ranks 0 to 1; nothing was started$'
+lines err 1
 # With any limit of open files it starts the job, or says what helps.
 for files in 5 6 8 10 12 14 18 20 21 24; do
     got=0

@@ -43,6 +43,7 @@ static const char *ssh_advice(const char *words)
     static const struct {
         const char *words, *advice;
     } table[] = {
+        {"--start-timeout", ""}, /* and whatever the host printed */
         {"Permission denied", "put your key there (ssh-copy-id HOST), or start an ssh-agent"},
         {"Host key verification failed",
          "accept its key once (ssh HOST true), or add it with ssh-keyscan"},
@@ -53,7 +54,6 @@ static const char *ssh_advice(const char *words)
         {"timed out", "see that it is up, and that no firewall drops port 22"},
         {"install", ""}, /* its message already gives a step */
         {"give --", ""},
-        {"--start-timeout", ""},
         {"raise ", ""},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)

@@ -116,17 +116,25 @@ void kolo_doctor_advance(struct kolo_doctor *doctor)
 
 /* ---- who is late ---- */
 
+static void describe_unheard(const struct kolo_visit *visit, char *text, size_t capacity)
+{
+    double limit_s = (double)visit->doctor->reach_ms / 1000;
+    char words[384];
+    kolo_remote_quote(&visit->remote, words, sizeof words);
+    if (visit->checkup->is_here)
+        snprintf(text, capacity, "the agent on this machine did not answer within %.0f s", limit_s);
+    else
+        snprintf(text, capacity,
+                 "no answer by ssh within %.0f s%s%s; see that it is up, that no start-up file of "
+                 "the shell there waits (ssh HOST true), or give it longer: --start-timeout",
+                 limit_s, words[0] ? ", and it printed " : "", words);
+}
+
 static void describe_late(struct kolo_visit *visit)
 {
     struct kolo_checkup *checkup = visit->checkup;
-    double limit_s = (double)visit->doctor->reach_ms / 1000;
     if (!visit->has_greeted)
-        snprintf(checkup->unreached, sizeof checkup->unreached,
-                 checkup->is_here ? "the agent on this machine did not answer within %.0f s"
-                                  : "no answer by ssh within %.0f s; see that it is up, that no "
-                                    "start-up file of the shell there waits (ssh HOST true), or "
-                                    "give it longer: --start-timeout",
-                 limit_s);
+        describe_unheard(visit, checkup->unreached, sizeof checkup->unreached);
     else if (!visit->has_started)
         snprintf(checkup->unfinished, sizeof checkup->unfinished,
                  "its agent greeted, and could not look at the directory and the program within "

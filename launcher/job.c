@@ -37,11 +37,13 @@ static const int64_t REPEATED_NS = 200 * KOLO_NS_PER_MS;
 static void on_start_timeout(uv_timer_t *timer)
 {
     struct kolo_job *job = timer->data;
-    char names[256];
+    char names[256], printed[448];
     kolo_job_name_unprepared(job, names, sizeof names);
+    kolo_job_quote_unprepared(job, printed, sizeof printed);
     kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_HOST,
-                         "%s: no answer within %.1f s (--start-timeout); nothing was started",
-                         names, (double)job->options->settings.start_timeout_ms / 1000);
+                         "%s: no answer within %.1f s (--start-timeout)%s; nothing was started%s",
+                         names, (double)job->options->settings.start_timeout_ms / 1000, printed,
+                         printed[0] ? "" : "; 'kolorun doctor' with the same hosts says more");
     kolo_job_kill(job);
 }
 

@@ -144,6 +144,8 @@ struct kolo_store_server_events kolo_job_store_events(struct kolo_job *job);
 /* job_status.c */
 /** Writes the names of the hosts that are not ready to start. */
 void kolo_job_name_unprepared(const struct kolo_job *job, char *text, size_t capacity);
+/** Writes which of them printed something, and its last line: "; NAME printed 'LINE'"; "": none. */
+void kolo_job_quote_unprepared(const struct kolo_job *job, char *text, size_t capacity);
 kolo_status kolo_job_open_survey(struct kolo_job *job) KOLO_NODISCARD;
 /** The user asks what the job does. */
 void kolo_job_tell_status(struct kolo_job *job);

@@ -107,6 +107,17 @@ void kolo_job_name_unprepared(const struct kolo_job *job, char *text, size_t cap
              missing > NAMED_MAX ? " and others" : "");
 }
 
+void kolo_job_quote_unprepared(const struct kolo_job *job, char *text, size_t capacity)
+{
+    char words[384] = "";
+    text[0] = '\0';
+    for (size_t i = 0; i < job->hosts->count && words[0] == '\0'; i++) {
+        kolo_remote_quote(&job->remotes[i], words, sizeof words);
+        if (words[0])
+            snprintf(text, capacity, "; %.50s printed %s", job->hosts->at[i].name, words);
+    }
+}
+
 static const char *ending(enum kolo_job_phase phase)
 {
     if (phase == JOB_COLLECTING)

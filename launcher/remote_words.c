@@ -35,6 +35,14 @@ static void last_words(const struct kolo_remote *remote, char *text, size_t capa
     line_before(remote->words, &end, text, capacity);
 }
 
+/* The last line of standard output that is not blank, if no agent has answered. */
+static void last_noise(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    char noise[KOLO_NOISE_KEPT];
+    size_t end = kolo_frames_noise(&remote->channel.frames, noise);
+    line_before(noise, &end, text, capacity);
+}
+
 static bool has_sign(const char *words, const char *const signs[], size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -77,10 +85,8 @@ static void describe_answer(const struct kolo_remote *remote, const char *words,
                             const char *process, char *text, size_t capacity)
 {
     const char *ssh = remote->config->ssh;
-    char noise[KOLO_NOISE_KEPT + 1];
-    size_t end = kolo_frames_noise(&remote->channel.frames, noise);
-    char said[sizeof noise];
-    line_before(noise, &end, said, sizeof said);
+    char said[KOLO_NOISE_KEPT + 1];
+    last_noise(remote, said, sizeof said);
     const char *why = words[0] ? words : said;
     snprintf(text, capacity,
              "host %s: %s did not answer there as kolorun's agent (%.*s: %s%s%s); give --agent the "
@@ -121,6 +127,21 @@ void kolo_remote_describe_call(const struct kolo_remote *remote, char *text, siz
         snprintf(text, capacity, "host %s: cannot be reached by ssh: %s", name,
                  words[0] ? words : process);
     }
+}
+
+void kolo_remote_quote(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    char words[160] = "", noise[160] = "";
+    if (remote->state == KOLO_REMOTE_CALLING) {
+        last_words(remote, words, sizeof words);
+        last_noise(remote, noise, sizeof noise);
+    }
+    if (words[0] && noise[0])
+        snprintf(text, capacity, "'%s' and '%s'", noise, words);
+    else if (words[0] || noise[0])
+        snprintf(text, capacity, "'%s'", words[0] ? words : noise);
+    else
+        text[0] = '\0';
 }
 
 void kolo_remote_describe_loss(const struct kolo_remote *remote, char *text, size_t capacity)

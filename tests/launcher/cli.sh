@@ -398,6 +398,17 @@ says err '^kolorun: host elsewhere: .*, or see that no start-up file of the shel
 started ': | sh -c "$*"; exit' 255 # as ssh -n does
 says err '^kolorun: the connection to host elsewhere broke \(agent: its standard input ended before the job came: a start-up file .*, or ssh was told to \(-n\), exit status 1\), with ranks 0 to 1; nothing was started$'
 lines err 1
+# One that waits, and prints for what: for an answer at a prompt, or for whoever mends the host.
+late() { BASHRC=$1 run 255 "$KOLORUN" --ssh "$work/bashrc" --start-timeout 3s "${@:2}"; }
+late 'printf "%s\n\n%s" Hello "Enter OTP code: " >&2; exec sleep 100' -H elsewhere true
+says err "^kolorun: host elsewhere: no answer within 3\\.0 s \\(--start-timeout\\); elsewhere printed 'Enter OTP code:'; nothing was started$"
+late 'echo Password >&2; printf "in \033[1mmaintenance\r\n"; exec sleep 100' -H localhost,elsewhere,other true
+says err "^kolorun: hosts elsewhere, other: no answer within 3\\.0 s \\(--start-timeout\\); elsewhere printed 'in \\?\\[1mmaintenance' and 'Password'; nothing was started$"
+lines err 1
+late 'exec sleep 100' -H elsewhere true
+says err "^kolorun: host elsewhere: no answer within 3\\.0 s \\(--start-timeout\\); nothing was started; 'kolorun doctor' with the same hosts says more$"
+BASHRC='echo Permission denied until 18:00; exec sleep 100' run 1 "$KOLORUN" doctor --ssh "$work/bashrc" --start-timeout 3s -H elsewhere
+says out "^error: elsewhere: no answer by ssh within 3 s, and it printed 'Permission denied until 18:00'; see that it is up, .*--start-timeout$"
 # With any limit of open files it starts the job, or says what helps.
 for files in 5 6 8 10 12 14 18 20 21 24; do
     got=0

@@ -261,7 +261,7 @@ if [[ $(id -u) == 0 ]] && chmod 755 "$work" && cp "$(command -v setpriv)" "$beco
     printf '#!/bin/sh\necho $$ >"%s/pid"\nexec sleep 100\n' "$work" >"$work/forever"
     chmod 755 "$work/forever"
     run 255 "${nobody[@]}" "$KOLORUN" --start-timeout 1s --ssh "$become --reuid 0 $work/forever" -H elsewhere true
-    says err '^kolorun: host elsewhere: no answer within 1\.0 s \(--start-timeout\); nothing was started$'
+    says err '^kolorun: host elsewhere: no answer within 1\.0 s \(--start-timeout\); nothing was started; .kolorun doctor. with the same hosts says more$'
     kill -9 "$(<"$work/pid")"
 fi
 finish

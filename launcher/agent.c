@@ -101,7 +101,8 @@ static int become_worker(pid_t guardian, const sigset_t *before)
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (fd_in < 0 || fd_out < 0 || null < 0 || dup2(null, STDIN_FILENO) < 0 ||
         dup2(null, STDOUT_FILENO) < 0) {
-        fprintf(stderr, "kolorun: agent: cannot set up its streams: %s\n", strerror(errno));
+        (void)kolo_fail_start(errno, "cannot set up its streams");
+        fprintf(stderr, "kolorun: agent: %s\n", kolo_error_detail());
         return STATUS_TROUBLE;
     }
     close(null);

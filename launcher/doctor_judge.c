@@ -56,6 +56,8 @@ static const char *ssh_advice(const char *words)
         {"give --", ""},
         {"raise ", ""},
     };
+    if (strncmp(words, "agent: ", 7) == 0) /* ssh was well, and the agent said what to do */
+        return "";
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (strstr(words, table[i].words))
             return table[i].advice;

@@ -136,10 +136,9 @@ static void on_failed(void *context, struct kolo_remote *remote, const char *why
              hears_nobody(job) ? ", and all other hosts are as silent (is the network of this "
                                  "machine down?)"
                                : "");
-    /* What keeps an agent on this machine from starting is no host that cannot be reached. */
-    const bool is_shortage = remote->host->is_here && remote->agent_pid == 0;
     (void)note_host(job, remote->host, remote->lost_ns,
-                    is_shortage ? KOLO_EXIT_SHORTAGE : KOLO_EXIT_HOST, text);
+                    kolo_remote_lacks_something(remote) ? KOLO_EXIT_SHORTAGE : KOLO_EXIT_HOST,
+                    text);
     for (uint32_t i = 0; i < remote->host->ranks.count && job->phase != JOB_STARTING; i++) {
         const int rank = (int)remote->host->ranks.at[i];
         if (!kolo_verdict_has_ended(job->verdict, rank))

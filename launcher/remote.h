@@ -100,6 +100,8 @@ void kolo_remote_kill(struct kolo_remote *remote);
 bool kolo_remote_is_quiet(const struct kolo_remote *remote);
 /** A child of this process has ended; returns true if it was this host's. */
 bool kolo_remote_reaped(struct kolo_remote *remote, pid_t pid, int wait_status);
+/** Whether it could be reached, but its agent lacks something that it needs to start. */
+bool kolo_remote_lacks_something(const struct kolo_remote *remote);
 /** Writes what a host that has not answered yet printed last, in quotes: it may say what it waits
  * for. "": nothing. */
 void kolo_remote_quote(const struct kolo_remote *remote, char *text, size_t capacity);

@@ -43,6 +43,27 @@ static void last_noise(const struct kolo_remote *remote, char *text, size_t capa
     line_before(noise, &end, text, capacity);
 }
 
+/* The last line that the agent there printed, which says why it cannot start. */
+static bool agent_words(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    static const char name[] = "kolorun: ", sign[] = "agent: ";
+    for (size_t end = remote->words_len; end > 0;) {
+        line_before(remote->words, &end, text, capacity);
+        if (strncmp(text, name, strlen(name)) == 0)
+            memmove(text, text + strlen(name), strlen(text + strlen(name)) + 1);
+        if (strncmp(text, sign, strlen(sign)) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int exit_code(const struct kolo_remote *remote)
+{
+    return remote->process_ended && WIFEXITED(remote->wait_status)
+               ? WEXITSTATUS(remote->wait_status)
+               : REMOTE_SSH_FAILED;
+}
+
 static bool has_sign(const char *words, const char *const signs[], size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -103,9 +124,7 @@ void kolo_remote_describe_call(const struct kolo_remote *remote, char *text, siz
     char words[512], process[64];
     last_words(remote, words, sizeof words);
     describe_process(remote, process, sizeof process);
-    int code = remote->process_ended && WIFEXITED(remote->wait_status)
-                   ? WEXITSTATUS(remote->wait_status)
-                   : REMOTE_SSH_FAILED;
+    const int code = exit_code(remote);
     const char *name = remote->host->name;
     if (strcmp(remote->broken, "closed") == 0 && !remote->process_ended)
         snprintf(text, capacity,
@@ -116,6 +135,8 @@ void kolo_remote_describe_call(const struct kolo_remote *remote, char *text, siz
     else if (remote->host->is_here)
         snprintf(text, capacity, "the agent on this machine did not start (%s): %s", process,
                  words);
+    else if (code != REMOTE_SSH_FAILED && agent_words(remote, words, sizeof words))
+        snprintf(text, capacity, "host %s: %s", name, words);
     else if (code == 126 || code == 127)
         snprintf(text, capacity,
                  "host %s: cannot run %s there: %s; install kolo at the same path, or give --agent",
@@ -127,6 +148,15 @@ void kolo_remote_describe_call(const struct kolo_remote *remote, char *text, siz
         snprintf(text, capacity, "host %s: cannot be reached by ssh: %s", name,
                  words[0] ? words : process);
     }
+}
+
+bool kolo_remote_lacks_something(const struct kolo_remote *remote)
+{
+    char words[64];
+    if (remote->agent_pid != 0)
+        return false;
+    return remote->host->is_here ||
+           (exit_code(remote) != REMOTE_SSH_FAILED && agent_words(remote, words, sizeof words));
 }
 
 void kolo_remote_quote(const struct kolo_remote *remote, char *text, size_t capacity)

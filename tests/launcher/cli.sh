@@ -387,17 +387,23 @@ lines err 2
 printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift 2\neval "$BASHRC"\nexec sh -c "$*"\n' >"$work/bashrc"
 chmod +x "$work/bashrc"
 started() { BASHRC=$1 run "$2" "$KOLORUN" --ssh "$work/bashrc" --start-timeout 60s -H elsewhere:2 true; }
-started 'exec </dev/null' 255
-says err '^kolorun: host elsewhere: .*agent: its standard input is /dev/null, not that of ssh: a start-up file'
+started 'exec </dev/null' 126
+says err '^kolorun: host elsewhere: agent: its standard input is /dev/null, not that of ssh: a start-up file'
 lines err 1
-started "exec >$work/log" 255
-says err "^kolorun: host elsewhere: .*agent: its standard output is $work/log, not that of ssh: a start-up file"
+started "exec >$work/log" 126
+says err "^kolorun: host elsewhere: agent: its standard output is $work/log, not that of ssh: a start-up file"
 lines err 1
 started 'exec >/dev/null 2>&1' 255 # it cannot say so
 says err '^kolorun: host elsewhere: .*, or see that no start-up file of the shell there \(\.bashrc\) exits or redirects its streams; nothing was started$'
 started ': | sh -c "$*"; exit' 255 # as ssh -n does
 says err '^kolorun: the connection to host elsewhere broke \(agent: its standard input ended before the job came: a start-up file .*, or ssh was told to \(-n\), exit status 1\), with ranks 0 to 1; nothing was started$'
 lines err 1
+# One that leaves too few open files: whoever notices it says what helps, with the same status.
+for files in 5 9 12; do
+    started "ulimit -n $files" 126
+    says err '^kolorun: host elsewhere: (agent: )?cannot [^;]*: Too many open files: raise `ulimit -n`; [a-z ]+$'
+    lines err 1
+done
 # One that waits, and prints for what: for an answer at a prompt, or for whoever mends the host.
 late() { BASHRC=$1 run 255 "$KOLORUN" --ssh "$work/bashrc" --start-timeout 3s "${@:2}"; }
 late 'printf "%s\n\n%s" Hello "Enter OTP code: " >&2; exec sleep 100' -H elsewhere true

@@ -134,6 +134,10 @@ Test(doctor_judge, ssh_and_what_helps)
              "host b: runs kolorun 9, this one is 0; install the same");
     expect(KOLO_SEVERITY_ERROR, "ssh", 1, "install the same");
     cr_assert(!strstr(findings.at[0].text, "by hand"));
+    snprintf(hosts[1].unreached, sizeof hosts[1].unreached,
+             "host b: agent: cannot start: fork: Permission denied: have it allowed");
+    expect(KOLO_SEVERITY_ERROR, "ssh", 1, "agent: cannot start");
+    cr_assert(!strstr(findings.at[0].text, "; "), "%s", findings.at[0].text);
     hosts[1].is_here = true; /* it is not reached by ssh */
     snprintf(hosts[1].unreached, sizeof hosts[1].unreached, "the agent did not answer within 5 s");
     expect(KOLO_SEVERITY_ERROR, "ssh", 1, "within 5 s; see its load, and ask again");

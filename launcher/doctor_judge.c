@@ -51,6 +51,8 @@ static const char *ssh_advice(const char *words)
         {"Could not resolve hostname", "correct the name, or add it to DNS or /etc/hosts"},
         {"Connection refused", "start sshd there, or give its port: --ssh 'ssh -p PORT'"},
         {"No route to host", "see that it is up and on this network"},
+        {"(MTU)", "see its load, and whether ping -M do -s 1400 HOST is answered"},
+        {"banner exchange", "see its load, and what its sshd does"},
         {"timed out", "see that it is up, and that no firewall drops port 22"},
         {"install", ""}, /* its message already gives a step */
         {"give --", ""},

@@ -72,8 +72,27 @@ static bool has_sign(const char *words, const char *const signs[], size_t count)
     return false;
 }
 
+static bool has_timed_out(const char *line)
+{
+    static const char begin[] = "Connection to ", end[] = " timed out";
+    const size_t length = strlen(line);
+    return strncmp(line, begin, strlen(begin)) == 0 && length >= strlen(end) &&
+           strcmp(line + length - strlen(end), end) == 0;
+}
+
+/* What @p last means, the last line of ssh, after the line @p before: the host went silent when it
+ * was connected. If it never was, ssh says "connect to host X port 22: Connection timed out". */
+static const char *meaning(const char *before, const char *last)
+{
+    if (has_timed_out(last) && strstr(before, "banner exchange"))
+        return "; it said nothing: its sshd hangs, or a jump host cannot reach it";
+    if (has_timed_out(last) || strstr(last, " not responding"))
+        return "; it answered at first: now it hangs, or only short messages arrive (MTU)";
+    return "";
+}
+
 /* Why ssh itself failed. Some of its last lines only say that it did; then the line before is added
- * (which host of a ProxyJump, a key that is unknown or has changed). */
+ * (which host of a ProxyJump, a key that is unknown or has changed, how far it came). */
 static void ssh_words(const struct kolo_remote *remote, char *text, size_t capacity)
 {
     static const char *const vague[] = {"Host key verification failed", "Connection closed by",
@@ -82,12 +101,12 @@ static void ssh_words(const struct kolo_remote *remote, char *text, size_t capac
     size_t end = remote->words_len;
     line_before(remote->words, &end, last, sizeof last);
     before[0] = '\0';
-    if (has_sign(last, vague, sizeof vague / sizeof vague[0]))
+    if (has_sign(last, vague, sizeof vague / sizeof vague[0]) || has_timed_out(last))
         line_before(remote->words, &end, before, sizeof before);
     size_t stop = strlen(before);
     if (stop > 0 && before[stop - 1] == '.')
         before[stop - 1] = '\0';
-    snprintf(text, capacity, "%s%s%s", before, stop > 0 ? "; " : "", last);
+    snprintf(text, capacity, "%s%s%s%s", before, stop > 0 ? "; " : "", last, meaning(before, last));
 }
 
 static void describe_process(const struct kolo_remote *remote, char *text, size_t capacity)
@@ -121,7 +140,7 @@ static void describe_answer(const struct kolo_remote *remote, const char *words,
 
 void kolo_remote_describe_call(const struct kolo_remote *remote, char *text, size_t capacity)
 {
-    char words[512], process[64];
+    char words[640], process[64];
     last_words(remote, words, sizeof words);
     describe_process(remote, process, sizeof process);
     const int code = exit_code(remote);

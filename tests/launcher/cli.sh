@@ -379,6 +379,22 @@ run 255 "$KOLORUN" --ssh "$work/nologin" -H elsewhere true
 says err "agent \\(.*/nologin: This account is not available\\., exit status 1\\); give --agent the path of kolorun there, or see that no start-up file .*\\.bashrc\\) exits or redirects its streams"
 run 255 "$KOLORUN" --ssh "$work/otherkey" -H elsewhere true
 says err '^kolorun: host elsewhere: cannot be reached by ssh: Key of it has changed; Host key verification failed\.; nothing was started$'
+# A host that cannot be connected, one that says nothing, and one that stops in the middle, as behind
+# a network that loses long packets.
+refused() { # WORDS END: what ssh prints last, and how kolorun's line ends after "by ssh: "
+    printf '#!/bin/sh\nprintf "%s" >&2\nexit 255\n' "$1" >"$work/refused"
+    chmod +x "$work/refused"
+    run 255 "$KOLORUN" --ssh "$work/refused" -H elsewhere true
+    says err "^kolorun: host elsewhere: cannot be reached by ssh: $2; nothing was started\$"
+    lines err 1
+}
+words='ssh: connect to host elsewhere port 22: Connection timed out'
+refused "$words\\r\\n" "$words"
+words='Connection to 10.0.0.2 port 22 timed out'
+refused "$words\\r\\n" "$words; it answered at first: now it hangs, or only short messages arrive \\(MTU\\)"
+refused 'Timeout, server elsewhere not responding.\\r\\n' 'Timeout, .* not responding\.; it answered at first: .*\(MTU\)'
+refused "Connection timed out during banner exchange\\r\\n$words\\r\\n" \
+    "Connection timed out during banner exchange; $words; it said nothing: its sshd hangs, or a jump host cannot reach it"
 # A start-up file that takes a stream of the agent: the agent says which, and where it leads.
 run 1 "$KOLORUN" --agent
 says err '^kolorun: agent: its standard input is /dev/null, not that of ssh: a start-up file of the shell there \(\.bashrc\) redirects it$'

@@ -119,6 +119,11 @@ Test(doctor_judge, ssh_and_what_helps)
         {"ssh: Could not resolve hostname b: Name or service not known", "/etc/hosts"},
         {"ssh: connect to host b port 22: Connection refused", "ssh -p PORT"},
         {"ssh: connect to host b port 22: Connection timed out", "firewall"},
+        {"Connection to 10.0.0.2 port 22 timed out; it answered at first: now it hangs, or only "
+         "short messages arrive (MTU)",
+         "; see its load, and whether ping -M do"},
+        {"Connection timed out during banner exchange; Connection to 10.0.0.2 port 22 timed out",
+         "; see its load, and what its sshd does"},
         {"ssh: connect to host b port 22: No route to host", "network"},
         {"something new", "by hand"},
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The spans of a rank, in an array sorted by base address. Owns the spans: their pages and
-// descriptors live until kolo_heap_free or kolo_heap_destroy. Must never use an id twice, so that a
-// process that kept a mapping cannot take new memory for old.
+// descriptors live until kolo_heap_free or kolo_heap_destroy. Must never use an id for other pages
+// again, so that a process that kept a mapping cannot take new memory for old.
 //
 // An allocation is one span until a part of it is severed. Then it is several spans, one after the
 // other, which know where the allocation begins: the memory before and after the part stays in the
@@ -28,6 +28,12 @@
 // An allocation whose pages a driver cannot unlock at the moment is put aside instead of freed. Its
 // spans stay until somebody frees it later, or an allocation of the same length gets it; so a
 // program that allocates and frees in a loop does not grow meanwhile.
+//
+// A few short spans that are freed are kept for allocations of the same length (memory/kept.h),
+// which find them filled with zeros. They are in no array, so nobody finds them meanwhile. Their
+// ids stay, so what the neighbours have mapped need not be mapped again. Never kept: what is locked
+// for devices (a driver would have to be called), what was severed (the call failed, and its old
+// users may come late), what a child of fork() has too, and what somebody asks not to be kept.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -36,6 +42,8 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/forks.h"
+#include "memory/kept.h"
 #include "memory/memory.h"
 
 struct kolo_heap {
@@ -46,6 +54,7 @@ struct kolo_heap {
     atomic_size_t count;          /* number of spans; written: lock */
     atomic_size_t aside;          /* number of allocations that are aside; written: lock */
     uint64_t next_id;             /* held: lock */
+    struct kolo_kept kept;        /* held: lock */
     struct kolo_pointer near;     /* selects the devices; written once, before is_pinned */
     atomic_bool is_pinned;        /* written: lock */
     pthread_mutex_t locking_lock; /* taken after lock, if both are */
@@ -90,6 +99,9 @@ kolo_status kolo_heap_create(struct kolo_heap **heap_out)
     const struct kolo_memory_ops *kind = host_kind();
     if (!kind)
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "this build has no host memory kind");
+    const kolo_status status = kolo_forks_watch();
+    if (status != KOLO_OK)
+        return status;
     struct kolo_heap *heap = kolo_calloc(1, sizeof *heap);
     if (!heap)
         return KOLO_ERR_NO_MEMORY;
@@ -215,6 +227,7 @@ void kolo_heap_destroy(struct kolo_heap *heap)
 {
     if (!heap)
         return;
+    kolo_heap_drop_kept(heap, NULL, NULL);
     const size_t count = atomic_load(&heap->count);
     for (size_t i = 0; i < count; i++) {
         kolo_memory_remove_plain(heap->spans[i].base);
@@ -225,18 +238,27 @@ void kolo_heap_destroy(struct kolo_heap *heap)
     kolo_free_memory(heap);
 }
 
-/** held: lock, for writing */
-static kolo_status insert(struct kolo_heap *heap, struct kolo_span *span)
+/** Makes room in the array for one more span. held: lock, for writing */
+static kolo_status make_room(struct kolo_heap *heap)
 {
     const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
     void *spans = heap->spans;
     const kolo_status status = kolo_grow(&spans, &heap->capacity, count + 1, sizeof *heap->spans);
     heap->spans = spans;
+    return status;
+}
+
+/** held: lock, for writing */
+static kolo_status insert(struct kolo_heap *heap, struct kolo_span *span)
+{
+    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
+    const kolo_status status = make_room(heap);
     if (status != KOLO_OK)
         return status;
     const size_t at = spans_upto(heap, (uintptr_t)span->base);
     memmove(&heap->spans[at + 1], &heap->spans[at], (count - at) * sizeof *heap->spans);
-    span->id = heap->next_id++;
+    if (span->id == 0) /* otherwise it was kept */
+        span->id = heap->next_id++;
     span->allocation = span->base;
     heap->spans[at] = *span;
     atomic_store_explicit(&heap->count, count + 1, memory_order_release);
@@ -246,9 +268,11 @@ static kolo_status insert(struct kolo_heap *heap, struct kolo_span *span)
 static kolo_status alloc(struct kolo_heap *heap, size_t bytes, bool is_plain, void **memory_out)
 {
     struct kolo_span span;
+    const uint64_t stamp = kolo_forks_stamp(); /* before a child can have the pages too */
     kolo_status status = heap->kind->alloc(bytes, &span);
     if (status != KOLO_OK)
         return status;
+    span.stamp = stamp;
     span.is_plain = is_plain;
     span.end = (uint8_t *)span.base + bytes;
     const struct kolo_pointer *near = near_of(heap);
@@ -349,19 +373,23 @@ static kolo_status no_memory_of_ours(const void *memory)
         memory);
 }
 
+/** Removes span number @p at from the array. held: lock, for writing */
+static void remove_span(struct kolo_heap *heap, size_t at, struct kolo_span *span_out)
+{
+    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
+    *span_out = heap->spans[at];
+    memmove(&heap->spans[at], &heap->spans[at + 1], (count - at - 1) * sizeof *heap->spans);
+    atomic_store_explicit(&heap->count, count - 1, memory_order_release);
+}
+
 /** Removes the last span of the allocation at @p memory from the array. */
 static bool take(struct kolo_heap *heap, const void *memory, struct kolo_span *span_out)
 {
     size_t first, last;
     (void)pthread_rwlock_wrlock(&heap->lock);
-    const size_t count = atomic_load_explicit(&heap->count, memory_order_relaxed);
     const bool is_base = find_owned(heap, memory, &first, &last);
-    if (is_base) {
-        *span_out = heap->spans[last];
-        memmove(&heap->spans[last], &heap->spans[last + 1],
-                (count - last - 1) * sizeof *heap->spans);
-        atomic_store_explicit(&heap->count, count - 1, memory_order_release);
-    }
+    if (is_base)
+        remove_span(heap, last, span_out);
     (void)pthread_rwlock_unlock(&heap->lock);
     return is_base;
 }
@@ -451,11 +479,113 @@ bool kolo_heap_take_aside(struct kolo_heap *heap, void **memory_out)
     return take_back(heap, 0, 0, memory_out);
 }
 
+/* ---- kept ---- */
+
+/** Whether the only span of an allocation may be kept. held: lock */
+static bool may_keep(const struct kolo_span *span)
+{
+    return span->bytes <= KOLO_KEPT_LONGEST && !span->pin.ops && !span->is_plain &&
+           !span->is_aside && span->stamp != 0 && span->stamp == kolo_forks_stamp();
+}
+
+/** Removes the allocation at @p memory from the array if it may be kept. Does not wait for pages
+ * that are being locked: while kolo_heap_pin was not called there are none. */
+static bool take_to_keep(struct kolo_heap *heap, const void *memory, struct kolo_span *span_out)
+{
+    size_t first, last;
+    (void)pthread_rwlock_wrlock(&heap->lock);
+    const bool may = !near_of(heap) && find_allocation(heap, memory, &first, &last) &&
+                     first == last && may_keep(&heap->spans[first]);
+    if (may)
+        remove_span(heap, first, span_out);
+    (void)pthread_rwlock_unlock(&heap->lock);
+    return may;
+}
+
+static bool put(struct kolo_heap *heap, const struct kolo_span *span, struct kolo_span *oldest_out)
+{
+    (void)pthread_rwlock_wrlock(&heap->lock);
+    const bool is_put = kolo_kept_put(&heap->kept, span, oldest_out);
+    (void)pthread_rwlock_unlock(&heap->lock);
+    return is_put;
+}
+
+bool kolo_heap_keep(struct kolo_heap *heap, void *memory, void (*gone)(void *context, uint64_t id),
+                    void *context)
+{
+    struct kolo_span span, oldest;
+    if (kolo_pointer_may_be_foreign() || !take_to_keep(heap, memory, &span))
+        return false;
+    kolo_memory_remove_plain(memory);
+    for (bool is_over = false; !is_over && !put(heap, &span, &oldest);) {
+        is_over = oldest.base == span.base;
+        if (gone)
+            gone(context, oldest.id);
+        release(heap, &oldest);
+    }
+    return true;
+}
+
+static bool take_oldest(struct kolo_heap *heap, struct kolo_span *span_out)
+{
+    (void)pthread_rwlock_wrlock(&heap->lock);
+    const bool found = kolo_kept_take_oldest(&heap->kept, span_out);
+    (void)pthread_rwlock_unlock(&heap->lock);
+    return found;
+}
+
+bool kolo_heap_drop_kept(struct kolo_heap *heap, void (*gone)(void *context, uint64_t id),
+                         void *context)
+{
+    struct kolo_span span;
+    bool was_any = false;
+    while (take_oldest(heap, &span)) {
+        was_any = true;
+        if (gone)
+            gone(context, span.id);
+        release(heap, &span);
+    }
+    return was_any;
+}
+
+void kolo_heap_never_keep(struct kolo_heap *heap, const void *memory)
+{
+    (void)pthread_rwlock_wrlock(&heap->lock);
+    const size_t after = spans_upto(heap, (uintptr_t)memory);
+    if (after > 0)
+        heap->spans[after - 1].stamp = 0;
+    (void)pthread_rwlock_unlock(&heap->lock);
+}
+
+/** Finds an allocation of @p bytes bytes in whole pages that is kept, for @p used bytes. If pages
+ * are to be locked for devices, there is none: they would have to be locked before they are in the
+ * array. */
+static bool take_kept(struct kolo_heap *heap, size_t bytes, size_t used, void **memory_out)
+{
+    struct kolo_span span;
+    if (bytes > KOLO_KEPT_LONGEST || kolo_pointer_may_be_foreign())
+        return false;
+    (void)pthread_rwlock_wrlock(&heap->lock);
+    const bool found = heap->kept.count > 0 && !near_of(heap) && make_room(heap) == KOLO_OK &&
+                       kolo_kept_take(&heap->kept, bytes, kolo_forks_stamp(), &span);
+    if (found) {
+        span.end = (uint8_t *)span.base + used;
+        (void)insert(heap, &span); /* it has room */
+    }
+    (void)pthread_rwlock_unlock(&heap->lock);
+    if (!found)
+        return false;
+    kolo_memory_add_plain(span.base, span.bytes);
+    *memory_out = span.base;
+    return true;
+}
+
 kolo_status kolo_heap_alloc(struct kolo_heap *heap, size_t bytes, void **memory_out)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const size_t whole = bytes <= SIZE_MAX - page ? (bytes + page - 1) / page * page : 0;
-    if (whole == 0 || !take_back(heap, whole, bytes, memory_out))
+    if (whole == 0 ||
+        !(take_back(heap, whole, bytes, memory_out) || take_kept(heap, whole, bytes, memory_out)))
         return alloc(heap, bytes, false, memory_out);
     memset(*memory_out, 0, whole); /* as fresh memory is */
     return KOLO_OK;
@@ -655,12 +785,20 @@ out:
     return status;
 }
 
+/** Whoever uses the pages of the spans that the cut touches may come late. */
+static void do_not_keep(struct kolo_heap *heap, const struct cut *cut)
+{
+    for (size_t i = cut->first; i <= cut->last; i++)
+        heap->spans[i].stamp = 0;
+}
+
 /** held: lock, for writing */
 static kolo_status sever_bytes(struct kolo_heap *heap, struct cut *cut, uint8_t *memory,
                                size_t bytes, void (*gone)(void *context, uint64_t id),
                                void *context)
 {
     const uint8_t *low = heap->spans[cut->first].base, *high = end_of(&heap->spans[cut->last]);
+    do_not_keep(heap, cut);
     unpin(heap, cut);
     const kolo_status status = sever_parts(heap, cut, memory, bytes, gone, context);
     pin_again(heap, cut, low, high);

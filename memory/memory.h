@@ -40,13 +40,14 @@ struct kolo_span {
     void *base;
     size_t bytes;       /* length of the mapping, in whole pages */
     int fd;             /* memfd; owned by the heap; -1: the pages are this process's alone */
-    uint64_t id;        /* never reused within a heap */
+    uint64_t id;        /* of these pages; never reused within a heap */
     size_t file_bytes;  /* length of the memfd */
     size_t file_offset; /* offset of base in the memfd */
     void *allocation;   /* base of the allocation */
     const void *end;    /* of what was asked for of the allocation; the rest is nobody's */
     bool is_plain;      /* not to be locked for devices */
     bool is_aside;      /* of the first span of an allocation: it waits to be freed */
+    uint64_t stamp;     /* kolo_forks_stamp() before it was made; 0: it is not kept when freed */
     struct kolo_pin pin;
 };
 
@@ -250,6 +251,18 @@ kolo_status kolo_heap_put_aside(struct kolo_heap *heap, void *memory) KOLO_NODIS
 bool kolo_heap_has_aside(const struct kolo_heap *heap);
 /** Ends that for one of those that are aside, which the caller then frees. False: none is. */
 bool kolo_heap_take_aside(struct kolo_heap *heap, void **memory_out);
+/** Frees the allocation at @p memory, but keeps its pages for a kolo_heap_alloc of the same length,
+ * within bounds (memory/kept.h). Those that have been kept longest are freed to make room, or it is
+ * itself; @p gone (may be NULL) is called with the ids. No driver is called, nor waited for. False:
+ * it is not kept, nothing has changed, and the caller must free it. */
+bool kolo_heap_keep(struct kolo_heap *heap, void *memory, void (*gone)(void *context, uint64_t id),
+                    void *context);
+/** Frees all that is kept. False: nothing was. */
+bool kolo_heap_drop_kept(struct kolo_heap *heap, void (*gone)(void *context, uint64_t id),
+                         void *context);
+/** The allocation that contains @p memory is not to be kept when it is freed: something outside
+ * this process uses its pages until it is told that they are gone. */
+void kolo_heap_never_keep(struct kolo_heap *heap, const void *memory);
 /** From now on locks all spans for the devices of the same kind as @p near, a pointer into device
  * memory. The first thread that calls this locks the existing spans, while others use the heap;
  * they wait only to sever or free the span that is being locked. Later calls are cheap. */

@@ -4,7 +4,11 @@
 // (memory/held.h): in a process with several ranks that of another rank may wait for the very next
 // call of this one.
 //
-// So while any stream is held, memory that may be locked for devices is only put aside. The tidying
+// A few short allocations are kept when they are freed, and given out again, since nearly all that
+// an allocation costs is spent in the kernel, here and at the neighbours that map it. The heap
+// decides which. If an allocation fails, what its rank keeps is freed, and it is tried again.
+//
+// While any stream is held, memory that may be locked for devices is only put aside. The tidying
 // thread (runtime/loans.c) frees it once none is held. If there is no such thread because it could
 // not be started, the next kolo_free that meets no held stream does, or the end of the rank.
 #include "runtime/host_memory.h"
@@ -15,6 +19,14 @@
 #include "runtime/device_memory.h"
 #include "runtime/loans.h"
 
+static void tell_gone(void *context, uint64_t id)
+{
+    struct kolo_engine *engine = context;
+    kolo_engine_enter(engine);
+    kolo_engine_tell_gone(engine, id);
+    kolo_engine_leave(engine);
+}
+
 kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes, void **memory_out)
 {
     kolo_status status = kolo_comm_check(comm, "kolo_alloc");
@@ -22,11 +34,20 @@ kolo_status kolo_alloc(struct kolo_comm *comm, size_t bytes, void **memory_out)
         return status;
     if (!memory_out)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_alloc: memory_out is NULL");
-    return kolo_heap_alloc(comm->engine->heap, bytes, memory_out);
+    struct kolo_heap *heap = comm->engine->heap;
+    status = kolo_heap_alloc(heap, bytes, memory_out);
+    if (status != KOLO_OK && kolo_heap_drop_kept(heap, tell_gone, comm->engine)) {
+        status = kolo_heap_alloc(heap, bytes, memory_out);
+        if (status == KOLO_OK)
+            kolo_detail_set(""); /* the program's call has not failed */
+    }
+    return status;
 }
 
 kolo_status kolo_host_memory_free(struct kolo_engine *engine, void *memory)
 {
+    if (kolo_heap_keep(engine->heap, memory, tell_gone, engine))
+        return KOLO_OK;
     kolo_heap_unpin(engine->heap, memory);
     kolo_engine_enter(engine);
     const kolo_status status = kolo_heap_free(engine->heap, memory, kolo_engine_tell_gone, engine);

@@ -240,6 +240,7 @@ static kolo_status keep(struct kolo_rdma_regions *regions, const struct kolo_spa
         destroy(regions, region);
         return status;
     }
+    kolo_heap_never_keep(regions->heap, span->base); /* freed pages must not stay locked */
     *region_out = region;
     return KOLO_OK;
 }

@@ -357,8 +357,10 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_get_peer_info(struct kolo_comm *comm, i
 
 /** Allocates @p bytes bytes of host memory, page-aligned and zeroed, that the other ranks of this
  *  host read and reduce in place (memfd). Collectives take any memory; this kind is the fastest. In
- *  a process that uses CUDA it is page-locked too. Each allocation is a file that this rank and its
- *  neighbours map (some 30 us, and more with its length): allocate once, not for each call.
+ *  a process that uses CUDA it is page-locked too. Each allocation is a file that this rank maps
+ *  (some 20 us, and more with its length) and that its neighbours map in the first call that uses
+ *  it (more than that): allocate once, not for each call. Only an allocation of up to 1 MiB that
+ *  gets what a kolo_free() of the same length has left costs no more than to fill it with zeros.
  *  If a call fails while another rank is stopped in it, that rank is cut off from the call's
  *  buffers, and what threads write beside them is kept. A call of another communicator whose buffer
  *  has a page in common with them may fail then (ERR_ABORTED). Let buffers of calls that run at the
@@ -391,7 +393,11 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, si
  *  unmapped it: when they next wait in a call, or at the latest when they finalize. While a stream
  *  waits for a collective (kolo_opts.stream), the driver frees nothing: then memory of either kind
  *  is freed later, by another thread, once none does; a kolo_alloc() of the same length may get
- *  memory of kolo_alloc() before that.
+ *  memory of kolo_alloc() before that. Of kolo_alloc() memory, up to 16 allocations of up to 1 MiB,
+ *  together of up to 2 MiB, stay with the rank for later ones of the same length (64 in a process
+ *  of several ranks), and the neighbours keep their mappings of them. Freed at once: what is
+ *  longer, all memory in a process that has loaded a CUDA driver, what RDMA has registered, and
+ *  what a child of fork() has too.
  *  @return KOLO_OK; ERR_INVALID (@p memory is not from kolo_alloc() or kolo_alloc_device() of @p
  *  comm). For device memory also ERR_TIMEOUT (the device is still working) and ERR_UNSUPPORTED (a
  *  stream of its context is being captured into a graph), where the memory is not freed; ERR_SYSTEM

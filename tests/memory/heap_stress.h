@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that allocate, find and free on one heap, for the Criterion test and the plain stress
-// program. A thread knows only its own spans; it must find each of them from its first to its last
-// byte, whatever the other threads do.
+// Threads that allocate, find, free and keep on one heap, for the Criterion test and the plain
+// stress program. A thread knows only its own spans; it must find each of them from its first to
+// its last byte, whatever the other threads do.
 #ifndef KOLO_TESTS_HEAP_STRESS_H
 #define KOLO_TESTS_HEAP_STRESS_H
 
@@ -44,18 +44,28 @@ static inline bool stress_found(struct heap_stress *stress, const unsigned char 
            !kolo_heap_find(stress->heap, memory, first.bytes + 1, &beyond);
 }
 
+/** Frees it for good in every other round, as kolo_free would. */
+static inline bool stress_free(struct heap_stress *stress, unsigned char *memory, int round)
+{
+    return (round / STRESS_HELD % 2 == 0 &&
+            kolo_heap_keep(stress->heap, memory, stress_gone, stress)) ||
+           kolo_heap_free(stress->heap, memory, stress_gone, stress) == KOLO_OK;
+}
+
 static inline bool stress_round(struct heap_stress_thread *thread, int round)
 {
     struct heap_stress *stress = thread->stress;
     const int slot = round % STRESS_HELD;
     const size_t pages = (size_t)(1 + (round * 7 + thread->index) % 5);
     unsigned char **held = &thread->held[slot];
-    if (*held && kolo_heap_free(stress->heap, *held, stress_gone, stress) != KOLO_OK)
+    if (*held && !stress_free(stress, *held, round))
         return false;
     void *memory = NULL;
     if (kolo_heap_alloc(stress->heap, pages * 4096, &memory) != KOLO_OK)
         return false;
     *held = memory;
+    if ((*held)[0] != 0 || (*held)[pages * 4096 - 1] != 0)
+        return false;
     memset(*held, thread->index, pages * 4096);
     for (int i = 0; i < STRESS_HELD; i++)
         if (thread->held[i] &&

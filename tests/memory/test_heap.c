@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -188,6 +189,188 @@ static void note_gone(void *context, uint64_t id)
     struct told *told = context;
     cr_assert(told->count < 16);
     told->ids[told->count++] = id;
+}
+
+/** Frees it as kolo_free does. */
+static void keep_or_free(struct kolo_heap *heap, void *memory)
+{
+    if (!kolo_heap_keep(heap, memory, NULL, NULL))
+        cr_assert(kolo_heap_free(heap, memory, NULL, NULL) == KOLO_OK);
+}
+
+/** For the program it is freed; only an allocation of the same length gets it, and finds zeros. The
+ * neighbours' mappings are still right. */
+Test(heap, what_is_kept_is_given_out_again)
+{
+    struct kolo_heap *heap = heap_new();
+    const size_t page = page_bytes();
+    unsigned char *memory = heap_take(heap, 2 * page + 5);
+    void *plain = NULL;
+    struct kolo_span before, after;
+    uint64_t gone = 0;
+    cr_assert(kolo_heap_find(heap, memory, 3 * page, &before));
+    memset(memory, 7, 3 * page);
+    cr_assert(!kolo_heap_keep(heap, memory + page, note_id, &gone));
+    cr_assert(kolo_heap_keep(heap, memory, note_id, &gone) && gone == 0);
+    cr_assert(!kolo_heap_keep(heap, memory, note_id, &gone));
+    cr_assert(kolo_heap_free(heap, memory, note_id, &gone) == KOLO_ERR_INVALID && gone == 0);
+    cr_assert(kolo_heap_put_aside(heap, memory) == KOLO_ERR_INVALID);
+    cr_assert(!kolo_heap_find(heap, memory, 1, &after) && !kolo_heap_has(heap, memory));
+    cr_assert(kolo_heap_sever(heap, memory, page, NULL, NULL) == KOLO_ERR_INVALID);
+    cr_assert(heap_take(heap, page) != memory && heap_take(heap, 4 * page) != memory);
+    cr_assert(kolo_heap_alloc_plain(heap, 3 * page, &plain) == KOLO_OK && plain != memory);
+    cr_assert(heap_take(heap, 3 * page - 1) == memory);
+    for (size_t i = 0; i < 3 * page; i++)
+        cr_assert(memory[i] == 0, "[%zu]", i);
+    cr_assert(kolo_heap_find(heap, memory, 3 * page, &after));
+    cr_assert(after.id == before.id && after.fd == before.fd && after.end == memory + 3 * page - 1);
+    cr_assert(heap_take(heap, 3 * page) != memory);
+    kolo_heap_destroy(heap);
+}
+
+/** However much is freed, and of whatever length, at most 2 MiB in 16 descriptors stay, and what is
+ * longer than 1 MiB goes at once. */
+Test(heap, keeps_little)
+{
+    enum { MANY = 60, MOST = 16, MOST_BYTES = 2 << 20, LONGEST = 1 << 20 };
+    const int files = open_files();
+    const size_t page = page_bytes();
+    struct kolo_heap *heap = heap_new();
+    struct told told = {.count = 0};
+    unsigned char *memory[MANY];
+    for (size_t step = page; step <= LONGEST / 4; step *= 8) {
+        size_t kept = 0;
+        for (int i = 0; i < MANY; i++)
+            memory[i] = heap_take(heap, (size_t)(1 + i % 4) * step);
+        for (int i = 0; i < MANY; i++)
+            keep_or_free(heap, memory[i]);
+        cr_assert(open_files() <= files + MOST, "%d descriptors stay", open_files() - files);
+        for (int i = 0; i < MANY; i++) {
+            int stay = open_files();
+            memory[i] = heap_take(heap, (size_t)(1 + i % 4) * step);
+            kept += open_files() == stay ? (size_t)(1 + i % 4) * step : 0;
+        }
+        cr_assert(kept > 0 && kept <= MOST_BYTES, "%zu bytes stayed", kept);
+        for (int i = 0; i < MANY; i++)
+            cr_assert(kolo_heap_free(heap, memory[i], NULL, NULL) == KOLO_OK);
+    }
+    cr_assert(!kolo_heap_keep(heap, heap_take(heap, LONGEST + 1), NULL, NULL));
+    cr_assert(kolo_heap_keep(heap, heap_take(heap, LONGEST), NULL, NULL));
+    cr_assert(kolo_heap_keep(heap, heap_take(heap, page), NULL, NULL));
+    cr_assert(kolo_heap_drop_kept(heap, note_gone, &told) && told.count == 2);
+    cr_assert(!kolo_heap_drop_kept(heap, note_gone, &told) && open_files() == files + 1);
+    cr_assert(kolo_heap_keep(heap, heap_take(heap, LONGEST), NULL, NULL));
+    kolo_heap_destroy(heap);
+    cr_assert(open_files() == files, "%d descriptors are left", open_files() - files);
+}
+
+/** Nor does a process with many ranks keep many descriptors. */
+Test(heap, many_heaps_keep_little)
+{
+    enum { HEAPS = 20, EACH = 5, MOST = 64 };
+    const int files = open_files();
+    struct kolo_heap *heaps[HEAPS];
+    for (int i = 0; i < HEAPS; i++) {
+        unsigned char *memory[EACH];
+        heaps[i] = heap_new();
+        for (int k = 0; k < EACH; k++)
+            memory[k] = heap_take(heaps[i], page_bytes());
+        for (int k = 0; k < EACH; k++)
+            keep_or_free(heaps[i], memory[k]);
+    }
+    cr_assert(open_files() == files + MOST, "%d descriptors stay", open_files() - files);
+    for (int i = 0; i < HEAPS; i++)
+        kolo_heap_destroy(heaps[i]);
+    cr_assert(open_files() == files);
+}
+
+/** What makes room for it is freed, and the neighbours are told. */
+Test(heap, what_is_kept_longest_goes_first)
+{
+    struct kolo_heap *heap = heap_new();
+    struct told told = {.count = 0};
+    struct kolo_span spans[3];
+    for (int i = 0; i < 3; i++) {
+        unsigned char *memory = heap_take(heap, (1 << 20) - (size_t)i * page_bytes());
+        cr_assert(kolo_heap_find(heap, memory, 1, &spans[i]));
+        cr_assert(kolo_heap_keep(heap, memory, note_gone, &told));
+    }
+    cr_assert(told.count == 1 && told.ids[0] == spans[0].id);
+    cr_assert(heap_take(heap, spans[2].bytes) == spans[2].base);
+    cr_assert(heap_take(heap, spans[1].bytes) == spans[1].base);
+    kolo_heap_destroy(heap);
+}
+
+/** Others may still use what was severed, from outside, or be asked to be told. */
+Test(heap, does_not_keep_what_others_may_use)
+{
+    struct kolo_heap *heap = heap_new();
+    const size_t page = page_bytes();
+    const struct {
+        size_t at, bytes;
+    } parts[] = {{0, 3 * page}, {0, page}, {page, page}, {1, 3 * page - 2}};
+    struct rlimit limit, none;
+    void *plain = NULL;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        unsigned char *memory = heap_take(heap, 3 * page);
+        cr_assert(kolo_heap_sever(heap, memory + parts[i].at, parts[i].bytes, NULL, NULL) ==
+                  KOLO_OK);
+        cr_assert(!kolo_heap_keep(heap, memory, NULL, NULL), "part %zu", i);
+        cr_assert(kolo_heap_free(heap, memory, NULL, NULL) == KOLO_OK);
+    }
+    unsigned char *memory = heap_take(heap, 3 * page); /* it could not be severed */
+    cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    none = (struct rlimit){.rlim_cur = 3, .rlim_max = limit.rlim_max};
+    cr_assert(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    cr_assert(kolo_heap_sever(heap, memory, 3 * page, NULL, NULL) == KOLO_ERR_SYSTEM);
+    cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    cr_assert(!kolo_heap_keep(heap, memory, NULL, NULL));
+    memory = heap_take(heap, 3 * page);
+    kolo_heap_never_keep(heap, memory + 1);
+    kolo_heap_never_keep(heap, NULL);
+    cr_assert(!kolo_heap_keep(heap, memory, NULL, NULL));
+    cr_assert(kolo_heap_alloc_plain(heap, page, &plain) == KOLO_OK);
+    cr_assert(!kolo_heap_keep(heap, plain, NULL, NULL));
+    memory = heap_take(heap, page);
+    cr_assert(kolo_heap_put_aside(heap, memory) == KOLO_OK);
+    cr_assert(!kolo_heap_keep(heap, memory, NULL, NULL));
+    kolo_heap_destroy(heap);
+}
+
+/** Makes a child that lives until the pipe is closed, which maps all that this process maps. */
+static pid_t child_that_waits(int pipe_out[2])
+{
+    char byte;
+    cr_assert(pipe(pipe_out) == 0);
+    const pid_t pid = fork();
+    cr_assert(pid >= 0);
+    if (pid == 0) {
+        (void)close(pipe_out[1]);
+        _exit(read(pipe_out[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    return pid;
+}
+
+/** A child could read and write what is allocated there later. */
+Test(heap, does_not_keep_what_a_child_has)
+{
+    struct kolo_heap *heap = heap_new();
+    const size_t page = page_bytes();
+    unsigned char *kept = heap_take(heap, page), *held = heap_take(heap, 2 * page);
+    int ends[2], status;
+    cr_assert(kolo_heap_keep(heap, kept, NULL, NULL));
+    const pid_t pid = child_that_waits(ends);
+    cr_assert(!kolo_heap_keep(heap, held, NULL, NULL));
+    cr_assert(heap_take(heap, page) != kept);
+    unsigned char *later = heap_take(heap, 3 * page); /* which it has not */
+    const int files = open_files();
+    cr_assert(kolo_heap_keep(heap, later, NULL, NULL));
+    cr_assert(open_files() == files - 1, "what was kept before stays");
+    cr_assert(heap_take(heap, 3 * page) == later);
+    (void)close(ends[1]);
+    (void)close(ends[0]);
+    cr_assert(waitpid(pid, &status, 0) == pid && status == 0);
+    kolo_heap_destroy(heap);
 }
 
 /** Maps @p span as a neighbour would. */

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/host_memory.c: kolo_free while a stream is held. Which memory is refused, and use without
-// devices, are in memory/test_heap.c and runtime/test_comm.c.
+// runtime/host_memory.c: kolo_free while a stream is held, and memory that is kept for later
+// allocations. Which memory is refused, and which is kept, is in memory/test_heap.c and
+// runtime/test_comm.c.
 #include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "memory/held.h"
 #include "memory/memory.h"
@@ -157,4 +163,155 @@ Test(host_memory, what_is_freed_does_not_replace_the_detail_of_a_failure, .timeo
     pthread_barrier_init(&step, NULL, 2);
     WORLD_MUST_RUN(&world, free_after_a_failure, NULL);
     pthread_barrier_destroy(&step);
+}
+
+/* ---- kept ---- */
+
+/** What it returns is zeroed, whatever was there before. */
+static kolo_status take_zeroed(struct kolo_comm *comm, size_t bytes, int32_t **memory_out)
+{
+    void *memory = NULL;
+    WORLD_TRY(kolo_alloc(comm, bytes, &memory));
+    const char *at = memory;
+    WORLD_EXPECT(at[0] == 0 && memcmp(at, at + 1, bytes - 1) == 0, "not zeroed");
+    *memory_out = memory;
+    return KOLO_OK;
+}
+
+/** Adds up the ranks' vectors, which are others in each round, from memory that is freed at once,
+ * and which the neighbours have read and written in place. */
+static kolo_status sum_once(struct kolo_comm *comm, int round, size_t bytes, int32_t **memory)
+{
+    const int32_t size = kolo_size(comm), mine = round * size + kolo_rank(comm);
+    const int32_t all = round * size * size + size * (size - 1) / 2;
+    for (int i = 0; i < 2; i++)
+        WORLD_TRY(take_zeroed(comm, bytes, &memory[i]));
+    for (size_t i = 0; i < bytes / 4; i++)
+        memory[0][i] = mine;
+    WORLD_TRY(
+        kolo_allreduce(comm, memory[0], memory[1], bytes / 4, KOLO_INT32, KOLO_SUM, NULL, NULL));
+    for (size_t i = 0; i < bytes / 4; i++)
+        WORLD_EXPECT(memory[0][i] == mine && memory[1][i] == all, "[%zu] is %d", i, memory[1][i]);
+    WORLD_TRY(kolo_free(comm, memory[round % 2]));
+    return kolo_free(comm, memory[1 - round % 2]);
+}
+
+static kolo_status sum_in_a_loop(struct kolo_comm *comm, void *argument)
+{
+    static const size_t lengths[] = {16, 4096, 5000, 1 << 16, 3 << 18, 1 << 20};
+    (void)argument;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        int32_t *before[2], *memory[2];
+        WORLD_TRY(sum_once(comm, 0, lengths[i], before));
+        for (int round = 1; round < 30; round++) {
+            WORLD_TRY(sum_once(comm, round, lengths[i], memory));
+            for (int k = 0; k < 2; k++)
+                WORLD_EXPECT(memory[k] == before[0] || memory[k] == before[1], "fresh memory");
+        }
+    }
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(host_memory, is_used_again_in_a_loop)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+
+ParameterizedTest(struct world_param *param, host_memory, is_used_again_in_a_loop, .timeout = 120)
+{
+    struct world world = {.size = 3, .transport = param->name};
+    WORLD_MUST_RUN(&world, sum_in_a_loop, NULL);
+}
+
+/** A rank that is never waited for frees and allocates while the others still read their inputs,
+ * which come from it. */
+static kolo_status run_ahead(struct kolo_comm *comm, void *argument)
+{
+    enum { ROUNDS = 200, WORDS = 1 << 14 };
+    (void)argument;
+    for (int round = 0; round < ROUNDS; round++) {
+        int32_t *memory = NULL;
+        WORLD_TRY(take_zeroed(comm, WORDS * 4, &memory));
+        for (int i = 0; kolo_rank(comm) == 0 && i < WORDS; i++)
+            memory[i] = round + i;
+        WORLD_TRY(kolo_broadcast(comm, memory, WORDS, KOLO_INT32, 0, NULL, NULL));
+        for (int i = 0; i < WORDS; i++)
+            WORLD_EXPECT(memory[i] == round + i, "round %d: [%d] is %d", round, i, memory[i]);
+        WORLD_TRY(kolo_free(comm, memory));
+    }
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(host_memory, is_not_used_again_too_early)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+
+ParameterizedTest(struct world_param *param, host_memory, is_not_used_again_too_early,
+                  .timeout = 120)
+{
+    struct world world = {.size = 4, .transport = param->name};
+    WORLD_MUST_RUN(&world, run_ahead, NULL);
+}
+
+/** With no descriptor left, what is kept makes room for what is allocated. */
+static kolo_status allocate_without_descriptors(struct kolo_comm *comm, void *argument)
+{
+    enum { KEPT = 3, MOST = 4096 };
+    static int files[MOST];
+    struct rlimit limit;
+    void *memory[KEPT + 1];
+    int count = 0;
+    (void)argument;
+    for (int i = 0; i < KEPT; i++)
+        WORLD_TRY(kolo_alloc(comm, BYTES, &memory[i]));
+    for (int i = 0; i < KEPT; i++)
+        WORLD_TRY(kolo_free(comm, memory[i]));
+    WORLD_EXPECT(getrlimit(RLIMIT_NOFILE, &limit) == 0, "no limit");
+    const struct rlimit few = {.rlim_cur = MOST, .rlim_max = limit.rlim_max};
+    WORLD_EXPECT(limit.rlim_cur <= MOST || setrlimit(RLIMIT_NOFILE, &few) == 0, "no limit");
+    while (count < MOST && (files[count] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        count++;
+    for (int i = 0; i < KEPT; i++)
+        WORLD_TRY(kolo_alloc(comm, LENGTH, &memory[i]));
+    WORLD_EXPECT(kolo_error_detail()[0] == '\0', "a detail is left: %s", kolo_error_detail());
+    WORLD_EXPECT(kolo_alloc(comm, LENGTH, &memory[KEPT]) == KOLO_ERR_SYSTEM, "too many");
+    while (count > 0)
+        (void)close(files[--count]);
+    for (int i = 0; i < KEPT; i++)
+        WORLD_TRY(kolo_free(comm, memory[i]));
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? KOLO_OK : KOLO_ERR_SYSTEM;
+}
+
+Test(host_memory, what_is_kept_makes_no_allocation_fail, .timeout = 60)
+{
+    struct world world = {.size = 1};
+    WORLD_MUST_RUN(&world, allocate_without_descriptors, NULL);
+}
+
+/** What may be locked for devices is not kept: the driver would have to be called when it goes. */
+static kolo_status free_beside_devices(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_heap *heap = comm->engine->heap;
+    void *memory = NULL;
+    (void)argument;
+    WORLD_TRY(kolo_alloc(comm, LENGTH, &memory));
+    WORLD_TRY(kolo_free(comm, memory));
+    begin();
+    for (int is_current = 1; is_current >= 0; is_current--) {
+        mock->set_current(is_current - 1);
+        WORLD_TRY(kolo_alloc(comm, LENGTH, &memory)); /* not what was kept before, unlocked */
+        WORLD_EXPECT(mock->registered() == is_current, "%d are locked", mock->registered());
+        WORLD_TRY(kolo_free(comm, memory));
+        WORLD_EXPECT(mock->registered() == 0, "it is locked");
+        WORLD_EXPECT(kolo_heap_drop_kept(heap, NULL, NULL) == is_current, "it is kept");
+    }
+    return KOLO_OK;
+}
+
+Test(host_memory, is_not_kept_beside_devices, .timeout = 60)
+{
+    struct world world = {.size = 1};
+    WORLD_MUST_RUN(&world, free_beside_devices, NULL);
+    cr_assert_eq(mock->registered(), 0);
 }

@@ -91,6 +91,16 @@ Test(rdma_register, what_is_freed_is_let_go)
     cr_assert(fake_verbs_registered() == 21 && fake_verbs_regions() == 0);
 }
 
+/** Neither stays its memory locked, nor may a device come late to what is there then. */
+Test(rdma_register, what_was_registered_is_not_kept)
+{
+    char *memory = allocate(BYTES), *other = allocate(BYTES);
+    kolo_rdma_regions_give(&regions, take(memory + BYTES / 2, 1));
+    cr_assert(!kolo_heap_keep(heap, memory, gone, &regions));
+    cr_assert(kolo_heap_free(heap, memory, gone, &regions) == KOLO_OK && fake_verbs_regions() == 0);
+    cr_assert(kolo_heap_keep(heap, other, gone, &regions));
+}
+
 Test(rdma_register, what_is_freed_in_use_stays_for_who_uses_it)
 {
     char *memory = allocate(BYTES);

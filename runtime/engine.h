@@ -51,6 +51,11 @@ struct kolo_slabs {
     atomic_bool has_to_free; /* written with the lock held */
 };
 
+/** Numbers for new communicators that this rank has taken from the store (numbers.c). */
+struct kolo_numbers {
+    int32_t next, end; /* those from next to below end */
+};
+
 /** Memory of requests that are over (spares.c). */
 struct kolo_spares {
     struct kolo_request *first;
@@ -92,6 +97,7 @@ struct kolo_engine {
     struct kolo_comm *comms; /* all, including the world */
     struct kolo_comm *busy;  /* all that have requests or a suspicion, and maybe others */
     int creating;            /* calls under way that make communicators */
+    struct kolo_numbers numbers;
     struct kolo_early_failure
         *early_failures; /* failures of communicators that this rank does not have yet */
     pthread_mutex_t lock;

@@ -18,6 +18,7 @@
 
 #include "base/alloc.h"
 #include "runtime/finalized.h"
+#include "runtime/numbers.h"
 #include "runtime/scale.h"
 #include "runtime/split.h"
 #include "runtime/store_stall.h"

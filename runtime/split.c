@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kolo_split and kolo_dup: make new communicators from a communicator, in these steps:
 //
-//   1  member 0 takes as many numbers from the store as there may be new communicators
+//   1  member 0 takes as many numbers as there may be new communicators; often it has them, else
+//      the store gives it a block
 //   2  all gather what each offers: colour, key, the first number, what is wrong with its call
 //   3  every member reads the same table, so all refuse, or all make the same communicators
 //   4  the members of each new one meet in a barrier on it, so a member that returns knows
@@ -25,8 +26,8 @@
 #include "base/alloc.h"
 #include "runtime/finalized.h"
 #include "runtime/group.h"
-#include "runtime/kv.h"
 #include "runtime/nest.h"
+#include "runtime/numbers.h"
 #include "runtime/submit.h"
 
 /* How long the members may take to meet, at least. */
@@ -249,14 +250,9 @@ static void take_numbers(struct kolo_comm *comm, struct making *making)
 {
     const int half_ms = kolo_deadline_poll_ms(making->deadline) / 2;
     const int count = making->kind == KOLO_CALL_DUP ? 1 : comm->size;
-    int64_t last = 0;
-    kolo_status status =
-        kolo_kv_take(comm, making->function, count, half_ms > 0 ? half_ms : 1, &last);
-    if (status == KOLO_OK && last >= KOLO_COMMS_MAX)
-        status = kolo_fail(KOLO_ERR_SYSTEM, "all %d are used", KOLO_COMMS_MAX);
-    if (status == KOLO_OK) {
-        making->mine.first = (int32_t)(last - count + 1);
-    } else if (making->mine.fault == FAULT_NONE) {
+    const kolo_status status = kolo_numbers_take(comm, making->function, count,
+                                                 half_ms > 0 ? half_ms : 1, &making->mine.first);
+    if (status != KOLO_OK && making->mine.fault == FAULT_NONE) {
         making->mine.fault = FAULT_NUMBERS;
         kolo_detail_keep(making->why_none);
     }

@@ -6,10 +6,6 @@
 
 #include "runtime/comm.h"
 
-/** Numbers of communicators are below this, because a channel's number is up to four times as
- * large. */
-enum { KOLO_COMMS_MAX = 1 << 29 };
-
 /** This rank's place in a new communicator. */
 struct kolo_seat {
     uint32_t number;

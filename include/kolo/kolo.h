@@ -233,9 +233,9 @@ kolo_run_threads(int nranks, const struct kolo_config *config,
  *  rank gets it before all of its ranks have it; if it fails after that, ranks that are still in
  *  this call get it too, and their first call on it says why.
  *
- *  The whole call has one deadline. The job's store, which numbers the new communicators, may use
- *  half of that time. When all ranks have made their calls, those of a new communicator meet on it:
- *  if less than a second is left, they still have a second for that.
+ *  The whole call has one deadline. The job's store, which numbers communicators in blocks of 64,
+ *  may use half of that time if a number is needed. When all ranks have made their calls, those of
+ *  a new communicator meet on it: if less than a second is left, they still have a second for that.
  *  @return KOLO_OK. ERR_INVALID on every rank if one passed another negative colour or a NULL @p
  *  new_out, and ERR_NO_MEMORY or ERR_SYSTEM on every rank if one of them failed; the detail names
  *  the rank, no communicator was made, and @p comm stays usable, unless the detail of ERR_SYSTEM

@@ -109,6 +109,8 @@ static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *requ
     enum kolo_collective collective = kolo_call_collective(task->kind);
     if (request->nested)
         request->plan = kolo_plan_find(collective, "nested");
+    else if (task->over_links && comm->has_board && comm->plan_is_auto)
+        request->plan = kolo_plans[KOLO_PLAN_DISSEMINATION_BARRIER];
     else
         KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes,
                                   order_of(comm, request, task),

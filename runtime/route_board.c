@@ -405,7 +405,9 @@ static struct kolo_hub *open_hub(const struct kolo_request *request)
     struct kolo_comm *comm = request->comm;
     if (comm->hub)
         return comm->hub;
-    kolo_status status = kolo_hub_open(comm, request->deadline, &comm->hub);
+    const struct kolo_request *call = kolo_comm_is_part(comm) ? comm->parent->collectives.first
+                                                              : request; /* whose deadline counts */
+    kolo_status status = kolo_hub_open(comm, call->deadline, &comm->hub);
     if (status != KOLO_OK)
         kolo_comm_suspect_here(comm, -1, status);
     return comm->hub;
@@ -414,11 +416,12 @@ static struct kolo_hub *open_hub(const struct kolo_request *request)
 /** The one member whose entry this member waits for; -1: all. The root of a broadcast that later
  * calls close waits for no rank once it knows that all have opened the board: from then on they can
  * read what it publishes, even if it leaves. If a rank is known to have left, the root waits for
- * all, and so gets the error. */
+ * all, and so gets the error. For the same reason every member waits for all in the first call of
+ * a communicator that it may finalize at once. */
 static int giver_of(const struct kolo_hub *hub, const struct kolo_request *request)
 {
     const int root = request->args.root;
-    if (!is_sent(hub))
+    if (!is_sent(hub) || (hub->known == 0 && hub->comm->number != 0))
         return -1;
     if (root != hub->self)
         return root;

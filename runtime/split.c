@@ -6,7 +6,7 @@
 //   2  all gather what each offers: colour, key, the first number, what is wrong with its call
 //   3  every member reads the same table, so all refuse, or all make the same communicators
 //   4  the members of each new one meet in a barrier on it, so a member that returns knows
-//      that all have it
+//      that all have it; over links, so that its board is opened by the first call that needs it
 //
 // The call has one deadline: for 1 (at most half of the time), 2, and 4, which gets a second if
 // less is left.
@@ -195,8 +195,11 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
                            const struct kolo_seat *seat, const char *function,
                            const struct kolo_opts *opts, kolo_deadline deadline)
 {
-    struct kolo_task task = {
-        .kind = KOLO_CALL_BARRIER, .function = function, .opts = opts, .is_own = true};
+    struct kolo_task task = {.kind = KOLO_CALL_BARRIER,
+                             .function = function,
+                             .opts = opts,
+                             .is_own = true,
+                             .over_links = parent != NULL};
     if (deadline == 0)
         deadline = kolo_deadline_in_ms(kolo_task_timeout_ms(child, &task));
     task.deadline = deadline;

@@ -21,6 +21,9 @@ struct kolo_task {
     int root, peer;
     bool in_place;
     bool is_own; /* a call of the library itself, not a collective of the program */
+    /* a barrier that does without a board, which would have to be opened for it; unless a plan is
+     * forced */
+    bool over_links;
     size_t send_bytes, recv_bytes; /* bytes it reads and writes, including gaps between blocks */
     const struct kolo_opts *opts;
     kolo_deadline deadline; /* of the call that this is a part of; 0: counts from its start */

@@ -30,7 +30,9 @@
 #include "transport/peer_memory.h"
 #include "transport/shm.h"
 
-enum { EARLY_MAX = 1024 /* how many of a peer's segments may wait for their boards */ };
+/* How many of a peer's segments may wait for their boards: a program may have started calls on many
+ * new communicators, whose boards are opened by these calls, before this rank begins its own. */
+enum { EARLY_MAX = 1 << 14 };
 
 /** A span that is lent; base NULL: unused. */
 struct pin {

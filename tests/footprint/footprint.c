@@ -11,7 +11,7 @@
 //   wait          a rank that waits for a second, or does nothing, uses almost no processor time
 //   wait-threads  the same for threads of one process, without kolorun
 //   alloc         repeated kolo_alloc and kolo_free, with collectives in between, leave nothing
-//   dup           the same for kolo_dup and kolo_finalize
+//   dup           the same for kolo_dup and kolo_finalize, and without calls in between
 //   again         the same for worlds that begin and end in one process, without kolorun
 //
 // TEST_SOAK=1 makes the last three long.
@@ -358,6 +358,14 @@ static kolo_status dup_once(struct kolo_comm *comm, int time)
     return kolo_finalize(more);
 }
 
+static kolo_status dup_unused(struct kolo_comm *comm, int time)
+{
+    struct kolo_comm *more = NULL;
+    (void)time;
+    TRY(kolo_dup(comm, NULL, &more));
+    return kolo_finalize(more);
+}
+
 static kolo_status repeat(struct kolo_comm *comm, const char *what, int times,
                           kolo_status (*once)(struct kolo_comm *comm, int time), int *failures)
 {
@@ -416,8 +424,10 @@ static kolo_status run(struct kolo_comm *comm, const char *mode, double bare, in
         return wait_and_idle(comm, RUSAGE_SELF, failures);
     if (strcmp(mode, "alloc") == 0)
         return repeat(comm, "kolo_alloc", rounds(300, 10000), alloc_once, failures);
-    if (strcmp(mode, "dup") == 0)
+    if (strcmp(mode, "dup") == 0) {
+        TRY(repeat(comm, "kolo_dup alone", 10000, dup_unused, failures));
         return repeat(comm, "kolo_dup", rounds(300, 10000), dup_once, failures);
+    }
     if (strcmp(mode, "start") == 0)
         return kolo_barrier(comm, NULL, NULL);
     fprintf(stderr, "no mode %s\n", mode);

@@ -539,6 +539,14 @@ static kolo_status open_made(struct kolo_comm *comm, uint32_t number, struct kol
     return KOLO_OK;
 }
 
+/** The barrier of the creation, for a member that has opened it by open_made(). */
+static kolo_status be_met(struct kolo_comm *part)
+{
+    const struct kolo_task task = {
+        .kind = KOLO_CALL_BARRIER, .function = "kolo_split", .is_own = true, .over_links = true};
+    return kolo_task_run(part, &task);
+}
+
 /** From here to the end of meet(), failures of communicators that are not open yet are kept. */
 static void begin_meeting(struct kolo_comm *comm)
 {
@@ -594,7 +602,7 @@ static kolo_status aborted_while_met(struct kolo_comm *comm, void *argument)
         if (comm->rank == 0)
             kolo_abort(part, "enough");
     }
-    status = kolo_barrier(part, NULL, NULL);
+    status = be_met(part); /* or the first call of the member that was in the creation */
     WORLD_EXPECT(status == KOLO_ERR_ABORTED && strstr(kolo_error_detail(), "aborted: enough"),
                  "%s: %s", kolo_status_name(status), kolo_error_detail());
     KOLO_TRY(kolo_shrink(part, NULL, &again));
@@ -670,7 +678,7 @@ static kolo_status fail_parent(struct kolo_comm *comm, struct kolo_comm *parent,
     WORLD_TRY(await_opened(comm, number));
     kolo_abort(parent, "enough");
     WORLD_TRY(await_failed(comm, parent->number));
-    return is_opened ? kolo_barrier(*part_out, NULL, NULL) : KOLO_OK; /* that of the meeting */
+    return is_opened ? be_met(*part_out) : KOLO_OK;
 }
 
 struct outcome {

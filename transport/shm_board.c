@@ -277,6 +277,19 @@ static kolo_status shm_open(struct kolo_board *base)
     return status == KOLO_OK ? exchange(board) : status;
 }
 
+/** Reads the socket for @p member's segment: the poller, which would bring it, is asked more
+ * rarely. */
+static void shm_look(struct kolo_board *base, struct kolo_board_member *member)
+{
+    struct kolo_shm_link *link = kolo_shm_link_of(member->link);
+    (void)base;
+    if (link->state != KOLO_SHM_OPEN || member->other_bytes != 0)
+        return;
+    const kolo_status status = kolo_shm_read_socket(link);
+    if (status != KOLO_OK && status != KOLO_ERR_LINK) // progress finds that a peer is gone
+        kolo_shm_end(link, status);
+}
+
 static void unpin(struct shm_board *board, struct pin *pin)
 {
     for (int i = 0; i < board->base.count; i++)
@@ -556,6 +569,7 @@ const struct kolo_board_ops kolo_board_shm = {
     .joins = shm_joins,
     .open = shm_open,
     .close = shm_close,
+    .look = shm_look,
     .ring = shm_ring,
     .reserve = shm_reserve,
     .lend = shm_lend,

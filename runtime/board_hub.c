@@ -44,7 +44,6 @@ static kolo_status open_board(struct kolo_hub *hub, kolo_deadline deadline)
     KOLO_TRY(link_members(comm, deadline));
     KOLO_TRY(kolo_board_open(comm->engine->endpoint, comm->number, ranks, comm->size,
                              KOLO_BOARD_STAGE_BYTES, deadline, &hub->board));
-    KOLO_TRY(kolo_board_reserve(hub->board, KOLO_BOARD_SHOWN_BYTES));
     hub->self = kolo_board_self(hub->board);
     hub->count = kolo_board_count(hub->board);
     hub->is_crowded = comm->engine->spin_ns == 0;

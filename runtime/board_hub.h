@@ -228,6 +228,7 @@ struct kolo_hub {
     bool is_crowded; /* ranks share processors: see kolo_hub_makes_room */
     bool is_ready;   /* all members can be seen */
     bool is_refused; /* a collective cannot continue, and this has been reported */
+    bool has_shown;  /* the stage has memory for contributions */
     int missing;     /* the member that it waits for to open the board; -1: not known */
     uint64_t where;  /* the processor on which this rank last entered, plus 1 */
     uint64_t number; /* the latest collective */
@@ -318,8 +319,8 @@ void kolo_oneshot_choose(struct kolo_hub *hub);
  * counted. */
 void kolo_oneshot_unchoose(struct kolo_hub *hub);
 /** Publishes this member's contribution: in the entry if it is short and the entry has no names,
- * otherwise in the stage. */
-void kolo_oneshot_put(struct kolo_hub *hub);
+ * otherwise in the stage. ERR_NO_MEMORY: there is none for that, and nothing is published. */
+kolo_status kolo_oneshot_put(struct kolo_hub *hub) KOLO_NODISCARD;
 /** All members have entered: takes what this member needs. */
 void kolo_oneshot_take(struct kolo_hub *hub);
 
@@ -412,7 +413,7 @@ bool kolo_board_lent_agreed(const struct kolo_hub *hub);
  * this member lent. A failure of that copy fails the communicator. */
 void kolo_board_lent_give_up(struct kolo_hub *hub);
 /** What this member lent is on the host: publishes it. */
-void kolo_board_lent_brought(struct kolo_hub *hub);
+kolo_status kolo_board_lent_brought(struct kolo_hub *hub) KOLO_NODISCARD;
 /** Runs this member's share. */
 enum kolo_board_step kolo_board_lent_step(struct kolo_hub *hub);
 /** The kernels are over, or late: releases the mappings that nothing uses any more. */

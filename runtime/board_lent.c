@@ -280,12 +280,15 @@ void kolo_board_lent_give_up(struct kolo_hub *hub)
         hub->is_refused = true;
 }
 
-void kolo_board_lent_brought(struct kolo_hub *hub)
+kolo_status kolo_board_lent_brought(struct kolo_hub *hub)
 {
     struct kolo_hub_member *self = &hub->members[hub->self];
+    kolo_status status = KOLO_OK;
     if (hub->run.is_oneshot || (hub->run.may_show && !hub->run.has_named))
-        kolo_oneshot_put(hub);
+        KOLO_TRY(kolo_oneshot_put(hub));
     kolo_hub_publish(hub, &self->notes->brought, hub->number);
+out:
+    return status;
 }
 
 /* ---- kernels ---- */

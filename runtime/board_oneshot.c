@@ -158,18 +158,25 @@ void kolo_oneshot_unchoose(struct kolo_hub *hub)
     shows->taken = shows->measured = NULL;
 }
 
-void kolo_oneshot_put(struct kolo_hub *hub)
+kolo_status kolo_oneshot_put(struct kolo_hub *hub)
 {
     const struct kolo_oneshot *oneshot = find_out(hub);
     hub->run.is_inline = oneshot->is_inline;
     hub->run.is_short = oneshot->is_short;
     if (oneshot->put_bytes == 0)
-        return;
+        return KOLO_OK;
+    if (!hub->run.is_inline && !hub->has_shown) {
+        const kolo_status status = kolo_board_reserve(hub->board, KOLO_BOARD_SHOWN_BYTES);
+        if (status != KOLO_OK)
+            return status;
+        hub->has_shown = true;
+    }
     if (!hub->run.is_inline && !hub->run.is_short) /* the others have a place for each entry */
         hub->shown[hub->number % KOLO_BOARD_SHOWN] = hub->number;
     if (hub->shows.measured)
         hub->shows.began_ns = kolo_now_ns();
     kolo_copy(put_up(hub, hub->self), hub->run.request->send, oneshot->put_bytes, hub->shows.how);
+    return KOLO_OK;
 }
 
 /** Runs @p move to this member only. */

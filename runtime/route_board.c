@@ -80,6 +80,14 @@ static bool is_sent(const struct kolo_hub *hub)
     return hub->run.is_oneshot && hub->run.collective == KOLO_COLLECTIVE_BROADCAST;
 }
 
+/** Publishes this member's contribution, or reports that it has no memory for that. */
+static void put_data(struct kolo_hub *hub)
+{
+    const kolo_status status = kolo_oneshot_put(hub);
+    if (status != KOLO_OK)
+        refuse(hub, status);
+}
+
 /** Publishes the names of the buffers. If they have none and the vector is short, publishes the
  * data as in a oneshot. True: it lends device memory, so that its data is not on the host. */
 static bool put_names(struct kolo_hub *hub)
@@ -94,7 +102,7 @@ static bool put_names(struct kolo_hub *hub)
     if (hub->run.may_show && !hub->run.has_named) {
         kolo_oneshot_choose(hub);
         if (!lends)
-            kolo_oneshot_put(hub);
+            put_data(hub);
     }
     return lends;
 }
@@ -138,7 +146,7 @@ static enum kolo_board_step enter(struct kolo_hub *hub)
         kolo_oneshot_choose(hub);
         hub->run.does_any_lend = kolo_board_lent_put(hub);
         if (!hub->run.does_any_lend && !hub->is_refused)
-            kolo_oneshot_put(hub);
+            put_data(hub);
     } else {
         hub->run.does_any_lend = put_names(hub);
     }
@@ -266,8 +274,13 @@ static enum kolo_board_step bring_step(struct kolo_hub *hub)
     if (hub->run.request->stage == KOLO_STAGING_IN)
         return KOLO_BOARD_STUCK;
     if (hub->run.seen == 0 && kolo_board_lent_by(hub, hub->self) &&
-        kolo_hub_word(hub, hub->self, offset) != hub->number)
-        kolo_board_lent_brought(hub);
+        kolo_hub_word(hub, hub->self, offset) != hub->number) {
+        const kolo_status status = kolo_board_lent_brought(hub);
+        if (status != KOLO_OK) {
+            refuse(hub, status);
+            return KOLO_BOARD_STUCK;
+        }
+    }
     for (; hub->run.seen < hub->count; hub->run.seen++)
         if (hub->run.seen != hub->self && kolo_board_lent_by(hub, hub->run.seen) &&
             kolo_hub_word(hub, hub->run.seen, offset) != hub->number)

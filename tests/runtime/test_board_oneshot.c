@@ -5,9 +5,13 @@
 // and long.)
 #include <criterion/criterion.h>
 
+#include <errno.h>
+#include <stdbool.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #include "runtime/board_hub.h"
+#include "tests/support/refuse.h"
 #include "tests/support/world.h"
 
 enum { RANKS = 3, CALLS = 200, HALF = KOLO_TRIALS_TIMES_EVEN, COUNT = 4099, LENGTH = 1 };
@@ -148,4 +152,35 @@ Test(board_oneshot, all_keep_step_where_some_memory_is_seen, .timeout = 60)
     cr_assert_eq(trials[0][39].told[0] + trials[0][39].taken[0] + trials[0][39].taken[1], 0);
     cr_assert_eq(trials[0][CALLS - 1].pause + trials[0][CALLS - 1].told[0] > 0, is_shown);
     expect_step();
+}
+
+/* ---- memory of the stage ---- */
+
+/** Rank 1 has no memory for contributions, which the first long one needs: calls that do without go
+ * on, and that one fails on all ranks, with its name. */
+static kolo_status without_room(struct kolo_comm *comm, void *argument)
+{
+    int32_t data[64] = {0};
+    _Atomic bool *cannot = argument;
+    WORLD_TRY(kolo_barrier(comm, NULL, NULL));
+    if (kolo_rank(comm) == 1)
+        *cannot = !refuse_call(SYS_fallocate, -1, 0, ENOSPC);
+    WORLD_TRY(kolo_allreduce(comm, data, data, 8, KOLO_INT32, KOLO_SUM, NULL, NULL));
+    if (*cannot)
+        return KOLO_OK;
+    const kolo_status status =
+        kolo_allreduce(comm, data, data, 64, KOLO_INT32, KOLO_SUM, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_NO_MEMORY && strstr(kolo_error_detail(), "rank 1 (") &&
+                     strstr(kolo_error_detail(), "bytes of shared memory"),
+                 "%s: %s", kolo_status_name(status), kolo_error_detail());
+    return KOLO_OK;
+}
+
+Test(board_oneshot, lacks_memory_only_when_it_needs_it, .timeout = 60)
+{
+    _Atomic bool cannot = false;
+    struct world world = {.size = RANKS, .transport = "shm"};
+    WORLD_MUST_RUN(&world, without_room, &cannot);
+    if (cannot)
+        cr_skip("no system call can be refused here");
 }

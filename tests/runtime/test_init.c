@@ -293,6 +293,39 @@ static kolo_status exit_without_goodbye(struct kolo_comm *comm, struct party *pa
     return reduce_for_ever(comm, party);
 }
 
+/** The survivors of @p comm go on, and make communicators as before. */
+static kolo_status go_on(struct kolo_comm *comm, int count)
+{
+    struct kolo_comm *rest = NULL, *copy = NULL;
+    kolo_status status;
+    KOLO_TRY(kolo_shrink(comm, NULL, &rest));
+    WORLD_EXPECT(kolo_size(rest) == count, "%d survivors", kolo_size(rest));
+    KOLO_TRY(kolo_dup(rest, NULL, &copy));
+    KOLO_TRY(kolo_barrier(copy, NULL, NULL));
+    KOLO_TRY(kolo_finalize(copy));
+    KOLO_TRY(kolo_barrier(rest, NULL, NULL));
+out:
+    return status;
+}
+
+/** Makes communicators until one cannot be made. */
+static kolo_status dup_for_ever(struct kolo_comm *comm, struct party *party)
+{
+    char detail[KOLO_DETAIL_MAX];
+    kolo_status status = KOLO_OK;
+    for (int i = 0; status == KOLO_OK; i++) {
+        struct kolo_comm *copy = NULL;
+        status = kolo_dup(comm, NULL, &copy);
+        if (i == 10 && write(party->ready_fd, "", 1) != 1)
+            status = KOLO_ERR_SYSTEM;
+        (void)kolo_finalize(copy);
+    }
+    kolo_detail_keep(detail);
+    WORLD_TRY(go_on(comm, party->size - 1));
+    kolo_detail_set(detail);
+    return status;
+}
+
 static void lose_rank_1(const char *transport,
                         kolo_status (*body)(struct kolo_comm *comm, struct party *party))
 {
@@ -307,7 +340,7 @@ static void lose_rank_1(const char *transport,
     for (int i = 0; i < 4; i++)
         cr_assert(read(ready[0], &byte, 1) == 1, "read");
     int64_t killed_ns = kolo_now_ns();
-    if (body == reduce_for_ever)
+    if (body != exit_without_goodbye)
         kill(party.pids[1], SIGKILL);
     finish(&party);
     for (int rank = 0; rank < 4; rank++) {
@@ -316,7 +349,8 @@ static void lose_rank_1(const char *transport,
             continue;
         cr_assert(result->status == KOLO_ERR_PEER, "%s, rank %d: %s: %s", transport, rank,
                   kolo_status_name(result->status), result->text);
-        cr_assert(strstr(result->text, "rank 1 (") && strstr(result->text, "during allreduce("),
+        cr_assert(strstr(result->text, "rank 1 (") &&
+                      (body == dup_for_ever || strstr(result->text, "during allreduce(")),
                   "%s, rank %d: %s", transport, rank, result->text);
         /* the link or the store ends it, not a deadline; on a busy machine that takes a while */
         cr_assert(result->at_ns - killed_ns < INT64_C(10000000000),
@@ -332,6 +366,11 @@ Test(init, a_rank_is_killed_shm, .timeout = 60)
 Test(init, a_rank_is_killed_tcp, .timeout = 60)
 {
     lose_rank_1("tcp", reduce_for_ever);
+}
+Test(init, a_rank_is_killed_while_it_makes_communicators, .timeout = 120)
+{
+    lose_rank_1("shm", dup_for_ever);
+    lose_rank_1("tcp", dup_for_ever);
 }
 Test(init, a_rank_exits_without_goodbye, .timeout = 60)
 {

@@ -81,8 +81,10 @@ int main(int argc, char **argv)
     const int usage_status = parse_arguments(argc, argv, &bytes);
     struct kolo_comm *comm = NULL;
     void *data = NULL;
+    if (usage_status == 0) /* --help needs no other rank */
+        return 0;
     kolo_status status = kolo_init(NULL, &comm);
-    if (usage_status >= 0) { /* not before kolo_init(): a rank that fails ends the job, and rank 0
+    if (usage_status > 0) { /* not before kolo_init(): a rank that fails ends the job, and rank 0
                                 may not have complained yet */
         kolo_finalize(comm);
         return usage_status;

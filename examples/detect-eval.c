@@ -278,8 +278,10 @@ int main(int argc, char **argv)
 {
     static struct evaluation evaluation = {.options = {.images = 500}};
     int usage_status = parse_options(argc, argv, &evaluation.options);
+    if (usage_status == 0) /* --help needs no other rank */
+        return 0;
     kolo_status status = kolo_init(NULL, &evaluation.comm);
-    if (usage_status >= 0) { /* not before kolo_init(): a rank that fails ends the job, and rank 0
+    if (usage_status > 0) { /* not before kolo_init(): a rank that fails ends the job, and rank 0
                                 may not have complained yet */
         (void)kolo_finalize(evaluation.comm);
         return usage_status;

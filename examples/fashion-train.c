@@ -325,8 +325,10 @@ int main(int argc, char **argv)
         .options = {.data = FASHION_DATA_DIR, .epochs = 5, .batch = 64, .seed = 1, .rate = 0.1}};
     int usage_status = parse_options(argc, argv, &training.options);
     bool ok = false;
+    if (usage_status == 0) /* --help needs no other rank */
+        return 0;
     kolo_status status = kolo_init(NULL, &training.comm);
-    if (usage_status >= 0) { /* not before kolo_init(): a rank that fails ends the job, and rank 0
+    if (usage_status > 0) { /* not before kolo_init(): a rank that fails ends the job, and rank 0
                                 may not have complained yet */
         (void)kolo_finalize(training.comm);
         return usage_status;

@@ -115,8 +115,10 @@ int main(int argc, char **argv)
     struct kolo_mean_result loss = {.size = sizeof loss};
     struct training training = {.comm = NULL};
     const int usage_status = parse_arguments(argc, argv, &samples);
+    if (usage_status == 0) /* --help needs no other rank */
+        return 0;
     kolo_status status = kolo_init(NULL, &training.comm);
-    if (usage_status >= 0) { /* not before kolo_init(): a rank that fails ends the job, and rank 0
+    if (usage_status > 0) { /* not before kolo_init(): a rank that fails ends the job, and rank 0
                                 may not have complained yet */
         (void)kolo_finalize(training.comm);
         return usage_status;

@@ -56,6 +56,12 @@ for example in bandwidth uneven; do
     out=$(timeout 60 "$bin/kolorun" -np 3 --no-prefix "$bin/examples/$example" --help 2>&1) || wrong "$example --help: $out"
     [[ $(grep -c . <<<"$out") == 2 && $out == "usage: $example ["* ]] || wrong "$example --help: $out"
 done
+# --help waits for no other rank.
+for example in bandwidth uneven detect-eval fashion-eval fashion-train; do
+    out=$(KOLO_RANK=1 KOLO_SIZE=2 KOLO_SECRET=$(printf 'a%.0s' {1..64}) KOLO_RENDEZVOUS=file:///nobody/is/here \
+        timeout 50 "$bin/examples/$example" --help 2>&1) || wrong "$example --help of a rank alone: status $?: $out"
+    [[ $out == "usage: $example "* ]] || wrong "$example --help of a rank alone: $out"
+done
 
 # full EXAMPLE ARGUMENT...: on a full disk the results are lost, which must be an error in one line.
 full() {

@@ -283,8 +283,6 @@ kolo_status bench_report_close(struct bench_report *report, bool keep);
  * many threads. Failures have been reported when it returns. */
 kolo_status bench_run_ranks(int threads, const char *const *settings,
                             kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg);
-/** job_leave_together(), unless bench_run_ranks() has made this process a rank. */
-void bench_leave_together(void);
 /** Ends the calls of all ranks with the reason of this rank's failure @p status, unless they know
  * it. */
 void bench_tell(struct kolo_comm *comm, kolo_status status);

@@ -162,6 +162,6 @@ int main(int argc, char **argv)
         return EXIT_STATUS_FAILED;
     const int exit_status = perform(argv + (argc > 0));
     if (exit_status != 0)
-        bench_leave_together();
+        job_leave();
     return streams_end("kolobench", exit_status);
 }

@@ -12,8 +12,6 @@
 
 enum { COMPANY_MAX = 8 };
 
-static bool has_met; /* this process has been a rank */
-
 int bench_company(int threads)
 {
     const int cores = kolo_local_cpus();
@@ -102,8 +100,7 @@ kolo_status bench_run_ranks(int threads, const char *const *settings,
     if (status == KOLO_OK)
         status = check_options(settings);
     if (status != KOLO_OK) {
-        if (job_speaks()) /* all ranks have this command line */
-            speak(status);
+        job_complain("kolobench", "%s: %s", kolo_status_text(status), kolo_error_detail());
         return status;
     }
     if (threads > 0) {
@@ -112,7 +109,6 @@ kolo_status bench_run_ranks(int threads, const char *const *settings,
             speak(status);
         return status;
     }
-    has_met = true;
     status = kolo_init(&config, &comm);
     if (status == KOLO_OK)
         status = rank_main(comm, arg);
@@ -120,10 +116,4 @@ kolo_status bench_run_ranks(int threads, const char *const *settings,
         report(comm, status);
     (void)kolo_finalize(comm);
     return status;
-}
-
-void bench_leave_together(void)
-{
-    if (!has_met)
-        job_leave_together();
 }

@@ -15,9 +15,9 @@ enum { WORD_MAX = 40, HELP_COLUMN = 26 };
 
 int bench_refuse(const char *what, const char *value, const char *expected, const char *hint)
 {
-    if (job_speaks())
-        fprintf(stderr, "kolobench: %s%s%s: expected %s; %s%s%s\n", what, *value ? " " : "", value,
-                expected, hint ? "did you mean " : "try --help", hint ? hint : "", hint ? "?" : "");
+    job_complain("kolobench", "%s%s%s: expected %s; %s%s%s", what, *value ? " " : "", value,
+                 expected, hint ? "did you mean " : "try --help", hint ? hint : "",
+                 hint ? "?" : "");
     return 2;
 }
 
@@ -75,9 +75,8 @@ static int unknown(const struct bench_flag *flags, const char *word)
     const char *name = word + strspn(word, "-");
     snprintf(bare, sizeof bare, "%.*s", (int)strcspn(name, "="), name);
     const char *near = bench_nearest(bare, names);
-    if (job_speaks())
-        fprintf(stderr, "kolobench: unknown option '%s'%s%s%s; try --help\n", word,
-                near ? ", did you mean --" : "", near ? near : "", near ? "?" : "");
+    job_complain("kolobench", "unknown option '%s'%s%s%s; try --help", word,
+                 near ? ", did you mean --" : "", near ? near : "", near ? "?" : "");
     return 2;
 }
 

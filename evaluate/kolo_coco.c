@@ -67,6 +67,6 @@ int main(int argc, char **argv)
     if (exit_status == EVAL_GO_ON)
         exit_status = evaluate(&options);
     else if (exit_status != 0)
-        job_leave_together();
+        job_leave();
     return streams_end("kolo-coco", exit_status);
 }

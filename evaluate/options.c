@@ -94,13 +94,9 @@ static int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)))
 static int refuse(const char *format, ...)
 {
     va_list args;
-    if (!job_speaks())
-        return USAGE;
-    fputs("kolo-coco: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    job_complain_args("kolo-coco", format, args);
     va_end(args);
-    fputc('\n', stderr);
     return USAGE;
 }
 

@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kolorun's environment says of a job, and a world that only meets; see job.h.
+// What kolorun's environment says of a job, and who complains of a wrong command line; see job.h.
+// Ranks with a wrong command line do not meet: one that has it alone would wait for the others
+// until KOLO_START_TIMEOUT, and they may be busy, or be no programs of kolo. If it gave up sooner,
+// it would end their start with a message that names a missing rank.
 #include "tools/job.h"
 
-#include <kolo/kolo.h>
+#include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/settings.h"
+
+enum { PATIENCE_MIN_MS = 2000, PATIENCE_PART = 30, COMPLAINT_MAX = 8192 };
+
+static char kept[COMPLAINT_MAX]; /* what this process has not printed yet; "": nothing */
 
 bool job_speaks(void)
 {
@@ -13,9 +22,50 @@ bool job_speaks(void)
     return !rank || strcmp(rank, "0") == 0;
 }
 
-void job_leave_together(void)
+static void print_kept(void)
 {
-    struct kolo_comm *comm = NULL;
-    if (kolo_environment("KOLO_LAUNCHER") && kolo_init(NULL, &comm) == KOLO_OK)
-        (void)kolo_finalize(comm); /* if they cannot meet, they leave one by one */
+    fprintf(stderr, "%s\n", kept);
+    kept[0] = '\0';
+}
+
+void job_complain_args(const char *program, const char *format, va_list args)
+{
+    const int begin = snprintf(kept, sizeof kept, "%s: ", program);
+    (void)vsnprintf(kept + begin, sizeof kept - (size_t)begin, format, args);
+    if (job_speaks() || !kolo_environment("KOLO_LAUNCHER"))
+        print_kept();
+}
+
+void job_complain(const char *program, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    job_complain_args(program, format, args);
+    va_end(args);
+}
+
+/** If rank 0 is late, the others should not all complain: kolorun ends them a quarter of a second
+ * after the first one. So rank 1 waits for half of the time, rank 2 for three quarters, and so on.
+ */
+static int64_t patience_ms(void)
+{
+    struct kolo_settings settings;
+    kolo_settings_init(&settings);
+    (void)!kolo_settings_load(&settings, NULL, NULL, NULL); /* else the defaults will do */
+    const int64_t start_ms = settings.start_timeout_ms, rank = settings.rank;
+    int64_t whole_ms = start_ms / PATIENCE_PART;
+    if (whole_ms < PATIENCE_MIN_MS)
+        whole_ms = start_ms < PATIENCE_MIN_MS ? start_ms : PATIENCE_MIN_MS;
+    explicit_bzero(&settings, sizeof settings);
+    return whole_ms - whole_ms / 2 / (rank > 0 ? rank : 1);
+}
+
+void job_leave(void)
+{
+    if (!kept[0])
+        return;
+    const kolo_deadline deadline = kolo_deadline_in_ms(patience_ms());
+    while (!kolo_deadline_passed(deadline)) /* kolorun's SIGTERM ends this process */
+        (void)poll(NULL, 0, kolo_deadline_poll_ms(deadline));
+    print_kept();
 }

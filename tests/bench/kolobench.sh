@@ -67,7 +67,8 @@ alone KOLO_PLAN=bogus 'KOLO_PLAN=bogus: '
 KOLO_TRANSPORT=tcp alone KOLO_NET=eth99 'KOLO_NET: .*"eth99"'
 alone KOLO_TRANSPORT=inproc 'another process \(KOLO_TRANSPORT=inproc\)'
 
-# What is wrong in the same way on every rank is said once.
+# What is wrong in the same way on every rank is said once. The other ranks wait for rank 0 for a part of this.
+export KOLO_START_TIMEOUT=600
 once() { # PATTERN ARGUMENTS...
     bench 4 "${@:2}" >"$work/out" 2>&1 && wrong "${*:2}: success"
     [[ $(grep -c 'kolobench:' "$work/out") == 1 ]] && grep -qE "^\[0\] kolobench: .*$1" "$work/out" || wrong "${*:2}: not said once: $(cat "$work/out")"
@@ -82,6 +83,22 @@ for mistake in '--transport tpc' '--sizes x' '--frobnicate' '--threads 2'; do
     timeout 60 "$bin/kolorun" -np 3 sh -c '[ "$RANK" != 0 ] || sleep 0.5; exec "$@"' sh "$bin/kolobench" allreduce -s 4 $mistake \
         >"$work/out" 2>&1 && wrong "$mistake, and a slow rank 0: success"
     [[ $(grep -c '^\[0\] kolobench:' "$work/out") == 1 ]] || wrong "$mistake, and a slow rank 0: not said: $(cat "$work/out")"
+    [[ $(grep -c 'kolobench:' "$work/out") == 1 ]] || wrong "$mistake, and a slow rank 0: not said once: $(cat "$work/out")"
+done
+unset KOLO_START_TIMEOUT
+
+# A single rank with a wrong command line says so, whatever the others do, and ends the job long before they would have met.
+single() { # RANK COMMAND PATTERN OTHERS
+    ONE=$1 COMMAND=$2 OTHERS=$4 timeout 50 "$bin/kolorun" -np 3 sh -c '[ "$RANK" = "$ONE" ] || COMMAND=$OTHERS; exec $COMMAND' >"$work/out" 2>&1
+    local status=$?
+    [[ $status == 2 && $(grep -cE "^\[$1\] $3" "$work/out") == 1 ]] || wrong "'$2' on rank $1 alone, others '$4': status $status: $(cat "$work/out")"
+}
+for others in 'sleep 100' "$bin/kolobench allreduce -s 4"; do
+    for rank in 0 1; do
+        single $rank "$bin/kolobench allreduce --opp sum" "kolobench: unknown option '--opp', did you mean --op\?; try --help$" "$others"
+    done
+    single 2 "$bin/kolobench allreduce --transport tpc" 'kolobench: .*KOLO_TRANSPORT=tpc: ' "$others"
+    single 1 "$bin/kolo-coco gt.json --frob" 'kolo-coco: unknown option --frob; try --help$' "$others"
 done
 
 refuse() {

@@ -405,7 +405,7 @@ usage 'unknown option --plots' gt.json dt.json --plots
 usage 'option --per-class=yes: it takes no value' gt.json dt.json --per-class=yes
 usage 'option --help=yes: it takes no value' gt.json dt.json --help=yes
 usage 'unknown option -z; ' gt.json dt.json -zh
-timeout 60 "$bin/kolorun" -np 3 --oversubscribe sh -c '[ "$RANK" != 0 ] || sleep 0.5; exec "$@"' sh "$bin/kolo-coco" gt.json --frob >out 2>&1
+KOLO_START_TIMEOUT=600 timeout 60 "$bin/kolorun" -np 3 --oversubscribe sh -c '[ "$RANK" != 0 ] || sleep 0.5; exec "$@"' sh "$bin/kolo-coco" gt.json --frob >out 2>&1
 [[ $(grep -c kolo-coco: out) == 1 ]] && grep -q '^\[0\] kolo-coco: unknown option --frob' out || wrong "a slow rank 0: $(cat out)"
 usage 'option --json needs a value' gt.json dt.json --json
 usage '--max-dets 1,10: ' gt.json dt.json --max-dets 1,10

@@ -583,14 +583,15 @@ bool kolo_tcp_is_drained(const struct kolo_link *base)
 }
 
 /** What the kernel holds is the end of what was sent, also once the connection has failed. A
- *  message that is not in it is acknowledged: nothing is lost if only the goodbye is. */
+ *  message that is not in it is acknowledged: nothing is lost if only the goodbye is. Before the
+ *  first message it may hold the dialler's byte, which `passed` does not count. */
 bool kolo_tcp_has_undelivered(const struct kolo_link *base)
 {
     const struct tcp_link *tcp = (const struct tcp_link *)base;
     const struct tcp_tx *tx = &tcp->tx;
     int unacknowledged = 0;
 
-    return tcp->socket.watch.fd >= 0 &&
+    return tx->ended > 0 && tcp->socket.watch.fd >= 0 &&
            ioctl(tcp->socket.watch.fd, SIOCOUTQ, &unacknowledged) == 0 &&
            (uint64_t)unacknowledged > tx->passed + tx->offset - tx->ended;
 }

@@ -583,6 +583,40 @@ Test(tcp, a_goodbye_that_is_lost_is_no_failure, .timeout = 120)
     close_world(&w);
 }
 
+/** Rank 0 dials, and rank 1 has offered to use the connection, of which rank 0 does not know yet.
+ * Returns rank 1's link. */
+static struct kolo_link *offer(struct world *w)
+{
+    const kolo_deadline deadline = kolo_deadline_in_ms(50000);
+    struct kolo_link *offered = NULL;
+    (void)link_of(w, 0, 1);
+    while (!offered && !kolo_deadline_passed(deadline)) {
+        for (int i = 0; i < 2; i++)
+            cr_assert(kolo_endpoint_progress(w->ranks[i].endpoint, NULL) == KOLO_OK);
+        offered = kolo_map_get(&w->ranks[1].endpoint->links, 0);
+    }
+    cr_assert(offered && offered->state == KOLO_LINK_CONNECTING);
+    cr_assert(link_of(w, 0, 1)->state == KOLO_LINK_CONNECTING);
+    return offered;
+}
+
+/** The byte by which rank 0 takes a connection is not acknowledged, nor is the notice behind it. */
+Test(tcp, a_link_that_ends_before_its_first_message_loses_nothing, .timeout = 120)
+{
+    struct world w;
+    init_world(&w, 2);
+    open_world(&w, 2);
+    struct kolo_link *offered = offer(&w);
+    kolo_endpoint_abort(w.ranks[0].endpoint, NULL, 0, 1, KOLO_ERR_MISMATCH, "counts differ");
+    kolo_link_set_down(offered, kolo_fail(KOLO_ERR_ABORTED, "a crash"));
+    run_until(&w, NULL, &w.ranks[0].down, 50000);
+    cr_assert(w.ranks[0].down == 1);
+    kolo_status status = kolo_endpoint_close(w.ranks[0].endpoint, kolo_deadline_in_ms(50000));
+    w.ranks[0].endpoint = NULL;
+    cr_assert(status == KOLO_OK, "%s: %s", kolo_status_name(status), kolo_error_detail());
+    close_world(&w);
+}
+
 /** A peer that says goodbye takes nothing more, which is its own affair. The goodbye stands behind
  * a message of @p bytes bytes that this rank has not taken either. */
 static void leave_both(size_t bytes)

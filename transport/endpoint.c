@@ -623,6 +623,17 @@ static kolo_status drain(struct kolo_endpoint *endpoint, kolo_deadline deadline)
     return find_loss(endpoint);
 }
 
+/** A peer that takes a connection which this rank has offered would take its end for a broken link,
+ *  unless it is told that this rank leaves. */
+static void leave_offers(struct kolo_endpoint *endpoint)
+{
+    for (struct kolo_link *link = endpoint->first_link; link; link = link->next)
+        if (link->state == KOLO_LINK_CONNECTING && link->sends == 0 && link->transport->leave) {
+            link->owes_goodbye = true;
+            link->transport->leave(link);
+        }
+}
+
 static void free_endpoint(struct kolo_endpoint *endpoint)
 {
     for (size_t i = 0; i < endpoint->parked_count; i++)
@@ -653,6 +664,7 @@ kolo_status kolo_endpoint_close(struct kolo_endpoint *endpoint, kolo_deadline de
     endpoint->is_closing = true;
     kolo_boards_close(endpoint);
     kolo_status status = drain(endpoint, deadline);
+    leave_offers(endpoint);
     kolo_detail_keep(detail);
     free_endpoint(endpoint);
     kolo_detail_set(detail); /* its own, or that of what made the caller close */

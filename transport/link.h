@@ -232,6 +232,10 @@ struct kolo_transport {
      *  a link that was UP goes DOWN, before down(). NULL: such messages are in memory that the peer
      *  reads itself. */
     bool (*has_undelivered)(const struct kolo_link *link);
+    /** The endpoint is freed next, and the link is CONNECTING and has no send. If the peer may
+     *  still take a connection that was offered to it, brings the link up, which says goodbye
+     *  there. NULL: the peer sees only that the connection ends. */
+    void (*leave)(struct kolo_link *link);
     /** The link went DOWN: closes what the peer may notice (descriptors, flags), and must not
      *  touch a work. Also called from within the transport's own calls of set_down. NULL:
      *  nothing to do. */

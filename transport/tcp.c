@@ -24,7 +24,8 @@
 // from a peer that has lost our dial, or cannot be dialled. The dialler has the last word, since a
 // dialler that is not answered in time proves itself at another place too, and only it knows which
 // of its connections it has kept. If a connection breaks while STANDS is under way, the dialler's
-// link is down: it cannot know whether the other side has taken it.
+// link is down: it cannot know whether the other side has taken it. An acceptor that closes its
+// endpoint meanwhile says goodbye behind its WELCOME, so that this is the end of a link in order.
 #include "transport/tcp.h"
 
 #include <errno.h>
@@ -582,6 +583,16 @@ bool kolo_tcp_is_drained(const struct kolo_link *base)
     return false;
 }
 
+/** The peer may not have read yet that its connection is welcome. Once it has, the next that it
+ *  reads are the notices that wait here, and the goodbye. Its own byte is not read any more. */
+static void leave(struct kolo_link *base)
+{
+    struct tcp_link *tcp = (struct tcp_link *)base;
+
+    if (awaits_stand(tcp))
+        kolo_tcp_come_up(tcp);
+}
+
 /** What the kernel holds is the end of what was sent, also once the connection has failed. A
  *  message that is not in it is acknowledged: nothing is lost if only the goodbye is. Before the
  *  first message it may hold the dialler's byte, which `passed` does not count. */
@@ -662,6 +673,7 @@ const struct kolo_transport kolo_transport_tcp = {
     .explain = explain,
     .is_drained = kolo_tcp_is_drained,
     .has_undelivered = kolo_tcp_has_undelivered,
+    .leave = leave,
     .down = kolo_tcp_down,
     .free_link = kolo_tcp_free_link,
 };

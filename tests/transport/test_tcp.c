@@ -617,6 +617,43 @@ Test(tcp, a_link_that_ends_before_its_first_message_loses_nothing, .timeout = 12
     close_world(&w);
 }
 
+/** Rank 1 leaves before it knows whether rank 0 takes its offer. Rank 0 does so, before or after
+ * that, and sends a message. */
+static void leave_offered(const char *checksum, bool is_taken)
+{
+    struct world w;
+    const struct kolo_desc desc = desc_of(1);
+    const kolo_deadline deadline = kolo_deadline_in_ms(50000);
+    struct kolo_work send;
+    init_world(&w, 2);
+    set(&w, "checksum", checksum);
+    open_world(&w, 2);
+    (void)offer(&w);
+    kolo_endpoint_abort(w.ranks[1].endpoint, NULL, 0, 1, KOLO_ERR_MISMATCH, "counts differ");
+    kolo_link_send(link_of(&w, 0, 1), 1, &desc, "x", 1, &send);
+    while (is_taken && send.status == KOLO_AGAIN && !kolo_deadline_passed(deadline))
+        cr_assert(kolo_endpoint_progress(w.ranks[0].endpoint, NULL) == KOLO_OK);
+    cr_assert(send.status == (is_taken ? KOLO_OK : KOLO_AGAIN), "%d", send.status);
+    kolo_status status = kolo_endpoint_close(w.ranks[1].endpoint, kolo_deadline_in_ms(50000));
+    w.ranks[1].endpoint = NULL;
+    cr_assert(status == KOLO_OK, "%s: %s", kolo_status_name(status), kolo_error_detail());
+    run_until(&w, NULL, &w.ranks[0].left, 50000);
+    for (int i = 0; i < 100; i++)
+        progress(&w);
+    cr_assert(w.ranks[0].left == 1 && w.ranks[0].down == 0, "%s", w.ranks[0].text);
+    cr_assert(w.ranks[0].aborted == 1 && w.ranks[0].why == KOLO_ERR_MISMATCH);
+    status = kolo_endpoint_close(w.ranks[0].endpoint, kolo_deadline_in_ms(50000));
+    w.ranks[0].endpoint = NULL;
+    cr_assert(status == KOLO_OK, "%s: %s", kolo_status_name(status), kolo_error_detail());
+    close_world(&w);
+}
+
+Test(tcp, a_rank_that_leaves_says_goodbye_where_it_has_offered_a_link, .timeout = 120)
+{
+    for (int i = 0; i < 4; i++)
+        leave_offered(i & 1 ? "1" : "0", i & 2);
+}
+
 /** A peer that says goodbye takes nothing more, which is its own affair. The goodbye stands behind
  * a message of @p bytes bytes that this rank has not taken either. */
 static void leave_both(size_t bytes)

@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/text.h"
+#include "launcher/line_end.h"
 #include "launcher/output.h"
 #include "launcher/parts.h"
 #include "launcher/side_thread.h"
@@ -208,20 +209,11 @@ static void put(struct kolo_output *output, struct chunk *chunk)
     kolo_side_unlock(&output->side);
 }
 
-/* Of the line at @p at, which a newline ends, or a carriage return that is not part of one. */
-static const uint8_t *end_of_line(const uint8_t *at, const uint8_t *past)
-{
-    for (; at < past; at++)
-        if (*at == '\n' || (*at == '\r' && (at + 1 == past || at[1] != '\n')))
-            return at + 1;
-    return past;
-}
-
 static size_t count_lines(const uint8_t *data, size_t bytes)
 {
     size_t lines = 0;
     for (const uint8_t *at = data, *past = data + bytes; at < past; lines++)
-        at = end_of_line(at, past);
+        at = kolo_line_end(at, past);
     return lines;
 }
 
@@ -231,7 +223,7 @@ static size_t prefix_lines(uint8_t *out, const char *prefix, const uint8_t *data
 {
     uint8_t *to = out;
     for (const uint8_t *at = data, *past = data + bytes, *end; at < past; at = end) {
-        end = end_of_line(at, past);
+        end = kolo_line_end(at, past);
         if (!is_begun)
             to = mempcpy(to, prefix, strlen(prefix));
         to = mempcpy(to, at, (size_t)(end - at));

@@ -211,7 +211,10 @@ void kolo_job_phase_ended(uv_timer_t *timer)
 /* All hosts are gone. Once their output is written, prints the verdict and ends the loop. */
 void kolo_job_leave(struct kolo_job *job)
 {
-    if (job->phase < JOB_COLLECTING || !kolo_job_is_drained(job))
+    if (job->phase < JOB_COLLECTING)
+        return;
+    kolo_output_settle(job->streams[JOB_ERR]); /* nothing more comes */
+    if (!kolo_job_is_drained(job))
         return;
     say_verdict(job);
     if (job->phase == JOB_LEAVING && kolo_job_is_drained(job)) /* the verdict, too */

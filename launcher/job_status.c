@@ -146,10 +146,12 @@ void kolo_job_tell_status(struct kolo_job *job)
 void kolo_job_paused(void *context, bool is_pausing)
 {
     struct kolo_job *job = context;
-    if (is_pausing)
+    if (is_pausing) {
+        kolo_output_settle(job->streams[JOB_ERR]);
         kolo_survey_hold(&job->survey);
-    else
+    } else {
         kolo_survey_go_on(&job->survey, job->meeting);
+    }
 }
 
 void kolo_job_look_for_missing(struct kolo_job *job)

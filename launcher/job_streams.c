@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "launcher/fold.h"
 #include "launcher/job_spec.h"
 
 enum { BROKEN_MS = 200 /* for a signal that broken output came with */ };
@@ -185,6 +186,13 @@ void kolo_job_open_input(struct kolo_job *job)
     send_input(job, NULL, 0);
 }
 
+/* Lines of fewer ranks would never be folded, only delayed. */
+static bool folds(const struct kolo_job *job)
+{
+    const struct kolo_options *options = job->options;
+    return !options->no_prefix && !options->no_fold && job->size > KOLO_FOLD_RANKS_MIN;
+}
+
 kolo_status kolo_job_open_streams(struct kolo_job *job)
 {
     struct kolo_output_events events = {.context = job,
@@ -203,8 +211,24 @@ kolo_status kolo_job_open_streams(struct kolo_job *job)
     }
     for (int i = JOB_OUT; i <= JOB_ERR && status == KOLO_OK && job->options->no_prefix; i++)
         kolo_output_no_prefix(job->streams[i]);
+    if (status == KOLO_OK && folds(job))
+        status = kolo_output_fold(job->streams[JOB_ERR], &job->loop, job->size,
+                                  (int)job->hosts->count, KOLO_JOB_CREDIT_BYTES / 2);
     events.written = on_filed;
     return status == KOLO_OK ? kolo_job_watch_files(job, events) : status;
+}
+
+/* Copies to kolorun's own streams what a rank has written. */
+static void copy(struct kolo_job *job, int owner, int rank, bool is_error,
+                 const struct kolo_piece *text)
+{
+    if (is_error) {
+        kolo_output_foldable(job->streams[JOB_ERR], owner, rank, text->at, text->bytes);
+        return;
+    }
+    note_output(job);
+    kolo_output_lines(job->streams[JOB_OUT], owner, rank, text->at, text->bytes);
+    kolo_output_interrupt(job->streams[JOB_ERR]); /* both may be shown in one place */
 }
 
 kolo_status kolo_job_output(struct kolo_job *job, struct kolo_remote *remote,
@@ -220,11 +244,8 @@ kolo_status kolo_job_output(struct kolo_job *job, struct kolo_remote *remote,
     if (job->files.filer && !is_lost)
         kolo_output_bytes(job->streams[JOB_FILES], kolo_filer_file(rank, is_error), remote->index,
                           text->at, text->bytes);
-    if (!is_error && (copies(job) || is_lost))
-        note_output(job);
     if (copies(job) || is_lost)
-        kolo_output_lines(job->streams[is_error ? JOB_ERR : JOB_OUT], remote->index, rank, text->at,
-                          text->bytes);
+        copy(job, remote->index, rank, is_error, text);
     return KOLO_OK;
 }
 

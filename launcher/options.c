@@ -258,6 +258,20 @@ static kolo_status apply_no_prefix(struct kolo_options *options, const char *val
     return KOLO_OK;
 }
 
+static kolo_status apply_fold(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->no_fold = false;
+    return KOLO_OK;
+}
+
+static kolo_status apply_no_fold(struct kolo_options *options, const char *value)
+{
+    (void)value;
+    options->no_fold = true;
+    return KOLO_OK;
+}
+
 static kolo_status apply_no_stdin(struct kolo_options *options, const char *value)
 {
     (void)value;
@@ -395,6 +409,9 @@ static const struct entry {
      apply_transport},
     {"--prefix", NULL, NULL, "begin each line of output with [rank] (the default)", apply_prefix},
     {"--no-prefix", NULL, NULL, "pass output on as it is, byte for byte", apply_no_prefix},
+    {"--fold", NULL, NULL,
+     "show once what three or more ranks repeat on standard error (the default)", apply_fold},
+    {"--no-fold", NULL, NULL, "show each rank's lines, also if they are the same", apply_no_fold},
     {"--no-stdin", NULL, NULL, "do not read standard input (otherwise rank 0 gets it)",
      apply_no_stdin},
     {"--output-dir", NULL, "DIR",

@@ -32,7 +32,8 @@ struct kolo_options {
     struct kolo_texts forward; /* -x: NAME=VALUE */
     enum kolo_bind bind;
     int gpus; /* devices that each rank sees; 0: not given */
-    bool oversubscribe, in_turn, no_prefix, no_input, no_copy, keep_going, verbose, dry_run;
+    bool oversubscribe, in_turn, no_prefix, no_fold, no_input, no_copy, keep_going, verbose,
+        dry_run;
     char *const *program; /* argv of the program, NULL-terminated */
     struct kolo_settings settings;
 };

@@ -3,8 +3,10 @@
 // bounded by the credit that the agents hold, which is returned by `written`. It may be for several
 // files; an error of one ends them all, because they are in one place, which is full or gone.
 //
+// Equal lines of several ranks are found before that, in fold.c, which holds them back for a while.
+//
 // Threads: the thread's lock guards queue, done, error and lost. Only the thread uses batch, parts,
-// count and failed; only the loop uses told_broken and events.
+// count and failed; only the loop uses told_broken, events and fold.
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/text.h"
+#include "launcher/fold.h"
 #include "launcher/line_end.h"
 #include "launcher/output.h"
 #include "launcher/parts.h"
@@ -38,8 +41,11 @@ struct kolo_output {
     void *write_context;
     /* The loop's: */
     bool has_no_prefix, keeps_open;
-    int open_rank; /* whose line has no end; NOBODY: none has */
-    int back_rank; /* whose line, the last one, is ended by a carriage return; or NOBODY */
+    int open_rank;          /* whose line has no end; NOBODY: none has */
+    int back_rank;          /* whose line, the last one, is ended by a carriage return; or NOBODY */
+    struct kolo_fold *fold; /* NULL: lines that are the same are written as often as they come */
+    uv_timer_t fold_timer;
+    int64_t hold_until_ms;
     struct chunk *queue, **queue_end, *done;
     int error;     /* that a write failed with; 0: none */
     uint64_t lost; /* as kolo_output_lost */
@@ -95,13 +101,14 @@ static void write_batch(void *owner)
 }
 
 /* How much of the batch was not written. In a chunk that was cut the prefixes of lines count, but
- * never more than its owner has put. */
+ * never more than its owner has put. A chunk without bytes is for lines that others stand for. */
 static uint64_t count_lost(const struct kolo_output *output)
 {
     const struct chunk *chunk = output->batch;
     uint64_t lost = 0;
     for (int i = 0; chunk; i++, chunk = chunk->next) {
-        const size_t left = output->parts[i].iov_len;
+        const bool is_folded_lost = chunk->bytes == 0 && output->failed != 0;
+        const size_t left = is_folded_lost ? chunk->owed : output->parts[i].iov_len;
         lost += left < chunk->owed ? left : chunk->owed;
     }
     return lost;
@@ -157,6 +164,7 @@ static void free_output(void *owner)
     struct kolo_output *output = owner;
     free_chunks(output->queue);
     free_chunks(output->done);
+    kolo_fold_destroy(output->fold);
     kolo_free_memory(output);
 }
 
@@ -275,16 +283,16 @@ static void put_own(struct kolo_output *output, const char *text, size_t bytes)
     put(output, chunk);
 }
 
-void kolo_output_end_line(struct kolo_output *output)
+static void forget_line(struct kolo_output *output)
+{
+    output->open_rank = output->back_rank = NOBODY;
+}
+
+static void end_line(struct kolo_output *output)
 {
     if (output->open_rank != NOBODY || output->back_rank != NOBODY)
         put_own(output, "\n", 1);
-    kolo_output_line_ended(output);
-}
-
-void kolo_output_line_ended(struct kolo_output *output)
-{
-    output->open_rank = output->back_rank = NOBODY;
+    forget_line(output);
 }
 
 /* Whether the last line, which has no end, goes on. If not, it is ended; and so is one that the
@@ -293,9 +301,9 @@ static bool goes_on(struct kolo_output *output, int rank, bool is_bar)
 {
     const bool is_begun = output->open_rank == rank;
     if (is_begun || (output->open_rank == NOBODY && (output->back_rank == rank || is_bar)))
-        kolo_output_line_ended(output);
+        forget_line(output);
     else
-        kolo_output_end_line(output);
+        end_line(output);
     return is_begun;
 }
 
@@ -311,8 +319,8 @@ static void end_chunk(struct kolo_output *output, int rank, struct chunk *chunk)
         chunk->data[chunk->bytes++] = '\n';
 }
 
-void kolo_output_lines(struct kolo_output *output, int owner, int rank, const void *data,
-                       size_t bytes)
+static void put_lines(struct kolo_output *output, int owner, int rank, const void *data,
+                      size_t bytes)
 {
     char prefix[PREFIX_MAX] = "";
     if (output->has_no_prefix && !output->keeps_open) { /* it may be binary */
@@ -334,6 +342,102 @@ void kolo_output_lines(struct kolo_output *output, int owner, int rank, const vo
     put(output, chunk);
 }
 
+void kolo_output_lines(struct kolo_output *output, int owner, int rank, const void *data,
+                       size_t bytes)
+{
+    if (output->fold)
+        kolo_fold_beside(output->fold, rank, data, bytes);
+    put_lines(output, owner, rank, data, bytes);
+}
+
+static void show(void *context, int owner, int rank, const void *data, size_t bytes)
+{
+    put_lines(context, owner, rank, data, bytes);
+}
+
+static void say_same(void *context, const char *line, size_t bytes)
+{
+    struct kolo_output *output = context;
+    end_line(output);
+    put_own(output, line, bytes);
+}
+
+/* The credit is returned after the line that stands for these bytes is written. */
+static void put_folded(void *context, int owner, size_t bytes)
+{
+    struct kolo_output *output = context;
+    struct chunk *chunk = make_chunk(output, output->fd, owner, bytes, 0);
+    if (chunk)
+        put(output, chunk);
+}
+
+kolo_status kolo_output_fold(struct kolo_output *output, uv_loop_t *loop, int ranks, int owners,
+                             size_t held_max)
+{
+    const struct kolo_fold_events events = {output, show, say_same, put_folded};
+    kolo_status status = kolo_fold_create(ranks, owners, held_max, &events, &output->fold);
+    if (status != KOLO_OK)
+        return status;
+    (void)uv_timer_init(loop, &output->fold_timer);
+    output->fold_timer.data = output;
+    return KOLO_OK;
+}
+
+static void on_fold_timer(uv_timer_t *timer)
+{
+    kolo_output_settle(timer->data);
+}
+
+/* Settles what is held when there was nothing more for a while, and in @p left_ms at the latest. */
+static void await_more(struct kolo_output *output, int64_t left_ms)
+{
+    const int64_t ms = left_ms < KOLO_FOLD_QUIET_MS ? left_ms : KOLO_FOLD_QUIET_MS;
+    (void)uv_timer_start(&output->fold_timer, on_fold_timer, ms > 0 ? (uint64_t)ms : 0, 0);
+}
+
+void kolo_output_foldable(struct kolo_output *output, int owner, int rank, const void *data,
+                          size_t bytes)
+{
+    if (!output->fold) {
+        put_lines(output, owner, rank, data, bytes);
+        return;
+    }
+    const int64_t now_ms = (int64_t)uv_now(output->fold_timer.loop);
+    const size_t before = kolo_fold_held(output->fold);
+    kolo_fold_add(output->fold, owner, rank, data, bytes, now_ms);
+    const size_t held = kolo_fold_held(output->fold);
+    if (before == 0 || held < before)
+        output->hold_until_ms = now_ms + KOLO_FOLD_HOLD_MS;
+    if (held != before)
+        await_more(output, output->hold_until_ms - now_ms);
+}
+
+void kolo_output_settle(struct kolo_output *output)
+{
+    if (!output->fold)
+        return;
+    (void)uv_timer_stop(&output->fold_timer);
+    kolo_fold_settle(output->fold);
+}
+
+void kolo_output_interrupt(struct kolo_output *output)
+{
+    if (output->fold)
+        kolo_fold_interrupt(output->fold);
+}
+
+void kolo_output_end_line(struct kolo_output *output)
+{
+    kolo_output_settle(output);
+    end_line(output);
+}
+
+void kolo_output_line_ended(struct kolo_output *output)
+{
+    kolo_output_interrupt(output);
+    forget_line(output);
+}
+
 void kolo_output_print(struct kolo_output *output, const char *format, ...)
 {
     char line[2 * KOLO_DETAIL_MAX];
@@ -348,10 +452,13 @@ void kolo_output_print(struct kolo_output *output, const char *format, ...)
     line[bytes++] = '\n';
     kolo_output_end_line(output);
     put_own(output, line, bytes);
+    kolo_output_interrupt(output);
 }
 
 bool kolo_output_is_drained(struct kolo_output *output)
 {
+    if (output->fold && kolo_fold_held(output->fold) > 0)
+        return false;
     kolo_side_lock(&output->side);
     /* not before the loop has heard how it went (tell): the job must not end as if all were well */
     bool is_drained = !output->queue && !output->done && !kolo_side_is_working(&output->side);
@@ -369,8 +476,11 @@ uint64_t kolo_output_lost(struct kolo_output *output)
 
 void kolo_output_close(struct kolo_output *output)
 {
-    if (output)
-        kolo_side_close(&output->side);
+    if (!output)
+        return;
+    if (output->fold)
+        uv_close((uv_handle_t *)&output->fold_timer, NULL);
+    kolo_side_close(&output->side);
 }
 
 void kolo_output_destroy(struct kolo_output *output)

@@ -40,12 +40,25 @@ void kolo_output_no_prefix(struct kolo_output *output);
  * is to see it. It goes on with what its rank writes next, and is ended before anything else is
  * written. */
 void kolo_output_keep_open(struct kolo_output *output);
+/** To be called before anything is put: lines that several of @p ranks ranks write are shown once
+ * (launcher/fold.h), if they are put by kolo_output_foldable. Of each of @p owners owners about
+ * @p held_max bytes at most wait until they are put. */
+kolo_status kolo_output_fold(struct kolo_output *output, uv_loop_t *loop, int ranks, int owners,
+                             size_t held_max) KOLO_NODISCARD;
 /** Copies the lines of @p data, each with the prefix "[rank] ", and adds a newline to the last one
  * if it has no end and none is kept open. A carriage return ends a line too (progress bars); a
  * newline is added to it if a whole line of another rank is next, which would cover it. Without
  * prefix and open lines everything is copied as it is. */
 void kolo_output_lines(struct kolo_output *output, int owner, int rank, const void *data,
                        size_t bytes);
+/** The same, but lines that repeat those of another rank are folded if kolo_output_fold was called,
+ * for which they wait up to KOLO_FOLD_HOLD_MS. */
+void kolo_output_foldable(struct kolo_output *output, int owner, int rank, const void *data,
+                          size_t bytes);
+/** Puts what waits there. Whatever kolorun says itself, and the end of a line, does so as well. */
+void kolo_output_settle(struct kolo_output *output);
+/** Something is shown elsewhere that a person may see between these lines. */
+void kolo_output_interrupt(struct kolo_output *output);
 /** Copies everything as it is, to @p fd, which must stay open until it is written. */
 void kolo_output_bytes(struct kolo_output *output, int fd, int owner, const void *data,
                        size_t bytes);

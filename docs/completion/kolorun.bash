@@ -5,7 +5,7 @@
 _kolorun() {
     local word=${COMP_WORDS[COMP_CWORD]} i=1 option value
     local options='-np -n --host -H --hostfile --oversubscribe --map-by --env -x --chdir --bind --gpus --timeout --start-timeout
-        --transport --set --prefix --no-prefix --no-stdin --output-dir --no-copy --keep-going --timeline --ssh --agent --dry-run
+        --transport --set --prefix --no-prefix --fold --no-fold --no-stdin --output-dir --no-copy --keep-going --timeline --ssh --agent --dry-run
         --json --verbose -v --help-settings --print-settings --help -h --version -V'
     COMPREPLY=()
     [[ ${COMP_WORDS[1]} != doctor || $COMP_CWORD == 1 ]] || i=2 # the options of a job follow

@@ -19,7 +19,7 @@ wrong "unknown option '--oversubscibe', did you mean --oversubscribe\?" --oversu
 wrong "unknown option '-q'" -q rm "$work/witness"
 wrong "unknown option '-c'; the number of ranks is -np N, and the directory is --chdir DIR$" -c 2 rm "$work/witness"
 wrong "unknown option '--nproc_per_node=2'; the number of ranks of each host is -H HOST:SLOTS" --nproc_per_node=2 rm "$work/witness"
-wrong "option '--no' is ambiguous: it may be any of --no-prefix, --no-stdin" --no rm "$work/witness"
+wrong "option '--no' is ambiguous: it may be any of --no-prefix, --no-fold, --no-stdin" --no rm "$work/witness"
 wrong "unknown option '-np2x', did you mean -np\?" -np2x rm "$work/witness"
 wrong '-np 0' -np0 rm "$work/witness"
 wrong '-np 0' -np 0 rm "$work/witness"

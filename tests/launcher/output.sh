@@ -258,6 +258,52 @@ run 0 "$KOLORUN" -np 1 --no-prefix sh -c 'head -c 3145728 /dev/zero | tr "\0" x;
 says err '^oops$'
 { head -c 3145728 /dev/zero | tr "\0" x; echo; } | cmp - "$work/out" || fail "a long line was changed"
 
+# What three or more ranks repeat on standard error is one line, and nothing is lost with it: these
+# ranks write when all are there. A busy machine may take longer than kolorun waits for them.
+meets=': >"$0/$RANK"; until [ "$(ls "$0" | wc -l)" = 8 ]; do read -rt 0.02 <> <(:); done; echo out; printf "first\nsecond\n" >&2'
+meet() { rm -rf "$work/met"; mkdir "$work/met"; run "$1" "$KOLORUN" -np 8 "${@:3}" bash -c "$meets; $2" "$work/met"; } # STATUS THEN OPTIONS...
+unfolded() { python3 "${BASH_SOURCE%/*}/helpers/unfold.py" "$work/err" >"$work/unfolded" || fail "$1: cannot be unfolded: $(<"$work/err")"; }
+each_has() { # FILE TEXT...: the lines of each rank are these
+    local rank
+    for rank in {0..7}; do
+        [[ $(sed -n "s/^\[$rank\] //p" "$work/$1") == "$(printf '%s\n' "${@:2}")" ]] || fail "rank $rank in $1: $(<"$work/err")"
+    done
+}
+for ((try = 0; try < 20; try++)); do
+    meet 0 :
+    unfolded folded
+    each_has unfolded first second
+    [[ $(wc -l <"$work/err") != 3 ]] || break
+done
+lines err 3
+says err '^\[[0-7]\] second$'
+says err '^\[([0-7](-[0-7])?(, |\] )){1,2}the same 2 lines( as rank [0-7]: first)?$'
+each_has out out
+for option in --no-fold --no-prefix; do
+    meet 0 : $option
+    lines err 16
+done
+# The verdict comes last, and the files are each rank's.
+meet 5 '[ $RANK != 3 ] || exit 5; sleep 60' --output-dir "$work/folded"
+[[ $(tail -n 1 "$work/err") == "kolorun: rank 3 "*" exited with status 5"* ]] || fail "no verdict at the end: $(<"$work/err")"
+unfolded "a job that failed"
+each_has unfolded first second
+[[ $(cat "$work"/folded/rank.*.err | sort | uniq -c | tr -s '\n ' ' ') == ' 8 first 8 second ' ]] || fail "the files of ranks that repeat lines"
+# So it is if a signal ends the job while lines wait, and a reader of them that goes away does no harm.
+rm -rf "$work/met"
+mkdir "$work/met"
+background folded -np 8 bash -c "trap 'echo bye >&2; exit' TERM; $meets; : >\"\$0.\$RANK\"; while :; do read -rt 0.02 <> <(:); done" "$work/met"
+for rank in {0..7}; do await test -e "$work/met.$rank"; done
+kill "$launcher"
+ended 143
+unfolded "a job that was stopped"
+each_has unfolded first second bye
+rm -rf "$work/met"
+mkdir "$work/met"
+{ "$KOLORUN" -np 8 bash -c "$meets" "$work/met" 2>&1 >"$work/out"; echo $? >"$work/status"; } | :
+[[ $(<"$work/status") == 0 ]] || fail "nobody reads lines that wait: status $(<"$work/status")"
+each_has out out
+
 # A progress bar, whose steps begin or end with a carriage return, is seen while it grows; one that is part of
 # a line's end is not an end of its own.
 cat >"$work/bar" <<'RANK'

@@ -68,10 +68,10 @@ Test(options, takes_the_beginning_of_a_name)
 
 Test(options, says_which_options_a_beginning_may_mean)
 {
-    static const char *const unclear[][3] = {{"--no", "--no-prefix", "--no-stdin"},
+    static const char *const unclear[][3] = {{"--no", "--no-prefix", "--no-fold"},
                                              {"--hel", "--help-settings", "--help"},
                                              {"-vv", NULL, NULL},
-                                             {"--no=x", "--no-prefix", "--no-stdin"},
+                                             {"--no=x", "--no-prefix", "--no-fold"},
                                              {"--=x", NULL, NULL},
                                              {"-np2x", "-np", NULL},
                                              {"-n-2", NULL, NULL}};

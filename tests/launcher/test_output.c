@@ -304,3 +304,48 @@ Test(output, a_line_without_an_end_goes_on_or_is_ended, .timeout = 60)
     close(ends[0]);
     close(ends[1]);
 }
+
+static void put_foldable(struct kolo_output *output, int rank, const char *text)
+{
+    kolo_output_foldable(output, rank % 2, rank, text, strlen(text));
+}
+
+/* What ranks repeat waits for a while, unless kolorun says something itself. Until it is written
+ * nothing is drained, and then all credit is returned. Standard output at the same terminal is not
+ * folded, and keeps the order of its rank. tests/launcher/test_fold.c tests the rest. */
+Test(output, what_ranks_repeat_is_written_once, .timeout = 60)
+{
+    struct heard heard = {0};
+    struct kolo_output_events events = {&heard, on_written, on_batch, on_drained, on_broken};
+    struct kolo_output *output = NULL;
+    uv_loop_t loop;
+    int ends[2];
+    cr_assert(uv_loop_init(&loop) == 0 && kolo_pipe(ends) == KOLO_OK);
+    cr_assert_eq(kolo_output_create(&loop, ends[1], &events, &output), KOLO_OK);
+    cr_assert_eq(kolo_output_fold(output, &loop, 8, 2, 1 << 20), KOLO_OK);
+    const int fd = ends[0];
+    const int64_t begun_ns = kolo_now_ns();
+    put_foldable(output, 3, "why\n");
+    expect_written(&loop, &heard, fd, "[3] why\n");
+    for (int rank = 4; rank < 8; rank++)
+        put_foldable(output, rank, "why\n");
+    cr_assert_not(kolo_output_is_drained(output));
+    expect_written(&loop, &heard, fd, "[4-7] the same\n");
+    cr_assert_geq(kolo_now_ns() - begun_ns, 200 * KOLO_NS_PER_MS);
+    cr_assert_eq(heard.bytes, 20);
+    for (int rank = 3; rank >= 0; rank--)
+        put_foldable(output, rank, rank == 3 ? "then\n" : "then\nmore\n");
+    kolo_output_print(output, "kolorun: this");
+    put_foldable(output, 4, "then\n");
+    kolo_output_lines(output, 1, 5, "then\n", 5); /* perhaps a person reads it there */
+    kolo_output_lines(output, 0, 4, "out\n", 4);
+    expect_written(&loop, &heard, fd,
+                   "[3] then\n[0-2] the same\n[0] more\n[1] more\n[2] more\nkolorun: this\n"
+                   "[5] then\n[4] then\n[4] out\n");
+    cr_assert_eq(heard.bytes, 69);
+    put_foldable(output, 4, "then\n");
+    cr_assert_not(kolo_output_is_drained(output));
+    close_output(output, &loop); /* what waits is dropped, as what was not written is */
+    close(ends[0]);
+    close(ends[1]);
+}

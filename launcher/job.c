@@ -143,6 +143,7 @@ static void init_handles(struct kolo_job *job)
     init_timer(job, &job->phase_timer);
     init_timer(job, &job->start_timer);
     init_timer(job, &job->job_timer);
+    init_timer(job, &job->rest.timer);
     (void)uv_timer_start(&job->start_timer, on_start_timeout, (uint64_t)settings->start_timeout_ms,
                          0);
     if (settings->job_timeout_ms > 0)

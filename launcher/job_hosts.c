@@ -81,6 +81,8 @@ static int64_t note_host(struct kolo_job *job, const struct kolo_host *host, int
         kolo_verdict_trouble(job->verdict, when_ns, exit_status, "%s; nothing was started", why);
     else
         kolo_verdict_host(job->verdict, when_ns, exit_status, why, &host->ranks);
+    if (kolo_job_keeps_going(job))
+        kolo_job_tell_host_loss(job, host, why);
     return when_ns;
 }
 

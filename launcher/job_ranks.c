@@ -24,6 +24,13 @@ static void on_started(struct kolo_job *job, struct kolo_remote *remote, uint32_
             pid, kolo_job_age_s(job));
 }
 
+/* With --keep-going, whether that fails the job or not: the others have lost it. */
+static void tell_desertion(struct kolo_job *job, int rank)
+{
+    if (kolo_job_keeps_going(job) && kolo_verdict_is_deserter(job->verdict, rank))
+        kolo_job_tell_rank_loss(job, rank, " without kolo_finalize");
+}
+
 static void on_exited(struct kolo_job *job, const struct kolo_outcome *outcome)
 {
     int rank = (int)outcome->rank;
@@ -40,11 +47,13 @@ static void on_exited(struct kolo_job *job, const struct kolo_outcome *outcome)
         kolo_verdict_waited(job->verdict);
     if (has_failed && kolo_job_keeps_going(job)) {
         kolo_verdict_keep_going(job->verdict);
-        JOB_SAY(job, "kolorun: rank %d failed after %.3f s; the others continue (--keep-going)",
-                rank, kolo_job_age_s(job));
+        kolo_job_tell_rank_loss(job, rank, "");
     } else if (has_failed) {
         kolo_job_begin_end(job);
+    } else if (has_deserted) {
+        tell_desertion(job, rank);
     }
+    kolo_job_look_after_rest(job);
 }
 
 /* A rank that continues in the background is not waited for, as with mpirun and srun: the job is
@@ -181,6 +190,20 @@ static void on_lost(void *context, int rank)
     kolo_verdict_lost(job->verdict, rank, kolo_now_ns());
     if (kolo_verdict_is_deserter(job->verdict, rank))
         kolo_meeting_died(job->meeting, rank, "exited with status 0 without kolo_finalize");
+    tell_desertion(job, rank);
+}
+
+/* Of a rank that goes on, its connection is lost; what else fails, the ranks say themselves. */
+static void on_aborted(void *context, int rank, kolo_status why, const char *text)
+{
+    struct kolo_job *job = context;
+    (void)text;
+    if (!kolo_job_keeps_going(job) || rank < 0 || why != KOLO_ERR_PEER ||
+        kolo_meeting_is_here(job->meeting, rank) || kolo_verdict_has_ended(job->verdict, rank) ||
+        kolo_verdict_has_left(job->verdict, rank))
+        return;
+    kolo_verdict_keep_going(job->verdict);
+    kolo_job_tell_rank_loss(job, rank, " lost its connection");
 }
 
 static void on_notice(void *context, const char *text)
@@ -197,5 +220,6 @@ struct kolo_store_server_events kolo_job_store_events(struct kolo_job *job)
                                              .came = on_came,
                                              .left = on_left,
                                              .lost = on_lost,
+                                             .aborted = on_aborted,
                                              .notice = on_notice};
 }

@@ -2,7 +2,8 @@
 // The internal state of a job, shared by job.c (its beginning and end, timers and signals),
 // job_streams.c (output and input), job_files.c (the files of --output-dir), job_phases.c (the
 // state machine), job_hosts.c (what happens to hosts), job_ranks.c (what agents and the store
-// report about ranks) and job_status.c (which tells the user what they do).
+// report about ranks), job_rest.c (what is left with --keep-going) and job_status.c (which tells
+// the user what ranks do).
 #ifndef KOLO_LAUNCHER_JOB_STATE_H
 #define KOLO_LAUNCHER_JOB_STATE_H
 
@@ -55,6 +56,16 @@ struct kolo_job_asked {
     int64_t agent_ns; /* when an agent got it; 0: none, or kolorun has got it too */
 };
 
+/** With --keep-going: the losses, and what is left when others have ended. */
+struct kolo_job_rest {
+    uv_timer_t timer; /* when it is next looked at */
+    int64_t stuck_ns; /* since when it is known that nothing can follow; 0: it is not */
+    int64_t warn_ns;  /* when it is named next, and how long after the time before; 0: never yet */
+    int64_t warn_ms;
+    int64_t losses_ns; /* of the first of the losses of this second */
+    int losses;
+};
+
 struct kolo_job {
     uv_loop_t loop;
     const struct kolo_options *options;
@@ -65,6 +76,7 @@ struct kolo_job {
     uv_signal_t child, signals[KOLO_JOB_SIGNALS];
     struct kolo_pause pause;
     struct kolo_survey survey;
+    struct kolo_job_rest rest;
     unsigned int survey_reasons; /* bits: why the survey in progress was asked for */
     struct kolo_remote_config remote_config;
     struct kolo_remote *remotes;
@@ -141,7 +153,26 @@ struct kolo_remote_events kolo_job_host_events(struct kolo_job *job);
 kolo_status kolo_job_message(struct kolo_remote *remote, const struct kolo_frame_message *message);
 struct kolo_store_server_events kolo_job_store_events(struct kolo_job *job);
 
+/* job_rest.c */
+/** With --keep-going, a host is lost: says so, if others go on. */
+void kolo_job_tell_host_loss(struct kolo_job *job, const struct kolo_host *host, const char *why);
+/** The same for a rank; @p how follows its name, and how it ended if it has. */
+void kolo_job_tell_rank_loss(struct kolo_job *job, int rank, const char *how);
+/** A rank has ended, or is lost: soon looks at what is left, with --keep-going. */
+void kolo_job_look_after_rest(struct kolo_job *job);
+void kolo_job_look_at_rest(uv_timer_t *timer);
+/** A survey has seen what is left. */
+void kolo_job_rest_seen(struct kolo_job *job);
+
 /* job_status.c */
+struct kolo_report_rank;
+/** What is known of each rank; kolo_free_memory frees it. NULL: no memory. The sights are left out
+ * if nobody was asked. */
+struct kolo_report_rank *kolo_job_collect(struct kolo_job *job, bool with_sights);
+/** Prints what the ranks do that have not ended. */
+void kolo_job_print_running(struct kolo_job *job, const struct kolo_report_rank *ranks);
+/** Looks what is left does: kolo_job_rest_seen. */
+void kolo_job_survey_rest(struct kolo_job *job);
 /** Writes the names of the hosts that are not ready to start. */
 void kolo_job_name_unprepared(const struct kolo_job *job, char *text, size_t capacity);
 /** Writes which of them printed something, and its last line: "; NAME printed 'LINE'"; "": none. */

@@ -12,7 +12,7 @@
 #include "launcher/report.h"
 
 /* Why a survey was asked for. */
-enum { SURVEY_ASKED = 1, SURVEY_MISSING = 2, SURVEY_TIMEOUT = 4 };
+enum { SURVEY_ASKED = 1, SURVEY_MISSING = 2, SURVEY_TIMEOUT = 4, SURVEY_REST = 8 };
 
 static void print_line(void *context, const char *line)
 {
@@ -20,8 +20,7 @@ static void print_line(void *context, const char *line)
     kolo_output_print(job->streams[JOB_ERR], "kolorun:   %s", line);
 }
 
-/* NULL: no memory. The sights are left out if nobody was asked. */
-static struct kolo_report_rank *collect(struct kolo_job *job, bool with_sights)
+struct kolo_report_rank *kolo_job_collect(struct kolo_job *job, bool with_sights)
 {
     const size_t size = (size_t)job->size;
     struct kolo_report_rank *ranks = kolo_calloc(size, sizeof ranks[0]);
@@ -47,12 +46,17 @@ static struct kolo_report_rank *collect(struct kolo_job *job, bool with_sights)
 
 static void tell(struct kolo_job *job, enum kolo_report_choice choice)
 {
-    struct kolo_report_rank *ranks = collect(job, true);
+    struct kolo_report_rank *ranks = kolo_job_collect(job, true);
     if (ranks && choice == KOLO_REPORT_ALL)
         kolo_output_print(job->streams[JOB_ERR], "kolorun: after %.1f s:", kolo_job_age_s(job));
     if (ranks)
         (void)kolo_report(ranks, job->size, choice, kolo_now_ns(), print_line, job);
     kolo_free_memory(ranks);
+}
+
+void kolo_job_print_running(struct kolo_job *job, const struct kolo_report_rank *ranks)
+{
+    (void)kolo_report(ranks, job->size, KOLO_REPORT_RUNNING, kolo_now_ns(), print_line, job);
 }
 
 static void end_by_timeout(struct kolo_job *job)
@@ -71,10 +75,12 @@ static void on_survey(void *context)
     const unsigned int reasons = job->survey_reasons;
     const bool is_over = job->phase >= JOB_TERM; /* the ranks are being ended */
     job->survey_reasons = 0;
-    if (!is_over && reasons != SURVEY_MISSING)
+    if (!is_over && (reasons & (SURVEY_ASKED | SURVEY_TIMEOUT)))
         tell(job, KOLO_REPORT_ALL);
-    else if (!is_over)
+    else if (!is_over && (reasons & SURVEY_MISSING))
         tell(job, KOLO_REPORT_MISSING);
+    if (reasons & SURVEY_REST)
+        kolo_job_rest_seen(job);
     if (reasons & SURVEY_TIMEOUT)
         end_by_timeout(job);
 }
@@ -160,6 +166,11 @@ void kolo_job_look_for_missing(struct kolo_job *job)
         survey(job, SURVEY_MISSING);
 }
 
+void kolo_job_survey_rest(struct kolo_job *job)
+{
+    survey(job, SURVEY_REST);
+}
+
 void kolo_job_end_by_timeout(struct kolo_job *job)
 {
     job->is_bounded = true;
@@ -175,7 +186,7 @@ void kolo_job_end_by_timeout(struct kolo_job *job)
 void kolo_job_tell_stall(struct kolo_job *job)
 {
     enum { STALL_MS = 1000 };
-    struct kolo_report_rank *ranks = collect(job, false);
+    struct kolo_report_rank *ranks = kolo_job_collect(job, false);
     const int64_t now_ns = kolo_now_ns();
     if (ranks && kolo_report_has_stall(ranks, job->size, STALL_MS, now_ns)) {
         kolo_output_print(job->streams[JOB_ERR],

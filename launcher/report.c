@@ -214,7 +214,8 @@ int kolo_report(const struct kolo_report_rank *ranks, int size, enum kolo_report
     if (!report.is_told || !report.numbers)
         goto out;
     for (int rank = 0; rank < size; rank++)
-        report.is_told[rank] = choice == KOLO_REPORT_MISSING && !is_missing(&ranks[rank]);
+        report.is_told[rank] = (choice == KOLO_REPORT_MISSING && !is_missing(&ranks[rank])) ||
+                               (choice == KOLO_REPORT_RUNNING && ranks[rank].has_ended);
     lines = 0;
     for (int part = 0; part < PARTS; part++)
         lines += print_part(&report, (enum part)part, print, context);

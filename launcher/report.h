@@ -17,7 +17,8 @@ struct kolo_report_rank {
 
 enum kolo_report_choice {
     KOLO_REPORT_ALL,
-    KOLO_REPORT_MISSING /* only ranks that still run and are not known to wait in a call */
+    KOLO_REPORT_RUNNING, /* only ranks that still run */
+    KOLO_REPORT_MISSING  /* only ranks that still run and are not known to wait in a call */
 };
 
 /** Passes each line, without its end, to @p print. Ranks that do the same share a line; of more

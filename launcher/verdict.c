@@ -23,6 +23,7 @@ struct fate {
     bool has_left, was_lost, has_ended;
     bool was_ours; /* kolorun ended it */
     bool is_of_lost_host;
+    const char *behind; /* kolorun ends it, since nothing can follow: what it did; NULL: no */
     struct kolo_outcome outcome;
 };
 
@@ -64,6 +65,12 @@ static void see(struct fate *fate, int64_t when_ns)
         return;
     fate->is_seen = true;
     fate->seen_ns = when_ns;
+}
+
+void kolo_verdict_behind(struct kolo_verdict *verdict, int rank, const char *how)
+{
+    if (is_rank(verdict, rank))
+        verdict->fates[rank].behind = how;
 }
 
 void kolo_verdict_keep_going(struct kolo_verdict *verdict)
@@ -236,10 +243,17 @@ static int status_of_end(const struct fate *fate)
 static void describe(const struct kolo_verdict *verdict, const struct fate *fate, char *text,
                      size_t capacity)
 {
-    char how[256];
-    kolo_outcome_text(&fate->outcome, how, sizeof how);
-    snprintf(text, capacity, "rank %d (%s, pid %u) %s", (int)(fate - verdict->fates),
-             fate->host ? fate->host : "?", fate->pid ? fate->pid : fate->outcome.pid, how);
+    char how[256] = "";
+    if (fate->has_ended)
+        kolo_outcome_text(&fate->outcome, how, sizeof how);
+    snprintf(text, capacity, "rank %d (%s, pid %u)%s%s", (int)(fate - verdict->fates),
+             fate->host ? fate->host : "?", fate->pid ? fate->pid : fate->outcome.pid,
+             how[0] ? " " : "", how);
+}
+
+void kolo_verdict_name(const struct kolo_verdict *verdict, int rank, char *text, size_t capacity)
+{
+    describe(verdict, &verdict->fates[rank], text, capacity);
 }
 
 static bool has_failed(const struct kolo_verdict *verdict, int rank)
@@ -320,7 +334,28 @@ static bool describe_leaver(const struct kolo_verdict *verdict, const struct fat
 static bool is_lost(const struct kolo_verdict *verdict, int rank)
 {
     const struct fate *fate = &verdict->fates[rank];
-    return has_failed_alone(verdict, rank) || (fate->is_of_lost_host && !fate->has_ended);
+    return has_failed_alone(verdict, rank) || fate->behind ||
+           (fate->is_of_lost_host && !fate->has_ended);
+}
+
+/* Appends which ranks were ended because nothing could follow, but not @p told. */
+static void say_behind(const struct kolo_verdict *verdict, const struct fate *told, char *text,
+                       size_t capacity)
+{
+    int count = 0;
+    const struct fate *first = NULL;
+    for (const struct fate *fate = verdict->fates; fate < verdict->fates + verdict->size; fate++) {
+        if (!fate->behind || fate == told)
+            continue;
+        first = first ? first : fate;
+        count++;
+    }
+    const size_t used = strlen(text);
+    if (count == 1)
+        snprintf(text + used, capacity - used, "; rank %d (%s), %s, was ended",
+                 (int)(first - verdict->fates), first->host ? first->host : "?", first->behind);
+    else if (count > 1)
+        snprintf(text + used, capacity - used, "; %d ranks that were left were ended", count);
 }
 
 /* What happened to the job when @p ranks were lost, and who else was lost. */
@@ -359,6 +394,8 @@ int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t c
         end[0] = '\0';
         if (verdict->trouble_ranks)
             say_end(verdict, verdict->trouble_ranks, end, sizeof end);
+        if (end[0])
+            say_behind(verdict, NULL, end, sizeof end);
         snprintf(line, capacity, "%s%s%s", verdict->trouble, end[0] ? "; " : "", end);
         return verdict->trouble_status;
     }
@@ -367,8 +404,12 @@ int kolo_verdict_finish(const struct kolo_verdict *verdict, char *line, size_t c
     describe(verdict, failed, text, sizeof text);
     uint32_t rank = (uint32_t)(failed - verdict->fates);
     say_end(verdict, &(struct kolo_ranks){.at = &rank, .count = 1}, end, sizeof end);
+    say_behind(verdict, failed, end, sizeof end);
     double age = (double)failed->outcome.age_ms / 1000;
-    if (describe_leaver(verdict, failed, before, sizeof before))
+    if (failed->behind)
+        snprintf(line, capacity, "rank %u (%s, pid %u), %s, was ended after %.1f s; %s", rank,
+                 failed->host ? failed->host : "?", failed->pid, failed->behind, age, end);
+    else if (describe_leaver(verdict, failed, before, sizeof before))
         snprintf(line, capacity, "%s, then %s after %.1f s; %s", before, text, age, end);
     else
         snprintf(line, capacity, "%s after %.1f s; %s", text, age, end);

@@ -11,6 +11,9 @@ struct kolo_verdict;
 kolo_status kolo_verdict_create(int size, struct kolo_verdict **verdict_out) KOLO_NODISCARD;
 void kolo_verdict_destroy(struct kolo_verdict *verdict);
 
+/** Ends @p rank, which nothing can follow any more: @p how says what it did ("stopped by a signal",
+ * a constant). The line says so. */
+void kolo_verdict_behind(struct kolo_verdict *verdict, int rank, const char *how);
 /** The others continued after a rank had failed: the line says so. */
 void kolo_verdict_keep_going(struct kolo_verdict *verdict);
 /** A rank that had called kolo_init failed before all had called it: then a rank that ended without
@@ -53,6 +56,10 @@ bool kolo_verdict_has_ended(const struct kolo_verdict *verdict, int rank);
 
 /** "SIGKILL", "SIGRTMIN+2"; "unknown" for a number that is no signal's. */
 void kolo_signal_text(int number, char *text, size_t capacity);
+
+/** Writes "rank 3 (host1, pid 812) was killed by signal 9 (SIGKILL)" of a rank that has ended, and
+ * "rank 3 (host1, pid 812)" of another. */
+void kolo_verdict_name(const struct kolo_verdict *verdict, int rank, char *text, size_t capacity);
 
 /** "was killed by signal 9 (SIGKILL)", "exited with status 3". */
 void kolo_outcome_text(const struct kolo_outcome *outcome, char *text, size_t capacity);

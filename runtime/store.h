@@ -133,6 +133,7 @@ struct kolo_store_view {
     const void *call;
     int64_t since_ns;       /* when the first rank was known to wait in that call */
     bool is_awaited;        /* ranks wait for it in a call in which it is not */
+    bool is_silent;         /* a failure came after all that its program has asked of the store */
     enum kolo_own_wait own; /* what it waits for in that call, if not for other ranks */
     char words[KOLO_STORE_CALL_MAX];
 };

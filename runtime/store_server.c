@@ -276,9 +276,12 @@ bool kolo_store_server_has_come(const struct kolo_store_server *server, int rank
     return rank >= 0 && rank < server->config.size && server->members[rank].has_come;
 }
 
-static void view_member(const struct kolo_store_member *member, struct kolo_store_view *view_out)
+static void view_member(const struct kolo_store_server *server,
+                        const struct kolo_store_member *member, struct kolo_store_view *view_out)
 {
-    *view_out = (struct kolo_store_view){.place = KOLO_VIEW_GONE, .pid = member->pid};
+    *view_out = (struct kolo_store_view){.place = KOLO_VIEW_GONE,
+                                         .pid = member->pid,
+                                         .is_silent = member->failures != server->failures};
     if (member->state == MEMBER_ABSENT)
         view_out->place = KOLO_VIEW_ABSENT;
     else if (member->state == MEMBER_JOINED)
@@ -298,7 +301,7 @@ kolo_status kolo_store_server_view(const struct kolo_store_server *server,
         status = kolo_stalls_survey(server->stalls, calls, is_awaited);
     for (size_t rank = 0; rank < size; rank++) {
         struct kolo_store_view *view = &views_out[rank];
-        view_member(&server->members[rank], view);
+        view_member(server, &server->members[rank], view);
         if (status != KOLO_OK)
             continue;
         view->is_awaited = is_awaited[rank];

@@ -48,8 +48,9 @@ struct kolo_store_member {
     struct kolo_store_connection *connection; /* NULL unless MEMBER_JOINED */
     int32_t pid;
     char host[KOLO_STORE_HOST_MAX];
-    bool has_come; /* it called kolo_init, even if too late to join */
-    uint8_t *peer; /* opaque bytes for the table of ranks */
+    bool has_come;     /* it called kolo_init, even if too late to join */
+    uint32_t failures; /* of the server, when its program last asked something */
+    uint8_t *peer;     /* opaque bytes for the table of ranks */
     size_t peer_bytes;
     kolo_deadline verdict_by; /* with MEMBER_LOST: until then a verdict may come */
 };
@@ -74,6 +75,7 @@ struct kolo_store_server {
     struct kolo_message *failed; /* the message FAILED, kept for ranks that join later */
     bool has_failed;             /* the job as a whole has failed */
     struct kolo_map failed_comms;
+    uint32_t failures; /* how many were told to the ranks */
     int64_t first_join_ns;
     /** When the start must be over, and when the log next reports it. */
     kolo_deadline start_by, tell_by;

@@ -379,6 +379,13 @@ static handle_message *const handlers[] = {
     [KOLO_STORE_FINALIZED] = kolo_server_finalized,
 };
 
+/** Whether the program itself has made a call, unlike what the library says on its own. */
+static bool is_of_program(uint8_t type)
+{
+    return type == KOLO_STORE_SET || type == KOLO_STORE_GET || type == KOLO_STORE_ADD ||
+           type == KOLO_STORE_SHRINK || type == KOLO_STORE_FINALIZED;
+}
+
 /** Calls the handler of a message. JOIN must come first, and only once. */
 static kolo_status handle(struct kolo_store_connection *connection, uint8_t type,
                           struct kolo_reader *body)
@@ -389,6 +396,8 @@ static kolo_status handle(struct kolo_store_connection *connection, uint8_t type
     if (!handler || (connection->rank < 0) != (type == KOLO_STORE_JOIN))
         return kolo_fail(KOLO_ERR_PROTOCOL, "a message of type %d %s", (int)type,
                          connection->rank < 0 ? "before JOIN" : "is not for a store's server");
+    if (is_of_program(type))
+        connection->server->members[connection->rank].failures = connection->server->failures;
     return handler(connection, body);
 }
 

@@ -204,6 +204,7 @@ void kolo_server_fail(struct kolo_store_server *server, int rank, uint32_t scope
         scope = KOLO_STORE_JOB;
     if (!is_first(server, scope))
         return;
+    server->failures++;
     KOLO_INFO("store: %s failed: %s", scope == KOLO_STORE_JOB ? "the job" : "a communicator", text);
     struct kolo_message *message = failed_message(rank, scope, why, text);
     if (message)

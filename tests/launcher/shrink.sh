@@ -75,6 +75,71 @@ else
     echo "left out: rank 0 that ends while its profile does not open"
 fi
 
+# What is left when the others have ended. pid_of RANK: its process; is_up COUNT: so many ranks are.
+pid_of() { sed -nE "s/^kolorun: rank $1 started on .*\(pid ([0-9]+)\).*/\1/p" "$work/err"; }
+is_up() { [[ $(grep -c '\] up' "$work/out") == "$1" ]]; }
+has() { grep -qE -- "$2" "$work/$1"; }
+export KOLO_TIMEOUT=$((3 * SLOW))s KOLO_STALL_WARN=1s KOLO_EXIT_TIMEOUT=2s
+
+# A stopped rank, for which the others have waited in vain, is ended. The losses are told at once.
+background frozen --verbose --keep-going -np 4 "$RANK_PROGRAM" outlive
+await is_up 4
+pid=$(pid_of 1) dead=$(pid_of 3)
+kill -STOP "$pid"
+kill -9 "$dead"
+await has err "^kolorun: after [0-9.]+ s: rank 3 \(localhost, pid $dead\) was killed by signal 9 \(SIGKILL\); the others go on \(--keep-going\)\$"
+! has out 'shrink ' || fail "a loss is told late"
+ended 137
+says out "^\[0\] shrink .*kolo_shrink: rank 1 \(.*, pid $pid\) has not come"
+says err '^kolorun: after [0-9.]+ s: rank [02] \(localhost, pid [0-9]+\) exited with status 6; the others go on'
+says err '^kolorun: after [0-9.]+ s: the other ranks have ended; what is left can do nothing, and is ended in 2\.0 s \(KOLO_EXIT_TIMEOUT\):$'
+says err "^kolorun:   rank 1 \(localhost, pid $pid\) waits in no known call: stopped by a signal"
+says err "^kolorun: rank 3 \(localhost, pid $dead\) was killed by signal 9 \(SIGKILL\) after [0-9.]+ s; then the others failed too; rank 1 \(localhost\), which was stopped by a signal, was ended\$"
+
+# No other rank has died: the others give up.
+background frozen-only --verbose --keep-going -np 3 "$RANK_PROGRAM" outlive
+await is_up 3
+kill -STOP "$(pid_of 1)"
+ended 6
+says err '^kolorun: rank [02] .* exited with status 6 after [0-9.]+ s; then the others failed too; rank 1 \(localhost\), which was stopped by a signal, was ended$'
+
+# It goes on in time, and then alone.
+KOLO_EXIT_TIMEOUT=60s background thawed --verbose --keep-going -np 3 "$RANK_PROGRAM" outlive
+await is_up 3
+pid=$(pid_of 1)
+kill -STOP "$pid"
+await has err 'what is left can do nothing'
+kill -CONT "$pid"
+ended 6
+says out '^\[1\] survived [0-9.]+ as 0 of 1$'
+! has err ', was ended' || fail "a rank that went on was ended"
+
+# A rank that lost its connection and goes on as another program.
+background cut-off --keep-going -np 3 "$RANK_PROGRAM" become 1
+ended 1
+says err '^kolorun: after [0-9.]+ s: rank 1 \(localhost, pid [0-9]+\) lost its connection; the others go on'
+says err '^kolorun:   rank 1 .* has lost its connection: '
+says err '^kolorun: rank 1 \(localhost, pid [0-9]+\) lost its connections and ran on, then rank [02] .*; rank 1 \(localhost\), which had lost its connection, was ended$'
+
+# Who computes, or sleeps, is named now and then if it has not shrunk, and is never ended.
+run 137 "$KOLORUN" --keep-going -np 2 "$RANK_PROGRAM" alone 7
+says err '^kolorun: after [0-9.]+ s: the other ranks have ended; what is left has not called kolo_shrink since the latest failure:$'
+says err '^kolorun:   rank 0 \(localhost, pid [0-9]+\) waits in no known call: blocked in clock_nanosleep'
+says out '^\[0\] done '
+says err '^kolorun: rank 1 .* \(SIGKILL\) after [0-9.]+ s; the others went on$'
+run 137 "$KOLORUN" --keep-going -np 2 "$RANK_PROGRAM" alone 4 shrink
+says out '^\[0\] done '
+! has err 'what is left' || { fail "a survivor is complained about"; cat "$work/err"; }
+# Nor is a survivor that was stopped after it had shrunk.
+background paused-alone --verbose --keep-going -np 2 "$RANK_PROGRAM" alone 2 shrink
+await has out '\[0\] alone .* KOLO_OK'
+kill -STOP "$(pid_of 0)"
+read -rt 5 <> <(:)
+kill -CONT "$(pid_of 0)"
+ended 137
+says out '^\[0\] done '
+unset KOLO_TIMEOUT KOLO_STALL_WARN KOLO_EXIT_TIMEOUT
+
 # The option does not affect a job without failures.
 run 0 "$KOLORUN" --keep-going -np 2 "$RANK_PROGRAM" loop 0
 

@@ -161,3 +161,14 @@ Test(report, knows_whether_somebody_has_waited_long)
     cr_assert_not(kolo_report_has_stall(ranks, 2, 1001, now_ns));
     cr_assert_not(kolo_report_has_stall(ranks + 1, 1, 0, now_ns));
 }
+
+Test(report, of_what_is_left_names_all_that_run)
+{
+    const struct kolo_report_rank ranks[] = {{"a", true, in_a, NULL, 0},
+                                             {"a", false, here, &works, 0},
+                                             {"a", true, left, NULL, 0},
+                                             {"b", false, gone, &sleeps, 0}};
+    expect(ranks, 4, KOLO_REPORT_RUNNING,
+           "rank 1 (a, pid 814) waits in no known call: busy (90 % of a processor)\n"
+           "rank 3 (b, pid 813) has lost its connection: blocked in nanosleep (it sleeps)\n");
+}

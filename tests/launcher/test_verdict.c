@@ -173,6 +173,43 @@ Test(verdict, all_may_have_failed)
            "rank 1 (host1), rank 2 (host1), rank 3 (host2), rank 4 (host2)");
 }
 
+Test(verdict, what_was_left_is_named)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    char name[128];
+    kolo_verdict_keep_going(verdict);
+    cr_assert(end(verdict, 5, SIGKILL, 0, 10));
+    for (int rank = 0; rank < 4; rank++)
+        cr_assert(end(verdict, rank, 0, 1, 20 + rank));
+    kolo_verdict_name(verdict, 4, name, sizeof name);
+    cr_assert_str_eq(name, "rank 4 (host2, pid 104)");
+    kolo_verdict_name(verdict, 3, name, sizeof name);
+    cr_assert_str_eq(name, "rank 3 (host2, pid 103) exited with status 1");
+    kolo_verdict_behind(verdict, 4, "which was stopped");
+    kolo_verdict_sends(verdict, SIGKILL);
+    cr_assert(end(verdict, 4, SIGKILL, 0, 30));
+    expect(verdict, 137,
+           "rank 5 (host2, pid 105) was killed by signal 9 (SIGKILL) after 12.3 s; then the others "
+           "failed too; rank 4 (host2), which was stopped, was ended");
+}
+
+Test(verdict, only_what_was_left_may_have_failed)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    kolo_verdict_keep_going(verdict);
+    for (int rank = 0; rank < 3; rank++)
+        cr_assert(!end(verdict, rank, 0, 0, 20 + rank));
+    kolo_verdict_sends(verdict, SIGTERM);
+    for (int rank = 3; rank < SIZE; rank++) {
+        kolo_verdict_behind(verdict, rank, "which was stopped");
+        cr_assert(end(verdict, rank, SIGTERM, 0, 20 + rank));
+    }
+    expect(
+        verdict, 143,
+        "rank 3 (host2, pid 103), which was stopped, was ended after 12.3 s; the others went on, "
+        "but for rank 4 (host2), rank 5 (host2); 2 ranks that were left were ended");
+}
+
 Test(verdict, a_lost_connection_is_earlier_evidence)
 {
     struct kolo_verdict *verdict = six_ranks();

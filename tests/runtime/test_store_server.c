@@ -838,6 +838,26 @@ Test(store_server, shows_where_each_rank_is)
     close_all(&raw, ranks, 4);
 }
 
+/** Only what a program asks shows that it has gone on after a failure. */
+Test(store_server, shows_who_has_asked_nothing_since_a_failure)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[4];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 4, 4);
+    cr_assert_not(view_of(&raw, 0).is_silent);
+    kolo_store_server_died(raw.server, 3, "was killed");
+    cr_assert(view_of(&raw, 0).is_silent && view_of(&raw, 1).is_silent);
+    raw_set(&ranks[0], 1, "key", "value", 5);
+    raw_stalled(&ranks[1], 7, 12, 1, "barrier()");
+    raw_resumed(&ranks[1], 7, 12);
+    raw_server_pump(&raw);
+    cr_assert(!view_of(&raw, 0).is_silent && view_of(&raw, 1).is_silent);
+    kolo_store_server_died(raw.server, 2, "was killed");
+    cr_assert(view_of(&raw, 0).is_silent);
+    close_all(&raw, ranks, 4);
+}
+
 /** Stalls of a message that is waited for, and of a call that one rank has not entered because it
  * is itself waiting. */
 Test(store_server, stall_of_a_message_says_in_what_its_peer_is)

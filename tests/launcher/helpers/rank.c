@@ -12,6 +12,8 @@
 //   rank start                     some allreduces; SIGUSR1 ends a rank with status 0, also in
 //                                  kolo_init
 //   rank outlive                   all reduce until somebody is lost; the others shrink and go on
+//   rank alone SECONDS [shrink]    rank 1 kills itself; the others, which may shrink before, sleep
+//                                  and end well
 //   rank busy SECONDS              rank 0 sends to rank 1, which takes it SECONDS later
 //   rank read VICTIM FILE          a barrier; then VICTIM reads a byte of FILE, and all reduce once
 //   rank dup FOLDER                makes FOLDER/up; once FOLDER/go is there, duplicates the world,
@@ -190,6 +192,23 @@ static int survive(struct kolo_comm *world, const char *victims, int dies_during
     return finish(comm, me);
 }
 
+static int go_on_alone(struct kolo_comm *comm, unsigned seconds, int shrinks)
+{
+    kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (status == KOLO_OK && kolo_rank(comm) == 1)
+        raise(SIGKILL);
+    if (shrinks) {
+        while (status == KOLO_OK)
+            status = kolo_barrier(comm, NULL, NULL);
+        status = kolo_shrink(comm, NULL, &comm);
+    }
+    say("alone", kolo_status_name(status));
+    while (seconds > 0)
+        seconds = sleep(seconds);
+    say("done", "");
+    return 0;
+}
+
 static int keep_waiting(struct kolo_comm *comm, unsigned seconds)
 {
     enum { LONG = 64 << 20 };
@@ -288,6 +307,8 @@ static int run_mode(struct kolo_comm *comm, const char *mode, const char *first,
         return survive(comm, first, argument != NULL);
     if (strcmp(mode, "outlive") == 0)
         return outlive(comm);
+    if (strcmp(mode, "alone") == 0)
+        return go_on_alone(comm, (unsigned)number(first), argument != NULL);
     if (strcmp(mode, "dup") == 0)
         return duplicate(comm, first);
     if (strcmp(mode, "last") == 0)

@@ -16,9 +16,10 @@
 // once, and one (rank 0, often) saves what it has. GRACE gives the other ranks, which learn of
 // the failure within milliseconds, time to report it. It is short if no rank is connected: then
 // no rank learns of it, but ranks that fail for the same cause (a bad option, which perhaps only
-// rank 0 reports) are about to. Hosts may go in any phase; when all are gone, the job leaves. It
-// waits as long as a reader of its output does (a pager), but only for the exit timeout if the
-// time of the job was over, or a signal ended it.
+// rank 0 reports) are about to. It is not short while hosts are asked what their ranks do. Hosts
+// may go in any phase; when all are gone, the job leaves. It waits as long as a reader of its
+// output does (a pager), but only for the exit timeout if the time of the job was over, or a
+// signal ended it.
 #include "launcher/job_state.h"
 
 #include <signal.h>
@@ -103,8 +104,8 @@ static void terminate(struct kolo_job *job)
 
 void kolo_job_give_grace(struct kolo_job *job)
 {
-    (void)kolo_job_enter(
-        job, JOB_GRACE, kolo_meeting_connected(job->meeting) > 0 ? GRACE_MS : UNCONNECTED_GRACE_MS);
+    const bool is_short = kolo_meeting_connected(job->meeting) == 0 && job->survey_reasons == 0;
+    (void)kolo_job_enter(job, JOB_GRACE, is_short ? UNCONNECTED_GRACE_MS : GRACE_MS);
 }
 
 void kolo_job_begin_end(struct kolo_job *job)
@@ -131,6 +132,7 @@ static void say_verdict(struct kolo_job *job)
         return;
     job->said_verdict = true;
     kolo_job_judge_output(job);
+    kolo_job_keep_late(job);
     for (int i = JOB_OUT; i <= JOB_ERR; i++)
         kolo_output_end_line(job->streams[i]);
     job->exit_status =

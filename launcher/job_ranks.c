@@ -193,17 +193,36 @@ static void on_lost(void *context, int rank)
     tell_desertion(job, rank);
 }
 
-/* Of a rank that goes on, its connection is lost; what else fails, the ranks say themselves. */
+/* Ranks have not called kolo_init, and the others fail, which are not the cause. */
+static void note_late(struct kolo_job *job)
+{
+    const int64_t now_ns = kolo_now_ns();
+    for (int rank = 0; rank < job->size; rank++)
+        if (!kolo_meeting_has_come(job->meeting, rank))
+            kolo_verdict_late(job->verdict, rank, now_ns);
+    kolo_job_look_at_late(job);
+}
+
+/* Of what fails after the start the ranks speak themselves, but not of a rank that goes on without
+ * its connection. */
 static void on_aborted(void *context, int rank, kolo_status why, const char *text)
 {
     struct kolo_job *job = context;
     (void)text;
+    if (!job->is_joined && rank < 0 && why == KOLO_ERR_TIMEOUT)
+        note_late(job);
     if (!kolo_job_keeps_going(job) || rank < 0 || why != KOLO_ERR_PEER ||
         kolo_meeting_is_here(job->meeting, rank) || kolo_verdict_has_ended(job->verdict, rank) ||
         kolo_verdict_has_left(job->verdict, rank))
         return;
     kolo_verdict_keep_going(job->verdict);
     kolo_job_tell_rank_loss(job, rank, " lost its connection");
+}
+
+static bool on_asked(void *context, int rank, const char **host_out, uint32_t *pid_out)
+{
+    const struct kolo_job *job = context;
+    return kolo_verdict_started_as(job->verdict, rank, host_out, pid_out);
 }
 
 static void on_notice(void *context, const char *text)
@@ -221,5 +240,6 @@ struct kolo_store_server_events kolo_job_store_events(struct kolo_job *job)
                                              .left = on_left,
                                              .lost = on_lost,
                                              .aborted = on_aborted,
+                                             .started = on_asked,
                                              .notice = on_notice};
 }

@@ -171,7 +171,12 @@ struct kolo_report_rank;
 struct kolo_report_rank *kolo_job_collect(struct kolo_job *job, bool with_sights);
 /** Prints what the ranks do that have not ended. */
 void kolo_job_print_running(struct kolo_job *job, const struct kolo_report_rank *ranks);
-/** Looks what is left does: kolo_job_rest_seen. */
+/** Looks what the first rank does that had not called kolo_init in time, for the verdict. */
+void kolo_job_look_at_late(struct kolo_job *job);
+/** Tells the verdict what has been seen of it, also if a host whose ranks have ended since never
+ * answers. */
+void kolo_job_keep_late(struct kolo_job *job);
+/** Looks what the ranks do that are left: kolo_job_rest_seen. */
 void kolo_job_survey_rest(struct kolo_job *job);
 /** Writes the names of the hosts that are not ready to start. */
 void kolo_job_name_unprepared(const struct kolo_job *job, char *text, size_t capacity);

@@ -12,7 +12,13 @@
 #include "launcher/report.h"
 
 /* Why a survey was asked for. */
-enum { SURVEY_ASKED = 1, SURVEY_MISSING = 2, SURVEY_TIMEOUT = 4, SURVEY_REST = 8 };
+enum {
+    SURVEY_ASKED = 1,
+    SURVEY_MISSING = 2,
+    SURVEY_TIMEOUT = 4,
+    SURVEY_REST = 8,
+    SURVEY_LATE = 16
+};
 
 static void print_line(void *context, const char *line)
 {
@@ -69,6 +75,17 @@ static void end_by_timeout(struct kolo_job *job)
     kolo_job_give_grace(job); /* also to ranks that a signal has asked, and for which it is over */
 }
 
+void kolo_job_keep_late(struct kolo_job *job)
+{
+    char text[KOLO_SIGHT_TEXT_MAX];
+    const int rank = kolo_verdict_first_late(job->verdict);
+    const struct kolo_sight *sight = rank >= 0 ? kolo_survey_sight(&job->survey, rank) : NULL;
+    if (!sight || kolo_sight_has_ended(sight))
+        return;
+    kolo_sight_text(sight, text, sizeof text);
+    kolo_verdict_late_does(job->verdict, text);
+}
+
 static void on_survey(void *context)
 {
     struct kolo_job *job = context;
@@ -79,6 +96,8 @@ static void on_survey(void *context)
         tell(job, KOLO_REPORT_ALL);
     else if (!is_over && (reasons & SURVEY_MISSING))
         tell(job, KOLO_REPORT_MISSING);
+    if (reasons & SURVEY_LATE)
+        kolo_job_keep_late(job);
     if (reasons & SURVEY_REST)
         kolo_job_rest_seen(job);
     if (reasons & SURVEY_TIMEOUT)
@@ -164,6 +183,12 @@ void kolo_job_look_for_missing(struct kolo_job *job)
 {
     if (job->phase == JOB_RUNNING)
         survey(job, SURVEY_MISSING);
+}
+
+void kolo_job_look_at_late(struct kolo_job *job)
+{
+    if (job->phase == JOB_RUNNING)
+        survey(job, SURVEY_LATE);
 }
 
 void kolo_job_survey_rest(struct kolo_job *job)

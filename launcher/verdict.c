@@ -13,7 +13,7 @@
 #include "launcher/verdict.h"
 #include "tools/exit_status.h"
 
-enum { TROUBLE_MAX = KOLO_DETAIL_MAX, SIGNAL_STATUS = 128 };
+enum { TROUBLE_MAX = KOLO_DETAIL_MAX, LATE_TEXT_MAX = 320, SIGNAL_STATUS = 128 };
 
 struct fate {
     const char *host;
@@ -22,6 +22,7 @@ struct fate {
     bool is_seen;
     bool has_left, was_lost, has_ended;
     bool was_ours; /* kolorun ended it */
+    bool was_late; /* it had not called kolo_init when the others gave up waiting for it */
     bool is_of_lost_host;
     const char *behind; /* kolorun ends it, since nothing can follow: what it did; NULL: no */
     struct kolo_outcome outcome;
@@ -31,6 +32,8 @@ struct kolo_verdict {
     int size;
     bool has_trouble, keeps_going, has_waited;
     bool sends_term, sends_kill;
+    int64_t late_ns;          /* when they gave up */
+    char late[LATE_TEXT_MAX]; /* what the first of those that were late did then; "": not known */
     int64_t trouble_ns;
     int trouble_status;
     const struct kolo_ranks *trouble_ranks; /* of a lost host; NULL: the text is complete */
@@ -196,6 +199,37 @@ bool kolo_verdict_is_deserter(const struct kolo_verdict *verdict, int rank)
            !verdict->fates[rank].has_left;
 }
 
+bool kolo_verdict_started_as(const struct kolo_verdict *verdict, int rank, const char **host_out,
+                             uint32_t *pid_out)
+{
+    if (!is_rank(verdict, rank) || !verdict->fates[rank].host || verdict->fates[rank].pid == 0)
+        return false;
+    *host_out = verdict->fates[rank].host;
+    *pid_out = verdict->fates[rank].pid;
+    return true;
+}
+
+void kolo_verdict_late(struct kolo_verdict *verdict, int rank, int64_t when_ns)
+{
+    if (!is_rank(verdict, rank) || verdict->fates[rank].has_ended)
+        return;
+    verdict->fates[rank].was_late = true;
+    verdict->late_ns = when_ns;
+}
+
+int kolo_verdict_first_late(const struct kolo_verdict *verdict)
+{
+    for (int rank = 0; rank < verdict->size; rank++)
+        if (verdict->fates[rank].was_late)
+            return rank;
+    return -1;
+}
+
+void kolo_verdict_late_does(struct kolo_verdict *verdict, const char *what)
+{
+    snprintf(verdict->late, sizeof verdict->late, "%s", what);
+}
+
 bool kolo_verdict_has_left(const struct kolo_verdict *verdict, int rank)
 {
     return is_rank(verdict, rank) && verdict->fates[rank].has_left;
@@ -306,6 +340,32 @@ static const struct fate *first_of(const struct kolo_verdict *verdict,
     return first;
 }
 
+/* Writes which ranks had not called kolo_init when @p failed gave up waiting for them. Returns
+ * false if there are none, or it had failed before. */
+static bool describe_late(const struct kolo_verdict *verdict, const struct fate *failed, char *text,
+                          size_t capacity)
+{
+    const int first = kolo_verdict_first_late(verdict);
+    int more = 0;
+    if (first < 0 || failed->was_late || failed->seen_ns < verdict->late_ns)
+        return false;
+    for (int rank = first + 1; rank < verdict->size; rank++)
+        more += verdict->fates[rank].was_late;
+    const struct fate *fate = &verdict->fates[first];
+    snprintf(text, capacity, "rank %d (%s, pid %u)", first, fate->host ? fate->host : "?",
+             fate->pid);
+    size_t used = strlen(text);
+    if (more > 0)
+        snprintf(text + used, capacity - used, " and %d more", more);
+    used = strlen(text);
+    snprintf(text + used, capacity - used, " had not called kolo_init%s%s",
+             !verdict->late[0] ? ""
+             : more == 0       ? ": "
+                               : "; the first of them: ",
+             verdict->late);
+    return true;
+}
+
 /* Writes which rank made @p failed fail by ending before it, and how. Returns false if none did. */
 static bool describe_leaver(const struct kolo_verdict *verdict, const struct fate *failed,
                             char *text, size_t capacity)
@@ -324,7 +384,7 @@ static bool describe_leaver(const struct kolo_verdict *verdict, const struct fat
         lack = "kolo_init";
     }
     if (!found || found->seen_ns > failed->seen_ns)
-        return false;
+        return describe_late(verdict, failed, text, capacity);
     char how[512];
     describe(verdict, found, how, sizeof how);
     snprintf(text, capacity, "%s without %s", how, lack);

@@ -21,6 +21,15 @@ void kolo_verdict_keep_going(struct kolo_verdict *verdict);
 void kolo_verdict_waited(struct kolo_verdict *verdict);
 /** @p rank runs on @p host (borrowed) as @p pid. */
 void kolo_verdict_started(struct kolo_verdict *verdict, int rank, const char *host, uint32_t pid);
+/** Its host and process; false: it was not started. */
+bool kolo_verdict_started_as(const struct kolo_verdict *verdict, int rank, const char **host_out,
+                             uint32_t *pid_out);
+/** @p rank has not called kolo_init, and the others gave up waiting for it at @p when_ns: it is the
+ * cause if they fail then. Not if it has ended. */
+void kolo_verdict_late(struct kolo_verdict *verdict, int rank, int64_t when_ns);
+/** The lowest of those ranks, or -1; and what it does ("stopped by a signal"). */
+int kolo_verdict_first_late(const struct kolo_verdict *verdict);
+void kolo_verdict_late_does(struct kolo_verdict *verdict, const char *what);
 /** The process as which it was started; 0: it was not. */
 uint32_t kolo_verdict_pid(const struct kolo_verdict *verdict, int rank);
 /** The connection of @p rank to the store has ended, after a goodbye or without one. */

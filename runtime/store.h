@@ -74,6 +74,8 @@ struct kolo_store_server_events {
      * mismatch, missing ranks: rank -1). All ranks are already being told. Not called for
      * kolo_store_server_died and _abort. */
     void (*aborted)(void *context, int rank, kolo_status why, const char *text);
+    /** Where the owner has started @p rank, which has not joined. False: it does not know. */
+    bool (*started)(void *context, int rank, const char **host_out, uint32_t *pid_out);
     /** A line for the user, such as a stall warning that names the missing ranks. */
     void (*notice)(void *context, const char *text);
 };

@@ -82,7 +82,8 @@ struct kolo_store_server {
     kolo_deadline due; /* no deadline of the server is earlier */
 };
 
-/** Writes "rank 5 (host7, pid 812)", or "rank 5" for a rank that never joined. */
+/** Writes "rank 5 (host7, pid 812)", or "rank 5" for a rank that never joined and whose
+ * start is not known. */
 void kolo_server_name(const struct kolo_store_server *server, int rank, char *text,
                       size_t capacity);
 /** Makes sure that expire checks all deadlines at @p deadline or earlier. */

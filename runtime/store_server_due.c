@@ -258,6 +258,30 @@ static void say_dropped(const struct kolo_store_server *server, struct words *wo
             (unsigned long long)strangers);
 }
 
+/** Writes where the ranks were started that have not joined, as far as the owner knows. */
+static void say_started(const struct kolo_store_server *server, struct words *words)
+{
+    enum { NAMED_MAX = 4 };
+    const struct kolo_store_server_events *events = &server->config.events;
+    int named = 0, more = 0;
+    for (int rank = 0; rank < server->config.size && events->started; rank++) {
+        const char *host = NULL;
+        uint32_t pid = 0;
+        if (server->members[rank].state != MEMBER_ABSENT ||
+            !events->started(events->context, rank, &host, &pid))
+            continue;
+        if (named == NAMED_MAX)
+            more++;
+        else if (named++ == 0)
+            say(words, "; %s started rank %d as pid %u on %.64s", server->config.owner, rank,
+                (unsigned int)pid, host);
+        else
+            say(words, ", rank %d as pid %u on %.64s", rank, (unsigned int)pid, host);
+    }
+    if (more > 0)
+        say(words, ", and %d more", more);
+}
+
 static void expire_start(struct kolo_store_server *server)
 {
     char text[KOLO_STORE_TEXT_MAX], waited[32];
@@ -268,6 +292,7 @@ static void expire_start(struct kolo_store_server *server)
                          sizeof waited);
     say_absent(server, &words);
     say(&words, " of %d did not start within %s", server->config.size, waited);
+    say_started(server, &words);
     say_dropped(server, &words);
     kolo_server_fail(server, -1, KOLO_STORE_JOB, KOLO_ERR_TIMEOUT, text, true);
 }

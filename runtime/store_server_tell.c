@@ -16,7 +16,13 @@
 void kolo_server_name(const struct kolo_store_server *server, int rank, char *text, size_t capacity)
 {
     const struct kolo_store_member *member = &server->members[rank];
-    if (member->state == MEMBER_ABSENT || !member->host[0])
+    const struct kolo_store_server_events *events = &server->config.events;
+    const char *host = NULL;
+    uint32_t pid = 0;
+    if (member->host[0] == '\0' && events->started &&
+        events->started(events->context, rank, &host, &pid))
+        snprintf(text, capacity, "rank %d (%.64s, pid %u)", rank, host, (unsigned int)pid);
+    else if (member->host[0] == '\0')
         snprintf(text, capacity, "rank %d", rank);
     else
         snprintf(text, capacity, "rank %d (%s, pid %d)", rank, member->host, (int)member->pid);

@@ -37,6 +37,13 @@ job names 0 -H "$hosts" hostname
 says out '^\[5\] host3$'
 echo "hostname on 3 hosts, 6 ranks: $seconds s"
 
+# A rank that is stopped before kolo_init is named, with what its host sees. The other hosts, whose
+# ranks have ended, have nothing to see.
+KOLO_START_TIMEOUT=3s job late 4 -H host1:1,host2:1,host3:1 bash -c '((RANK != 1)) || kill -STOP $$; exec "$0" loop 0' "$RANK_PROGRAM"
+says out '^\[0\] init .*rank 1 of 3 did not start within [0-9.]+ s; kolorun started rank 1 as pid [0-9]+ on host2$'
+says err '^kolorun: rank 1 \(host2, pid [0-9]+\) had not called kolo_init: stopped by a signal .*, then rank [02] \(host[13], pid [0-9]+\) exited with status 4 after '
+hosts_clean host1 host2 host3
+
 # Asked what the job does, kolorun says what each host sees. One that does not answer is left out.
 asked() { kill -QUIT "$(pids_of host1 kolorun)" && read -rt 0.5 <> <(:) || grep -q "^kolorun:   $1$" "$work/err"; }
 KOLO_PEER_TIMEOUT=60s background asked -H "$hosts" sleep 600

@@ -164,6 +164,18 @@ says err '^kolorun: rank 1 \(localhost, pid [0-9]+\) exited with status 0 withou
 run 3 "$KOLORUN" -np 3 sh -c '[ $RANK != 1 ] || exit 0; sleep 0.2; exit 3'
 says err '^kolorun: rank [02] \(localhost, pid [0-9]+\) exited with status 3 after'
 
+# Nor is the rank blamed that gave up waiting for one that is stopped, or sleeps, before kolo_init. Who
+# waits is told where that one is.
+waits_in_vain() { # COMMAND DOING
+    KOLO_START_TIMEOUT=$((2 * SLOW))s run 4 "$KOLORUN" -np 3 bash -c "((RANK != 1)) || $1; exec \"\$0\" loop 0" "$RANK_PROGRAM"
+    says out '^\[[02]\] init .*rank 1 of 3 did not start within [0-9.]+ s; kolorun started rank 1 as pid [0-9]+ on localhost$'
+    says err "^kolorun: rank 1 \(localhost, pid [0-9]+\) had not called kolo_init: $2.*, then rank [02] \(localhost, pid [0-9]+\) exited with status 4 after [0-9.]+ s; the job was ended\$"
+}
+waits_in_vain 'kill -STOP $$' 'stopped by a signal'
+waits_in_vain 'exec sleep 100' 'blocked in clock_nanosleep'
+run 137 "$KOLORUN" -np 2 bash -c '((RANK != 1)) || kill -9 $$; exec "$0" loop 0' "$RANK_PROGRAM"
+says out '^\[0\] init .*rank 1 \(localhost, pid [0-9]+\) was killed by signal 9'
+
 # A rank that has lost its environment is a world of its own, which it says. A program that is told to
 # be one, or does not use kolo, says nothing.
 run 0 "$KOLORUN" -np 2 env -i "$RANK_PROGRAM" loop 0

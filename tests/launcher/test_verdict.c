@@ -173,6 +173,42 @@ Test(verdict, all_may_have_failed)
            "rank 1 (host1), rank 2 (host1), rank 3 (host2), rank 4 (host2)");
 }
 
+Test(verdict, who_was_waited_for_in_vain_is_named_first)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    cr_assert_eq(kolo_verdict_first_late(verdict), -1);
+    kolo_verdict_late(verdict, 4, 10);
+    cr_assert_eq(kolo_verdict_first_late(verdict), 4);
+    kolo_verdict_late_does(verdict, "stopped by a signal");
+    cr_assert(end(verdict, 1, 0, 3, 20));
+    kolo_verdict_sends(verdict, SIGKILL);
+    cr_assert(end(verdict, 4, SIGKILL, 0, 30));
+    expect(verdict, 3,
+           "rank 4 (host2, pid 104) had not called kolo_init: stopped by a signal, then rank 1 "
+           "(host1, pid 101) exited with status 3 after 12.3 s; the job was ended");
+
+    verdict = six_ranks();
+    cr_assert(end(verdict, 1, 0, 3, 9));
+    for (int rank = 0; rank < 4; rank++)
+        kolo_verdict_late(verdict, rank, 10);
+    expect(verdict, 3,
+           "rank 1 (host1, pid 101) exited with status 3 after 12.3 s; the job was ended");
+
+    verdict = six_ranks();
+    for (int rank = 0; rank < 4; rank++)
+        kolo_verdict_late(verdict, rank, 10);
+    cr_assert(end(verdict, 5, 0, 3, 20));
+    expect(verdict, 3,
+           "rank 0 (host1, pid 100) and 3 more had not called kolo_init, then rank 5 (host2, pid "
+           "105) exited with status 3 after 12.3 s; the job was ended");
+
+    verdict = six_ranks();
+    kolo_verdict_late(verdict, 1, 10);
+    cr_assert(end(verdict, 1, 0, 3, 20));
+    expect(verdict, 3,
+           "rank 1 (host1, pid 101) exited with status 3 after 12.3 s; the job was ended");
+}
+
 Test(verdict, what_was_left_is_named)
 {
     struct kolo_verdict *verdict = six_ranks();

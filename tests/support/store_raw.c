@@ -41,6 +41,17 @@ static void on_aborted(void *context, int rank, kolo_status why, const char *tex
     snprintf(raw->text, sizeof raw->text, "%s", text);
 }
 
+/* Only host7 is known. */
+static bool on_started(void *context, int rank, const char **host_out, uint32_t *pid_out)
+{
+    (void)context;
+    if (rank != 7)
+        return false;
+    *host_out = "host7";
+    *pid_out = 812;
+    return true;
+}
+
 static void on_notice(void *context, const char *text)
 {
     struct raw_server *raw = context;
@@ -62,6 +73,7 @@ kolo_status raw_server_open(struct raw_server *raw, int size)
                                                                .left = on_left,
                                                                .lost = on_lost,
                                                                .aborted = on_aborted,
+                                                               .started = on_started,
                                                                .notice = on_notice}};
     kolo_status status = kolo_poller_create(&raw->poller);
     if (status == KOLO_OK)

@@ -15,7 +15,8 @@ struct raw_server {
     char text[KOLO_STORE_TEXT_MAX];   /* why aborted */
     char notice[KOLO_STORE_TEXT_MAX]; /* the last notice */
 };
-/** A server for @p size ranks. Start timeout 60 s, stall warning 30 s, grace period 500 ms. */
+/** A server for @p size ranks. Its owner knows where rank 7 was started: host7, pid 812. Start
+ * timeout 60 s, stall warning 30 s, grace period 500 ms. */
 kolo_status raw_server_open(struct raw_server *raw, int size);
 void raw_server_close(struct raw_server *raw);
 /** Dispatches and expires until nothing is ready. */

@@ -312,6 +312,7 @@ kolo_status kolo_store_server_view(const struct kolo_store_server *server,
             kolo_stall_text(calls[rank], view->words, sizeof view->words);
         }
     }
+    kolo_server_shrink_view(server, views_out);
     kolo_free_memory(calls);
     kolo_free_memory(is_awaited);
     return status;

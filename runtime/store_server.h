@@ -121,6 +121,8 @@ kolo_status kolo_server_finalized(struct kolo_store_connection *connection,
                                   struct kolo_reader *body);
 /** @p rank no longer waits for the result of a shrink: of call @p id, or of any (0). */
 void kolo_server_shrink_forget(struct kolo_store_server *server, int rank, uint32_t id);
+/** Adds to the views who waits in a shrink, and for whom. */
+void kolo_server_shrink_view(const struct kolo_store_server *server, struct kolo_store_view *views);
 void kolo_server_shrink_expire(struct kolo_store_server *server);
 void kolo_server_shrink_end(struct kolo_store_server *server);
 

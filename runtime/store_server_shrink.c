@@ -28,6 +28,9 @@ struct kolo_shrink {
     uint8_t *members;
     uint8_t *asked; /* those that have asked, also if their time is over */
     struct arrival *arrivals;
+    int64_t since_ns;      /* when the first of them came */
+    int64_t warn_every_ms; /* doubles with each warning */
+    kolo_deadline warn_at;
     struct kolo_shrink *next;
 };
 
@@ -353,6 +356,15 @@ static kolo_status refuse_lost(const struct kolo_store_server *server, int rank)
                      name);
 }
 
+/** The first rank waits. */
+static void begin_wait(struct kolo_store_server *server, struct kolo_shrink *shrink)
+{
+    shrink->since_ns = kolo_now_ns();
+    shrink->warn_every_ms = server->config.stall_warn_ms;
+    shrink->warn_at = kolo_deadline_in_ms(shrink->warn_every_ms);
+    kolo_server_due_at(server, shrink->warn_at);
+}
+
 static kolo_status add_arrival(struct kolo_store_connection *connection, uint32_t id,
                                uint32_t number, const uint8_t *members, const uint8_t *lost,
                                uint32_t timeout_ms)
@@ -373,6 +385,8 @@ static kolo_status add_arrival(struct kolo_store_connection *connection, uint32_
     arrival->rank = connection->rank;
     arrival->id = id;
     arrival->until = kolo_deadline_in_ms((int64_t)timeout_ms);
+    if (!shrink->arrivals)
+        begin_wait(server, shrink);
     arrival->next = shrink->arrivals;
     memcpy(arrival->lost, lost, bytes);
     shrink->arrivals = arrival;
@@ -448,6 +462,60 @@ static struct arrival *find_expired(struct kolo_store_server *server, struct kol
     return NULL;
 }
 
+/** Names some of the ranks that have not come. */
+static void warn(const struct kolo_store_server *server, const struct kolo_shrink *shrink)
+{
+    enum { NAMED_MAX = 4 };
+    char text[KOLO_STORE_TEXT_MAX], name[128], waited[32];
+    int named = 0, more = 0;
+    kolo_duration_format((kolo_now_ns() - shrink->since_ns) / KOLO_NS_PER_MS, waited,
+                         sizeof waited);
+    snprintf(text, sizeof text, "kolo_shrink: waiting for %s; " KOLO_STORE_ABSENT, waited);
+    for (int rank = 0; rank < server->config.size; rank++) {
+        const size_t used = strlen(text);
+        if (!may_come(server, shrink, rank))
+            continue;
+        kolo_server_name(server, rank, name, sizeof name);
+        if (named < NAMED_MAX)
+            snprintf(text + used, sizeof text - used, "%s%s", named++ ? ", " : "", name);
+        else
+            more++;
+    }
+    const size_t used = strlen(text);
+    if (more > 0)
+        snprintf(text + used, sizeof text - used, " and %d more", more);
+    server->config.events.notice(server->config.events.context, text);
+}
+
+static void expire_warnings(struct kolo_store_server *server)
+{
+    for (struct kolo_shrink *shrink = server->shrinks; shrink; shrink = shrink->next) {
+        if (!shrink->arrivals || server->has_failed || !server->config.events.notice)
+            continue;
+        if (kolo_deadline_passed(shrink->warn_at)) {
+            warn(server, shrink);
+            shrink->warn_every_ms *= 2;
+            shrink->warn_at = kolo_deadline_in_ms(shrink->warn_every_ms);
+        }
+        kolo_server_due_at(server, shrink->warn_at);
+    }
+}
+
+void kolo_server_shrink_view(const struct kolo_store_server *server, struct kolo_store_view *views)
+{
+    for (const struct kolo_shrink *shrink = server->shrinks; shrink; shrink = shrink->next) {
+        for (const struct arrival *at = shrink->arrivals; at; at = at->next) {
+            struct kolo_store_view *view = &views[at->rank];
+            view->call = shrink;
+            view->since_ns = shrink->since_ns;
+            view->own = KOLO_OWN_NONE;
+            snprintf(view->words, sizeof view->words, "kolo_shrink");
+        }
+        for (int rank = 0; rank < server->config.size && shrink->arrivals; rank++)
+            views[rank].is_awaited = views[rank].is_awaited || may_come(server, shrink, rank);
+    }
+}
+
 void kolo_server_shrink_expire(struct kolo_store_server *server)
 {
     for (struct kolo_shrink *shrink = server->shrinks; shrink; shrink = shrink->next) {
@@ -465,6 +533,7 @@ void kolo_server_shrink_expire(struct kolo_store_server *server)
         }
     }
     look(server);
+    expire_warnings(server);
 }
 
 void kolo_server_shrink_end(struct kolo_store_server *server)

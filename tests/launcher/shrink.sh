@@ -82,14 +82,17 @@ has() { grep -qE -- "$2" "$work/$1"; }
 export KOLO_TIMEOUT=$((3 * SLOW))s KOLO_STALL_WARN=1s KOLO_EXIT_TIMEOUT=2s
 
 # A stopped rank, for which the others have waited in vain, is ended. The losses are told at once.
-background frozen --verbose --keep-going -np 4 "$RANK_PROGRAM" outlive
+KOLO_TIMEOUT=$((6 * SLOW))s background frozen --verbose --keep-going -np 4 "$RANK_PROGRAM" outlive
 await is_up 4
 pid=$(pid_of 1) dead=$(pid_of 3)
 kill -STOP "$pid"
 kill -9 "$dead"
 await has err "^kolorun: after [0-9.]+ s: rank 3 \(localhost, pid $dead\) was killed by signal 9 \(SIGKILL\); the others go on \(--keep-going\)\$"
 ! has out 'shrink ' || fail "a loss is told late"
+await has err "^kolorun: kolo_shrink: waiting for [0-9.]+ s; not there yet: rank 1 \(.*, pid $pid\)\$"
+kill -QUIT "$launcher"
 ended 137
+says err '^kolorun:   ranks 0, 2 \(localhost\) wait in kolo_shrink, for '
 says out "^\[0\] shrink .*kolo_shrink: rank 1 \(.*, pid $pid\) has not come"
 says err '^kolorun: after [0-9.]+ s: rank [02] \(localhost, pid [0-9]+\) exited with status 6; the others go on'
 says err '^kolorun: after [0-9.]+ s: the other ranks have ended; what is left can do nothing, and is ended in 2\.0 s \(KOLO_EXIT_TIMEOUT\):$'

@@ -407,6 +407,14 @@ static void expect_answer(struct raw_rank *rank, uint32_t id, kolo_status status
     cr_assert(rank->status == status, "%s: %s", kolo_status_name(rank->status), rank->text);
 }
 
+static struct kolo_store_view view_of(const struct raw_server *raw, int rank)
+{
+    struct kolo_store_view views[6];
+    cr_assert(kolo_store_server_view(raw->server, views) == KOLO_OK);
+    cr_assert(views[rank].pid == kolo_store_server_pid(raw->server, rank));
+    return views[rank];
+}
+
 /** Expects the answer to a SHRINK, with these ranks as survivors. Returns the number of their
  * communicator. */
 static int64_t expect_survivors(struct raw_rank *rank, uint32_t id, uint8_t survivors)
@@ -522,6 +530,42 @@ Test(store_server, survivors_hear_the_same_when_the_others_are_gone)
     cr_assert(raw_rank_next(&ranks[2]) && raw_rank_next(&ranks[2]));
     cr_assert(expect_survivors(&ranks[2], 2, 0x05) == first && first != third);
     close_all(&raw, ranks, 5);
+}
+
+/** As of a call, each time after twice as long. */
+Test(store_server, warns_of_a_shrink_to_which_ranks_do_not_come)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[6];
+    kolo_clock_replace(fake_now);
+    open_all(&raw, ranks, 6, 6);
+    raw_shrink(&ranks[0], 1, 0, 600000, 0x3f);
+    raw_server_pump(&raw);
+    const int64_t since_ns = fake_ns;
+    cr_assert(strcmp(view_of(&raw, 0).words, "kolo_shrink") == 0 && view_of(&raw, 0).call &&
+              view_of(&raw, 0).since_ns == since_ns && !view_of(&raw, 0).is_awaited);
+    cr_assert(view_of(&raw, 1).is_awaited && !view_of(&raw, 1).call);
+    advance_ms(&raw, 29999);
+    cr_assert_eq(raw.notices, 0);
+    advance_ms(&raw, 1);
+    cr_assert_eq(raw.notices, 1);
+    cr_assert_str_eq(raw.notice, "kolo_shrink: waiting for 30 s; not there yet: rank 1 (host1, pid "
+                                 "801), rank 2 (host2, pid 802), rank 3 (host3, pid 803), rank 4 "
+                                 "(host4, pid 804) and 1 more");
+    for (int i = 1; i < 5; i++)
+        raw_shrink(&ranks[i], 1, 0, 600000, 0x3f);
+    raw_server_pump(&raw);
+    advance_ms(&raw, 59999);
+    cr_assert_eq(raw.notices, 1);
+    advance_ms(&raw, 1);
+    cr_assert_eq(raw.notices, 2);
+    cr_assert_str_eq(raw.notice,
+                     "kolo_shrink: waiting for 90 s; not there yet: rank 5 (host5, pid 805)");
+    kolo_store_server_died(raw.server, 5, "was killed");
+    raw_server_pump(&raw);
+    advance_ms(&raw, 300000);
+    cr_assert(raw.notices == 2 && !view_of(&raw, 0).call && !view_of(&raw, 5).is_awaited);
+    close_all(&raw, ranks, 6);
 }
 
 Test(store_server, who_has_finalized_is_not_waited_for)
@@ -797,14 +841,6 @@ Test(store_server, long_stall_draws_warnings)
     advance_ms(&raw, 1000000);
     cr_assert(raw.notices == 2);
     close_all(&raw, ranks, 4);
-}
-
-static struct kolo_store_view view_of(const struct raw_server *raw, int rank)
-{
-    struct kolo_store_view views[6];
-    cr_assert(kolo_store_server_view(raw->server, views) == KOLO_OK);
-    cr_assert(views[rank].pid == kolo_store_server_pid(raw->server, rank));
-    return views[rank];
 }
 
 Test(store_server, shows_where_each_rank_is)

@@ -222,10 +222,10 @@ static kolo_status changed(struct kolo_stream *stream, const char *what)
 kolo_status kolo_stream_next(struct kolo_stream *stream, uint8_t *type_out,
                              struct kolo_reader *body_out)
 {
-    const uint8_t *const message = stream->in + stream->in_begin;
     const size_t there = stream->in_end - stream->in_begin;
     if (there < KOLO_STORE_HEAD_BYTES)
-        return KOLO_AGAIN;
+        return KOLO_AGAIN; /* there may be no buffer yet */
+    const uint8_t *const message = stream->in + stream->in_begin;
     struct kolo_reader head = kolo_reader_over(message, KOLO_STORE_HEAD_BYTES);
     const uint32_t bytes = kolo_read_u32(&head), inverted = kolo_read_u32(&head);
     const uint64_t sum = kolo_read_u64(&head);

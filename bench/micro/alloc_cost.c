@@ -6,14 +6,13 @@
 // a batch, during which all ranks do the same.
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <kolo/kolo.h>
 
-#include "bench/micro/check.h"
+#include "bench/micro/ways.h"
 
-enum { ROUNDS = 15, WAYS = 4, BATCH_MAX = 1000, BATCH_BYTES = 64 << 20 };
+enum { WAYS = 4, BATCH_MAX = 1000, BATCH_BYTES = 64 << 20 };
 
 struct bench {
     struct kolo_comm *comm;
@@ -38,8 +37,9 @@ static void sum(const struct bench *bench, void *memory)
           NULL);
 }
 
-static void from_malloc(const struct bench *bench)
+static void from_malloc(void *context)
 {
+    const struct bench *bench = context;
     void *memory = malloc(bench->bytes);
     if (!memory)
         abort();
@@ -57,57 +57,36 @@ static void use_memory(const struct bench *bench, void (*use)(const struct bench
     check(kolo_free(bench->comm, memory), NULL);
 }
 
-static void from_kolo(const struct bench *bench)
+static void from_kolo(void *context)
 {
+    const struct bench *bench = context;
     use_memory(bench, NULL);
 }
 
-static void with_a_sum(const struct bench *bench)
+static void with_a_sum(void *context)
 {
+    const struct bench *bench = context;
     use_memory(bench, sum);
 }
 
-static void sum_alone(const struct bench *bench)
+static void sum_alone(void *context)
 {
+    const struct bench *bench = context;
     sum(bench, bench->memory);
-}
-
-static double now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static void measure(struct bench *bench)
 {
-    static void (*const ways[WAYS])(const struct bench *) = {from_malloc, from_kolo, with_a_sum,
-                                                             sum_alone};
-    static double times[WAYS][ROUNDS];
     const size_t many = BATCH_BYTES / bench->bytes;
     const int batch = many > BATCH_MAX ? BATCH_MAX : (int)many;
-    for (int round = -1; round < ROUNDS; round++)
-        for (int way = 0; way < WAYS; way++) {
-            check(kolo_barrier(bench->comm, NULL, NULL), NULL);
-            const double start = now_us();
-            for (int i = 0; i < batch; i++)
-                ways[way](bench);
-            if (round >= 0)
-                times[way][round] = (now_us() - start) / batch;
-        }
-    for (int way = 0; way < WAYS; way++)
-        qsort(times[way], ROUNDS, sizeof(double), by_value);
+    const struct micro_way ways[WAYS] = {
+        {from_malloc, batch}, {from_kolo, batch}, {with_a_sum, batch}, {sum_alone, batch}};
+    double us[WAYS];
+    micro_measure(bench->comm, ways, WAYS, bench, us);
     if (kolo_rank(bench->comm) == 0)
         printf("%9zu B  malloc %9.2f  kolo_alloc %9.2f  with an allreduce %9.2f  that alone %9.2f "
                "us\n",
-               bench->bytes, times[0][ROUNDS / 2], times[1][ROUNDS / 2], times[2][ROUNDS / 2],
-               times[3][ROUNDS / 2]);
+               bench->bytes, us[0], us[1], us[2], us[3]);
 }
 
 int main(void)

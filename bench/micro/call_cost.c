@@ -4,14 +4,12 @@
 // and of 16 calls made one by one, as a group, and as a group that repeats. Times are rank 0's: the
 // median of rounds in which the ways alternate, each with a batch.
 #include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
 #include <kolo/kolo.h>
 
-#include "bench/micro/check.h"
+#include "bench/micro/ways.h"
 
-enum { ROUNDS = 15, BATCH = 2000, MANY = 16, WAYS = 6, ELEMENTS = 1024 };
+enum { BATCH = 2000, MANY = 16, WAYS = 6, ELEMENTS = 1024 };
 
 struct bench {
     struct kolo_comm *comm;
@@ -29,24 +27,28 @@ static void sum(struct bench *bench, int i, const struct kolo_opts *opts,
           NULL);
 }
 
-static void plain(struct bench *bench)
+static void plain(void *context)
 {
+    struct bench *bench = context;
     sum(bench, 0, NULL, NULL);
 }
 
-static void run(struct bench *bench)
+static void run(void *context)
 {
+    struct bench *bench = context;
     check(kolo_run(bench->one), NULL);
 }
 
-static void start_and_wait(struct bench *bench)
+static void start_and_wait(void *context)
 {
+    struct bench *bench = context;
     check(kolo_start(bench->one), NULL);
     check(kolo_wait(&bench->one, -1), NULL);
 }
 
-static void one_by_one(struct bench *bench)
+static void one_by_one(void *context)
 {
+    struct bench *bench = context;
     for (int i = 0; i < MANY; i++)
         sum(bench, i, NULL, NULL);
 }
@@ -58,53 +60,31 @@ static void open_group(struct bench *bench)
         sum(bench, i, NULL, NULL);
 }
 
-static void grouped(struct bench *bench)
+static void grouped(void *context)
 {
+    struct bench *bench = context;
     open_group(bench);
     check(kolo_group_end(bench->comm, NULL, NULL), NULL);
 }
 
-static void group_again(struct bench *bench)
+static void group_again(void *context)
 {
+    struct bench *bench = context;
     check(kolo_run(bench->group), NULL);
-}
-
-static double now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static void measure(struct bench *bench)
 {
-    static void (*const ways[WAYS])(struct bench *) = {plain,      run,     start_and_wait,
-                                                       one_by_one, grouped, group_again};
-    static double times[WAYS][ROUNDS];
-    for (int round = -2; round < ROUNDS; round++)
-        for (int way = 0; way < WAYS; way++) {
-            int batch = way < 3 ? BATCH : BATCH / MANY;
-            check(kolo_barrier(bench->comm, NULL, NULL), NULL);
-            double start = now_us();
-            for (int i = 0; i < batch; i++)
-                ways[way](bench);
-            if (round >= 0)
-                times[way][round] = (now_us() - start) / batch;
-        }
-    for (int way = 0; way < WAYS; way++)
-        qsort(times[way], ROUNDS, sizeof(double), by_value);
+    static const struct micro_way ways[WAYS] = {
+        {plain, BATCH},          {run, BATCH},
+        {start_and_wait, BATCH}, {one_by_one, BATCH / MANY},
+        {grouped, BATCH / MANY}, {group_again, BATCH / MANY}};
+    double us[WAYS];
+    micro_measure(bench->comm, ways, WAYS, bench, us);
     if (kolo_rank(bench->comm) == 0)
         printf("%6zu B  one: plain %7.3f  run %7.3f  start+wait %7.3f us   16: one by one %8.3f  "
                "group %8.3f  group again %8.3f us\n",
-               bench->count * sizeof(float), times[0][ROUNDS / 2], times[1][ROUNDS / 2],
-               times[2][ROUNDS / 2], times[3][ROUNDS / 2], times[4][ROUNDS / 2],
-               times[5][ROUNDS / 2]);
+               bench->count * sizeof(float), us[0], us[1], us[2], us[3], us[4], us[5]);
 }
 
 int main(void)

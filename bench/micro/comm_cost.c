@@ -4,30 +4,28 @@
 // the new communicator, and kolo_finalize. Times are rank 0's: the median of rounds in which the
 // ways alternate, each with a batch.
 #include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
 #include <kolo/kolo.h>
 
-#include "bench/micro/check.h"
+#include "bench/micro/ways.h"
 
-enum { ROUNDS = 15, BATCH = 200, WAYS = 3 };
+enum { BATCH = 200, WAYS = 3 };
 
-static void dup(struct kolo_comm *comm)
+static void dup(void *comm)
 {
     struct kolo_comm *copy = NULL;
     check(kolo_dup(comm, NULL, &copy), NULL);
     check(kolo_finalize(copy), NULL);
 }
 
-static void split(struct kolo_comm *comm)
+static void split(void *comm)
 {
     struct kolo_comm *half = NULL;
     check(kolo_split(comm, kolo_rank(comm) % 2, 0, NULL, &half), NULL);
     check(kolo_finalize(half), NULL);
 }
 
-static void dup_and_sum(struct kolo_comm *comm)
+static void dup_and_sum(void *comm)
 {
     struct kolo_comm *copy = NULL;
     double value = 1;
@@ -36,38 +34,15 @@ static void dup_and_sum(struct kolo_comm *comm)
     check(kolo_finalize(copy), NULL);
 }
 
-static double now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 int main(void)
 {
-    static void (*const ways[WAYS])(struct kolo_comm *) = {dup, split, dup_and_sum};
-    static double times[WAYS][ROUNDS];
+    static const struct micro_way ways[WAYS] = {{dup, BATCH}, {split, BATCH}, {dup_and_sum, BATCH}};
     struct kolo_comm *comm;
+    double us[WAYS];
     check(kolo_init(NULL, &comm), NULL);
-    for (int round = -2; round < ROUNDS; round++)
-        for (int way = 0; way < WAYS; way++) {
-            check(kolo_barrier(comm, NULL, NULL), NULL);
-            double start = now_us();
-            for (int i = 0; i < BATCH; i++)
-                ways[way](comm);
-            if (round >= 0)
-                times[way][round] = (now_us() - start) / BATCH;
-        }
-    for (int way = 0; way < WAYS; way++)
-        qsort(times[way], ROUNDS, sizeof(double), by_value);
+    micro_measure(comm, ways, WAYS, comm, us);
     if (kolo_rank(comm) == 0)
-        printf("%d ranks  dup %7.1f  split %7.1f  dup and a sum %7.1f us\n", kolo_size(comm),
-               times[0][ROUNDS / 2], times[1][ROUNDS / 2], times[2][ROUNDS / 2]);
+        printf("%d ranks  dup %7.1f  split %7.1f  dup and a sum %7.1f us\n", kolo_size(comm), us[0],
+               us[1], us[2]);
     return kolo_finalize(comm) == KOLO_OK ? 0 : 1;
 }

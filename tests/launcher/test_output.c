@@ -43,6 +43,16 @@ static void on_broken(void *context, int error)
     ((struct heard *)context)->error = error;
 }
 
+/** Output to a pipe, of which ends[0] is read. */
+static struct kolo_output *open_on_pipe(uv_loop_t *loop, struct heard *heard, int ends[2])
+{
+    const struct kolo_output_events events = {heard, on_written, on_batch, on_drained, on_broken};
+    struct kolo_output *output = NULL;
+    cr_assert(uv_loop_init(loop) == 0 && kolo_pipe(ends) == KOLO_OK);
+    cr_assert_eq(kolo_output_create(loop, ends[1], &events, &output), KOLO_OK);
+    return output;
+}
+
 static void close_output(struct kolo_output *output, uv_loop_t *loop)
 {
     kolo_output_close(output);
@@ -226,13 +236,10 @@ Test(output, a_large_number_that_does_not_block_is_waited_for, .timeout = 60)
 Test(output, lines_of_kolorun_have_no_control_characters, .timeout = 60)
 {
     struct heard heard = {0};
-    struct kolo_output_events events = {&heard, on_written, on_batch, on_drained, on_broken};
-    struct kolo_output *output = NULL;
     char text[64] = "";
     uv_loop_t loop;
     int ends[2];
-    cr_assert(uv_loop_init(&loop) == 0 && kolo_pipe(ends) == KOLO_OK);
-    cr_assert_eq(kolo_output_create(&loop, ends[1], &events, &output), KOLO_OK);
+    struct kolo_output *output = open_on_pipe(&loop, &heard, ends);
     kolo_output_print(output, "kolorun: host %s: %s", "a", "\x1b[31mred\nnext");
     kolo_output_no_prefix(output);
     kolo_output_lines(output, 0, 0, "\x1b[0m\n", 5);
@@ -267,12 +274,9 @@ static void expect_lines(uv_loop_t *loop, struct heard *heard, struct kolo_outpu
 Test(output, a_line_without_an_end_goes_on_or_is_ended, .timeout = 60)
 {
     struct heard heard = {0};
-    struct kolo_output_events events = {&heard, on_written, on_batch, on_drained, on_broken};
-    struct kolo_output *output = NULL;
     uv_loop_t loop;
     int ends[2];
-    cr_assert(uv_loop_init(&loop) == 0 && kolo_pipe(ends) == KOLO_OK);
-    cr_assert_eq(kolo_output_create(&loop, ends[1], &events, &output), KOLO_OK);
+    struct kolo_output *output = open_on_pipe(&loop, &heard, ends);
     const int fd = ends[0];
     expect_lines(&loop, &heard, output, fd, 0, "a", "[0] a\n"); /* it is not kept open */
     kolo_output_keep_open(output);
@@ -316,12 +320,9 @@ static void put_foldable(struct kolo_output *output, int rank, const char *text)
 Test(output, what_ranks_repeat_is_written_once, .timeout = 60)
 {
     struct heard heard = {0};
-    struct kolo_output_events events = {&heard, on_written, on_batch, on_drained, on_broken};
-    struct kolo_output *output = NULL;
     uv_loop_t loop;
     int ends[2];
-    cr_assert(uv_loop_init(&loop) == 0 && kolo_pipe(ends) == KOLO_OK);
-    cr_assert_eq(kolo_output_create(&loop, ends[1], &events, &output), KOLO_OK);
+    struct kolo_output *output = open_on_pipe(&loop, &heard, ends);
     cr_assert_eq(kolo_output_fold(output, &loop, 8, 2, 1 << 20), KOLO_OK);
     const int fd = ends[0];
     const int64_t begun_ns = kolo_now_ns();

@@ -11,12 +11,11 @@
  * two microseconds. If ranks share cores, a waiting rank makes room at once. */
 enum { LOOKS = 64, LOOKS_CROWDED = 100 };
 
-int *kolo_hub_ranks(const struct kolo_comm *comm)
+const int *kolo_hub_ranks(const struct kolo_comm *comm, int room[KOLO_BOARD_MEMBERS_MAX])
 {
-    int *ranks = kolo_calloc((size_t)comm->size, sizeof *ranks);
-    for (int member = 0; ranks && member < comm->size; member++)
-        ranks[member] = kolo_comm_world_rank(comm, member);
-    return ranks;
+    for (int member = 0; member < comm->size; member++)
+        room[member] = kolo_comm_world_rank(comm, member);
+    return room;
 }
 
 /** Begins to make the links that the board will use. */
@@ -33,23 +32,20 @@ static kolo_status link_members(const struct kolo_comm *comm, kolo_deadline dead
 static kolo_status open_board(struct kolo_hub *hub, kolo_deadline deadline)
 {
     struct kolo_comm *comm = hub->comm;
+    int ranks[KOLO_BOARD_MEMBERS_MAX];
     kolo_status status;
-    int *ranks = kolo_hub_ranks(comm);
     hub->tracks = kolo_calloc(2 * (size_t)comm->size, sizeof *hub->tracks);
     hub->ways = kolo_ways_create();
-    if (!ranks || !hub->tracks || !hub->ways) {
-        kolo_free_memory(ranks);
+    if (!hub->tracks || !hub->ways)
         return KOLO_ERR_NO_MEMORY;
-    }
     KOLO_TRY(link_members(comm, deadline));
-    KOLO_TRY(kolo_board_open(comm->engine->endpoint, comm->number, ranks, comm->size,
-                             KOLO_BOARD_STAGE_BYTES, deadline, &hub->board));
+    KOLO_TRY(kolo_board_open(comm->engine->endpoint, comm->number, kolo_hub_ranks(comm, ranks),
+                             comm->size, KOLO_BOARD_STAGE_BYTES, deadline, &hub->board));
     hub->self = kolo_board_self(hub->board);
     hub->count = kolo_board_count(hub->board);
     hub->is_crowded = comm->engine->spin_ns == 0;
     hub->looks = hub->is_crowded ? LOOKS_CROWDED : LOOKS;
 out:
-    kolo_free_memory(ranks);
     return status;
 }
 
@@ -81,6 +77,11 @@ void kolo_hub_close(struct kolo_hub *hub)
     kolo_free_memory(hub->ways);
     kolo_free_memory(hub->lent.mappings);
     kolo_free_memory(hub);
+}
+
+int kolo_hub_looks(const struct kolo_hub *hub)
+{
+    return kolo_patience_is_short(&hub->comm->engine->patience) ? 1 : hub->looks;
 }
 
 void kolo_hub_place(struct kolo_hub *hub)

@@ -117,6 +117,7 @@ struct kolo_board_notes {
     struct kolo_board_word mapped;
     /* the latest collective whose lent buffers it copied to the host */
     struct kolo_board_word brought;
+    struct kolo_board_word opened; /* the communicator made of this one that it came to last */
     struct kolo_board_took took;
     alignas(2 * KOLO_BOARD_LINE) struct kolo_board_lent lent[KOLO_BOARD_LENT_BUFFERS];
 };
@@ -252,8 +253,8 @@ struct kolo_hub {
 
 /* ---- board_hub.c ---- */
 
-/** The rank in the world of each member; the caller frees it. NULL: no memory. */
-int *kolo_hub_ranks(const struct kolo_comm *comm);
+/** The rank in the world of each member, written to @p room. */
+const int *kolo_hub_ranks(const struct kolo_comm *comm, int room[KOLO_BOARD_MEMBERS_MAX]);
 
 /** Begins to open the board of @p comm; afterwards *hub_out is there, though not all members can be
  * seen yet. Held: lock. */
@@ -261,6 +262,9 @@ kolo_status kolo_hub_open(struct kolo_comm *comm, kolo_deadline deadline,
                           struct kolo_hub **hub_out) KOLO_NODISCARD;
 /** NULL is allowed. The communicator must have no requests any more. Held: lock. */
 void kolo_hub_close(struct kolo_hub *hub);
+/** Polls of a flag before the links get a turn: few if whoever it waits for may need this
+ * processor. */
+int kolo_hub_looks(const struct kolo_hub *hub);
 /** Publishes on which processor this rank enters. */
 void kolo_hub_place(struct kolo_hub *hub);
 /** While others have yet to enter: whether one of them, or the expected root of the next broadcast,

@@ -105,6 +105,7 @@ struct kolo_comm {
     struct kolo_comm *parent;
     kolo_deadline orphan_by; /* it fails then, because its parent has failed; 0: it has not */
     bool is_unmet;           /* it is being made: not all members are known to have opened it */
+    int met; /* in its meeting (meeting.c): the members below are known to have opened it */
     struct kolo_half_made half_made; /* see shrink.c */
     bool is_left_out;                /* its survivors went on without this rank */
     /* ---- its calls ---- */

@@ -176,7 +176,7 @@ static void yield_on_board(struct kolo_comm *comm, const kolo_status *status)
     struct kolo_engine *engine = comm->engine;
     for (int i = 0; i < YIELDS_PER_TURN && !is_over(comm, status) && !engine->has_moved; i++) {
         const struct kolo_request *request = comm->collectives.first;
-        if (engine->spin_ns > 0 || !request || request->route != &kolo_route_board)
+        if (engine->spin_ns > 0 || !request || !request->route->is_on_board)
             return;
         yield(engine);
         let_in(engine);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "runtime/meeting.h"
 #include "runtime/nested.h"
 #include "runtime/own_ops.h"
 #include "runtime/scale.h"
@@ -93,6 +94,21 @@ static enum kolo_order order_of(const struct kolo_comm *comm, const struct kolo_
     return kolo_order_of(task->dtype, task->op, is_deterministic);
 }
 
+/** The members of a new communicator meet on their parent's board if it has one, and else over
+ * links, even if they could have a board: to open that takes longer than all the rest. False: as
+ * any barrier. Held: lock. */
+static bool choose_meeting(const struct kolo_comm *comm, struct kolo_request *request)
+{
+    if (kolo_meeting_has_board(comm)) {
+        request->plan = kolo_plans[KOLO_PLAN_ONESHOT_BARRIER];
+        request->route = &kolo_route_meeting;
+        return true;
+    }
+    if (comm->has_board && comm->plan_is_auto)
+        request->plan = kolo_plans[KOLO_PLAN_DISSEMINATION_BARRIER];
+    return request->plan != NULL;
+}
+
 /** Held: lock. */
 static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *request,
                                const struct kolo_task *task)
@@ -109,13 +125,11 @@ static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *requ
     enum kolo_collective collective = kolo_call_collective(task->kind);
     if (request->nested)
         request->plan = kolo_plan_find(collective, "nested");
-    else if (task->over_links && comm->has_board && comm->plan_is_auto)
-        request->plan = kolo_plans[KOLO_PLAN_DISSEMINATION_BARRIER];
-    else
+    else if (!task->is_meeting || !choose_meeting(comm, request))
         KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes,
                                   order_of(comm, request, task),
                                   task->is_own || comm->own_calls > 0, &request->plan));
-    if (request->plan->on_board)
+    if (request->plan->on_board && request->route != &kolo_route_meeting)
         request->route = &kolo_route_board;
     if (request->plan->is_nested)
         request->route = &kolo_route_nested;

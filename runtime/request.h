@@ -29,6 +29,8 @@ struct kolo_staged;
 /** How the data of a request moves: over links (route_links.c) or over the board of this host
  * (route_board.c). Held: lock. */
 struct kolo_route {
+    /** It waits for flags in shared memory of other ranks, which may need this processor. */
+    bool is_on_board;
     /** Called when a request has been appended to its list. A collective may have others ahead of
      * it, so it must not move anything before advance() is called. */
     void (*begin)(struct kolo_request *request);

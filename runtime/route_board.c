@@ -26,7 +26,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "runtime/board_hub.h"
 #include "runtime/mismatch.h"
 #include "runtime/own_ops.h"
@@ -472,12 +471,6 @@ static bool makes_room(const struct kolo_hub *hub)
     return hub->run.phase != KOLO_BOARD_ENTERING || kolo_hub_makes_room(hub);
 }
 
-/** Polls of a flag before the links get a turn. Whoever it waits for may need this processor. */
-static int looks_at_once(const struct kolo_hub *hub)
-{
-    return kolo_patience_is_short(&hub->comm->engine->patience) ? 1 : hub->looks;
-}
-
 static bool board_advance(struct kolo_request *request)
 {
     struct kolo_hub *hub = open_hub(request);
@@ -485,7 +478,7 @@ static bool board_advance(struct kolo_request *request)
         return false;
     if (hub->run.request != request)
         start(hub, request);
-    const int most = looks_at_once(hub);
+    const int most = kolo_hub_looks(hub);
     for (int looks = most; looks > 0 && !hub->is_refused; looks--) {
         const enum kolo_board_phase before = hub->run.phase;
         enum kolo_board_step result = step(hub);
@@ -621,6 +614,7 @@ static uint64_t board_moves(const struct kolo_request *request)
 }
 
 const struct kolo_route kolo_route_board = {
+    .is_on_board = true,
     .begin = board_begin,
     .advance = board_advance,
     .cancel = board_cancel,
@@ -633,12 +627,10 @@ const struct kolo_route kolo_route_board = {
 
 bool kolo_board_has(const struct kolo_comm *comm)
 {
+    int room[KOLO_BOARD_MEMBERS_MAX];
     struct kolo_why why;
-    int *ranks =
-        comm->size > 1 && comm->size <= KOLO_BOARD_MEMBERS_MAX ? kolo_hub_ranks(comm) : NULL;
-    bool fits = ranks && kolo_board_fits(comm->engine->endpoint, ranks, comm->size, &why);
-    kolo_free_memory(ranks);
-    return fits;
+    return comm->size > 1 && comm->size <= KOLO_BOARD_MEMBERS_MAX &&
+           kolo_board_fits(comm->engine->endpoint, kolo_hub_ranks(comm, room), comm->size, &why);
 }
 
 /* ---- earlier broadcasts ---- */

@@ -6,14 +6,16 @@
 //   2  all gather what each offers: colour, key, the first number, what is wrong with its call
 //   3  every member reads the same table, so all refuse, or all make the same communicators
 //   4  the members of each new one meet in a barrier on it, so a member that returns knows
-//      that all have it; over links, so that its board is opened by the first call that needs it
+//      that all have it. They use the board of the parent (meeting.c) or links; a board of the new
+//      one is opened by the first call that needs it
 //
 // The call has one deadline: for 1 (at most half of the time), 2, and 4, which gets a second if
 // less is left.
 //
 // A number is never used twice in a job, since links and the store identify communicators by it.
-// What step 4 needs is allocated before step 2, so that no member fails between the two. Until step
-// 4 is over, the new communicator fails with its parent, because a member that the parent has lost
+// What step 4 needs is allocated before step 2, so that no member fails between the two; over links
+// a channel is allocated in step 4, and a member without memory for it gives up. Until step 4 is
+// over, the new communicator fails with its parent, because a member that the parent has lost
 // may never get it; but not at once, since members that all have it meet in a moment, and some may
 // be through step 4 already. A failure that comes from a member which is through step 4 is not one
 // of its making: a member that is still in step 4 gets the communicator too, and its calls say why.
@@ -199,7 +201,7 @@ kolo_status kolo_comm_meet(struct kolo_comm *child, struct kolo_comm *parent,
                              .function = function,
                              .opts = opts,
                              .is_own = true,
-                             .over_links = parent != NULL};
+                             .is_meeting = parent != NULL};
     if (deadline == 0)
         deadline = kolo_deadline_in_ms(kolo_task_timeout_ms(child, &task));
     task.deadline = deadline;

@@ -20,10 +20,8 @@ struct kolo_task {
     kolo_redop op;
     int root, peer;
     bool in_place;
-    bool is_own; /* a call of the library itself, not a collective of the program */
-    /* a barrier that does without a board, which would have to be opened for it; unless a plan is
-     * forced */
-    bool over_links;
+    bool is_own;     /* a call of the library itself, not a collective of the program */
+    bool is_meeting; /* the barrier in which the members of a new communicator meet */
     size_t send_bytes, recv_bytes; /* bytes it reads and writes, including gaps between blocks */
     const struct kolo_opts *opts;
     kolo_deadline deadline; /* of the call that this is a part of; 0: counts from its start */

@@ -294,7 +294,8 @@ static bool is_of_the_store(kolo_status status)
     return status == KOLO_ERR_PEER && strstr(kolo_error_detail(), "lost its connection");
 }
 
-/** An allocation fails on some rank: all get the communicator, or none, and none waits. */
+/** An allocation fails on some rank: all get the communicator, which works, or none; and none
+ * waits. */
 static kolo_status lacking_memory(struct kolo_comm *comm, void *argument)
 {
     struct kolo_comm *part = NULL;
@@ -305,7 +306,11 @@ static kolo_status lacking_memory(struct kolo_comm *comm, void *argument)
     kolo_alloc_fail_nth(0);
     WORLD_EXPECT(status != KOLO_ERR_TIMEOUT && (status != KOLO_ERR_PEER || is_of_the_store(status)),
                  "%s: %s", kolo_status_name(status), kolo_error_detail());
-    return status;
+    if (status != KOLO_OK)
+        return status;
+    WORLD_EXPECT(check_calls(part, (const int[]){0, 1, 2}, 3) == KOLO_OK, "%s",
+                 kolo_error_detail());
+    return kolo_finalize(part);
 }
 
 Test(split, memory_runs_out, .timeout = 120)
@@ -539,12 +544,22 @@ static kolo_status open_made(struct kolo_comm *comm, uint32_t number, struct kol
     return KOLO_OK;
 }
 
-/** The barrier of the creation, for a member that has opened it by open_made(). */
-static kolo_status be_met(struct kolo_comm *part)
+/** The barrier of the creation, for a member that has opened it by open_made(). @p parent may have
+ * failed. */
+static kolo_status be_met(struct kolo_comm *parent, struct kolo_comm *part)
 {
     const struct kolo_task task = {
-        .kind = KOLO_CALL_BARRIER, .function = "kolo_split", .is_own = true, .over_links = true};
-    return kolo_task_run(part, &task);
+        .kind = KOLO_CALL_BARRIER, .function = "kolo_split", .is_own = true, .is_meeting = true};
+    kolo_comm_enter(part);
+    part->parent = parent;
+    part->is_unmet = true;
+    kolo_comm_leave(part);
+    const kolo_status status = kolo_task_run(part, &task);
+    kolo_comm_enter(part);
+    part->parent = NULL;
+    part->is_unmet = false;
+    kolo_comm_leave(part);
+    return status;
 }
 
 /** From here to the end of meet(), failures of communicators that are not open yet are kept. */
@@ -602,7 +617,7 @@ static kolo_status aborted_while_met(struct kolo_comm *comm, void *argument)
         if (comm->rank == 0)
             kolo_abort(part, "enough");
     }
-    status = be_met(part); /* or the first call of the member that was in the creation */
+    status = kolo_barrier(part, NULL, NULL);
     WORLD_EXPECT(status == KOLO_ERR_ABORTED && strstr(kolo_error_detail(), "aborted: enough"),
                  "%s: %s", kolo_status_name(status), kolo_error_detail());
     KOLO_TRY(kolo_shrink(part, NULL, &again));
@@ -615,7 +630,8 @@ out:
 
 ON_ALL(who_is_still_in_the_creation_gets_it_too, 60, 3, aborted_while_met)
 
-/** Two members are still in the creation, and one of them gives up: the other gets nothing. */
+/** Two members are still in the creation, and one of them gives up: the other gets nothing, and
+ * both say who is missing. */
 static kolo_status two_are_late(struct kolo_comm *comm, void *argument)
 {
     uint32_t number = 0;
@@ -627,8 +643,9 @@ static kolo_status two_are_late(struct kolo_comm *comm, void *argument)
     KOLO_TRY(take_number(comm, &number));
     if (comm->rank != 0) {
         status = meet(comm, number, comm->rank == 1 ? 50 : 20000, &part);
-        WORLD_EXPECT(status == KOLO_ERR_TIMEOUT, "%s: %s", kolo_status_name(status),
-                     kolo_error_detail());
+        WORLD_EXPECT(status == KOLO_ERR_TIMEOUT &&
+                         strstr(kolo_error_detail(), "waiting for rank 0 ("),
+                     "%s: %s", kolo_status_name(status), kolo_error_detail());
     }
     KOLO_TRY(kolo_barrier(comm, NULL, NULL));
 out:
@@ -678,21 +695,24 @@ static kolo_status fail_parent(struct kolo_comm *comm, struct kolo_comm *parent,
     WORLD_TRY(await_opened(comm, number));
     kolo_abort(parent, "enough");
     WORLD_TRY(await_failed(comm, parent->number));
-    return is_opened ? be_met(*part_out) : KOLO_OK;
+    return is_opened ? be_met(parent, *part_out) : KOLO_OK;
 }
 
 struct outcome {
     int32_t mine, worst; /* status of the meeting here, and the worst of all ranks */
 };
 
-/** The parent fails while two members are in the meeting. */
-static kolo_status parent_fails(struct kolo_comm *comm, bool is_opened, struct outcome *out)
+/** The parent fails while two members are in the meeting. @p has_board: it has used its board. */
+static kolo_status parent_fails(struct kolo_comm *comm, bool is_opened, bool has_board,
+                                struct outcome *out)
 {
     uint32_t number = 0;
     struct kolo_comm *parent = NULL, *part = NULL;
     kolo_status status;
     worlds[comm->rank] = comm;
     KOLO_TRY(kolo_dup(comm, NULL, &parent));
+    if (has_board)
+        KOLO_TRY(kolo_barrier(parent, NULL, NULL));
     if (comm->rank != 1)
         begin_meeting(comm);
     KOLO_TRY(take_number(comm, &number));
@@ -709,30 +729,42 @@ out:
 }
 
 /** All have it. On a busy machine the members may not meet in the time that is left. */
-static kolo_status parent_fails_last(struct kolo_comm *comm, void *argument)
+static kolo_status parent_fails_last(struct kolo_comm *comm, bool has_board)
 {
     enum { TRIES = 8 };
-    (void)argument;
     for (int i = 0; i < TRIES; i++) {
         struct outcome outcome = {0};
-        WORLD_TRY(parent_fails(comm, true, &outcome));
+        WORLD_TRY(parent_fails(comm, true, has_board, &outcome));
         if (outcome.worst == KOLO_OK)
             return KOLO_OK;
     }
     return kolo_fail(KOLO_ERR_INTERNAL, "it failed with its parent");
 }
 
+static kolo_status parent_fails_last_on_board(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    return parent_fails_last(comm, true);
+}
+
+static kolo_status parent_fails_last_on_links(struct kolo_comm *comm, void *argument)
+{
+    (void)argument;
+    return parent_fails_last(comm, false);
+}
+
 static kolo_status parent_fails_first(struct kolo_comm *comm, void *argument)
 {
     struct outcome outcome = {0};
     (void)argument;
-    WORLD_TRY(parent_fails(comm, false, &outcome));
+    WORLD_TRY(parent_fails(comm, false, true, &outcome));
     WORLD_EXPECT(outcome.mine == (comm->rank == 1 ? KOLO_OK : KOLO_ERR_ABORTED), "%s",
                  kolo_status_name(outcome.mine));
     return KOLO_OK;
 }
 
-ON_ALL(a_parent_that_fails_when_all_have_it_leaves_it_alone, 60, 3, parent_fails_last)
+ON_ALL(a_parent_that_fails_when_all_have_it_leaves_it_alone, 60, 3, parent_fails_last_on_board)
+ON_ALL(without_a_board_too, 60, 3, parent_fails_last_on_links)
 ON_ALL(a_parent_that_fails_before_takes_it_along, 60, 3, parent_fails_first)
 
 /** One of three ranks gives up in a split, as if the others had come through its barrier. When

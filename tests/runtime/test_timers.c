@@ -159,6 +159,8 @@ static kolo_status come_late(struct kolo_comm *comm, void *argument)
     struct kolo_comm *copy = NULL;
     (void)argument;
     kolo_status status = kolo_dup(comm, NULL, &copy);
+    if (status == KOLO_OK)
+        status = kolo_barrier(copy, NULL, NULL); /* in the first call on a board all wait for all */
     if (rank == LATE || rank == LATER)
         await_warnings(rank == LATE ? 1 : 2);
     if (status == KOLO_OK)

@@ -11,8 +11,9 @@
 //
 // The meeting has a second even if the call's time is over: others may meet and go on, and nobody
 // would come to the first communicator any more. If the time is over all the same before a
-// communicator of all is made, the program may call again, and this rank asks for the survivors of
-// the one that is half made, as the others do.
+// communicator of all is made, or a rank lacks memory for it, the program may call again, and this
+// rank asks for the survivors of the one that is half made, as the others do. What this rank needs
+// for its part is allocated before it asks, since the others count on it once they have the answer.
 #include <stdio.h>
 #include <string.h>
 
@@ -84,7 +85,7 @@ static void name_members(struct shrinking *shrinking)
     }
 }
 
-/** Asks the store which ranks survive, and stores them in shrinking->bits. */
+/** Asks the store which ranks survive; the answer is put into shrinking->bits. */
 static kolo_status ask(struct shrinking *shrinking)
 {
     struct kolo_engine *engine = shrinking->engine;
@@ -94,15 +95,13 @@ static kolo_status ask(struct shrinking *shrinking)
     kolo_engine_enter(engine);
     name_members(shrinking);
     kolo_store_client_shrink(engine->store, shrinking->number, shrinking->bits, shrinking->lost,
-                             left_ms < 0 ? UINT32_MAX : (uint32_t)left_ms, &shrinking->call);
+                             left_ms < 0 ? UINT32_MAX : (uint32_t)left_ms, shrinking->bits,
+                             &shrinking->call);
     status = await(shrinking);
     kolo_engine_leave(engine);
-    if (status == KOLO_OK && shrinking->call.bytes == bytes)
-        memcpy(shrinking->bits, shrinking->call.value, bytes);
-    else if (status == KOLO_OK)
+    if (status == KOLO_OK && shrinking->call.bytes != bytes)
         status = kolo_fail(KOLO_ERR_PROTOCOL, "kolo_shrink: the store names survivors in %zu bytes",
                            shrinking->call.bytes);
-    kolo_free_memory(shrinking->call.value);
     return status;
 }
 
@@ -137,15 +136,13 @@ static int meeting_ms(const struct shrinking *shrinking)
     return left_ms >= 0 && left_ms < most_ms ? left_ms : (int)most_ms;
 }
 
-/** Makes the communicator of the survivors, and waits until all have it. */
-static kolo_status meet(struct shrinking *shrinking, const struct kolo_seat *seat,
-                        struct kolo_comm **new_out)
+/** Makes @p child the communicator of the survivors, and waits until all have it. */
+static kolo_status meet(struct shrinking *shrinking, struct kolo_comm *child,
+                        const struct kolo_seat *seat, struct kolo_comm **new_out)
 {
-    struct kolo_comm *child = NULL;
     struct kolo_opts opts = kolo_opts_copy(shrinking->opts);
     kolo_status status;
     opts.timeout_ms = meeting_ms(shrinking);
-    KOLO_TRY(kolo_comm_create(shrinking->engine, shrinking->size, &child));
     memcpy(child->ranks, shrinking->ranks, (size_t)shrinking->size * sizeof *child->ranks);
     snprintf(child->origin, sizeof child->origin, "survivors of %u", shrinking->number);
     KOLO_TRY(kolo_comm_meet(child, NULL, seat, "kolo_shrink", &opts, 0));
@@ -161,20 +158,34 @@ static bool is_loss(kolo_status status)
            kolo_status_lost(status) == KOLO_LOST_LINK;
 }
 
-static kolo_status shrink(struct shrinking *shrinking, struct kolo_comm **new_out)
+/** One round. The memory for the communicator comes first: once the store has answered, the others
+ * count on this rank. */
+static kolo_status try_once(struct shrinking *shrinking, struct kolo_comm **new_out)
 {
+    struct kolo_comm *child = NULL;
     struct kolo_seat seat;
     kolo_status status;
-    do {
-        shrinking->may_resume = false;
-        KOLO_TRY(ask(shrinking));
-        KOLO_TRY(keep_survivors(shrinking, &seat));
-        status = meet(shrinking, &seat, new_out);
-        shrinking->number = seat.number;
-        shrinking->may_resume = is_loss(status);
-    } while (shrinking->may_resume && !kolo_deadline_passed(shrinking->deadline));
+    shrinking->may_resume = false;
+    KOLO_TRY(kolo_comm_create(shrinking->engine, shrinking->size, &child));
+    KOLO_TRY(ask(shrinking));
+    KOLO_TRY(keep_survivors(shrinking, &seat));
+    status = meet(shrinking, child, &seat, new_out);
+    child = NULL; /* meet() has freed it if it failed */
+    shrinking->number = seat.number;
+    shrinking->may_resume = is_loss(status);
 out:
-    shrinking->may_resume |= status == KOLO_ERR_TIMEOUT;
+    kolo_comm_free(child);
+    return status;
+}
+
+static kolo_status shrink(struct shrinking *shrinking, struct kolo_comm **new_out)
+{
+    kolo_status status;
+    do
+        status = try_once(shrinking, new_out);
+    while (shrinking->may_resume && !kolo_deadline_passed(shrinking->deadline));
+    /* without memory it was not asked, or the survivors have no communicator */
+    shrinking->may_resume |= status == KOLO_ERR_TIMEOUT || status == KOLO_ERR_NO_MEMORY;
     return status;
 }
 

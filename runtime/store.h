@@ -199,8 +199,10 @@ void kolo_store_client_keepalive(struct kolo_store_client *client, int64_t peer_
 struct kolo_store_call {
     kolo_status status; /* AGAIN; OK; ERR_NOT_FOUND; ERR_TIMEOUT; ERR_INVALID (add: not an integer);
                            ERR_PEER */
-    void *value;        /* get, shrink: the answer; the caller frees it (kolo_free_memory) */
-    size_t bytes;
+    void *value;        /* get: the answer; the caller frees it (kolo_free_memory) */
+    size_t bytes;       /* of the answer */
+    void *room;         /* shrink: the caller's memory for the answer, so that there is some */
+    size_t room_bytes;
     int64_t sum; /* add: the new value; shrink: the number of the communicator */
     /** On failure: the store's explanation, or what happened to the question. */
     char why[400];
@@ -220,13 +222,13 @@ void kolo_store_client_cancel(struct kolo_store_client *client, struct kolo_stor
 /** Asks which ranks continue after communicator @p number has failed. @p members has a bit for each
  * of its ranks; @p lost has a bit for each rank that this one can no longer reach, whether it is
  * alive or not. The answer comes when every member has asked, finalized the communicator, left or
- * died, and is the same for all: call->value has a bit for each rank that asked and continues;
- * call->sum is a number for their new communicator. If two ranks that asked cannot reach each
- * other, one of them is left out and gets ERR_PEER. ERR_TIMEOUT after @p timeout_ms: call->why
- * names a rank that has not asked. */
+ * died, and is the same for all: @p survivors, which may be @p members, gets a bit for each rank
+ * that asked and continues, if call->bytes is as many as it should be; call->sum is a number for
+ * their new communicator. If two ranks that asked cannot reach each other, one of them is left out
+ * and gets ERR_PEER. ERR_TIMEOUT after @p timeout_ms: call->why names a rank that has not asked. */
 void kolo_store_client_shrink(struct kolo_store_client *client, uint32_t number,
                               const uint8_t *members, const uint8_t *lost, uint32_t timeout_ms,
-                              struct kolo_store_call *call);
+                              uint8_t *survivors, struct kolo_store_call *call);
 
 /** Says that this rank has finalized communicator @p number, whose ranks are the bits of @p
  * members: ranks that shrink it do not wait for this one. */

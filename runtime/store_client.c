@@ -130,6 +130,22 @@ static kolo_status on_left(struct kolo_store_client *client, struct kolo_reader 
     return kolo_reader_finish(body, "LEFT");
 }
 
+/** Copies what the store answers, as far as there is room if the caller gave some. False: there is
+ * no memory for it. */
+static bool take_value(struct kolo_store_call *call, const void *value, size_t bytes)
+{
+    if (bytes == 0)
+        return true;
+    if (call->room) {
+        memcpy(call->room, value, bytes < call->room_bytes ? bytes : call->room_bytes);
+        return true;
+    }
+    call->value = kolo_calloc(bytes, 1);
+    if (call->value)
+        memcpy(call->value, value, bytes);
+    return call->value != NULL;
+}
+
 static kolo_status on_answer(struct kolo_store_client *client, struct kolo_reader *body)
 {
     char why[KOLO_DETAIL_MAX] = "";
@@ -145,14 +161,10 @@ static kolo_status on_answer(struct kolo_store_client *client, struct kolo_reade
     struct kolo_store_call *call = take_call(client, id);
     if (!call) /* cancelled */
         return KOLO_OK;
-    if (code == KOLO_OK && bytes > 0) {
-        call->value = kolo_calloc(bytes, 1);
-        if (!call->value) {
-            end_call(call, KOLO_ERR_NO_MEMORY, kolo_error_detail());
-            tell_answered(client);
-            return KOLO_OK;
-        }
-        memcpy(call->value, value, bytes);
+    if (code == KOLO_OK && !take_value(call, value, bytes)) {
+        end_call(call, KOLO_ERR_NO_MEMORY, kolo_error_detail());
+        tell_answered(client);
+        return KOLO_OK;
     }
     call->bytes = bytes;
     call->sum = sum;
@@ -490,12 +502,14 @@ void kolo_store_client_add(struct kolo_store_client *client, const char *key, in
 
 void kolo_store_client_shrink(struct kolo_store_client *client, uint32_t number,
                               const uint8_t *members, const uint8_t *lost, uint32_t timeout_ms,
-                              struct kolo_store_call *call)
+                              uint8_t *survivors, struct kolo_store_call *call)
 {
     size_t bytes = kolo_stall_bits_bytes(client->size);
     struct kolo_writer body = {0};
     if (!begin_call(client, "survivors", 0, call))
         return;
+    call->room = survivors;
+    call->room_bytes = bytes;
     struct kolo_message *message = kolo_message_create(KOLO_STORE_SHRINK, 20 + 2 * bytes, &body);
     kolo_write_u32(&body, call->id);
     kolo_write_u32(&body, number);

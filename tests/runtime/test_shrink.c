@@ -376,18 +376,17 @@ static kolo_status ask_store(struct kolo_comm *comm, uint32_t number, int size, 
 {
     struct kolo_engine *engine = comm->engine;
     const uint8_t members[8] = {(uint8_t)((1 << size) - 1)}, cut[8] = {lost};
+    uint8_t survivors[8] = {0};
     WORLD_EXPECT(kolo_stall_bits_bytes(engine->size) <= sizeof members, "%d ranks", engine->size);
     kolo_comm_enter(comm);
-    kolo_store_client_shrink(engine->store, number, members, cut, 20000, call);
+    kolo_store_client_shrink(engine->store, number, members, cut, 20000, survivors, call);
     kolo_comm_leave(comm);
     WORLD_TRY(kolo_kv_set(comm, asked, "", 0));
     kolo_comm_enter(comm);
     (void)kolo_engine_await(engine, NULL, &call->status, kolo_deadline_in_ms(25000));
     kolo_comm_leave(comm);
     WORLD_EXPECT(call->status == KOLO_OK, "%s: %s", kolo_status_name(call->status), call->why);
-    const uint8_t survivors = call->bytes > 0 ? *(const uint8_t *)call->value : 0;
-    kolo_free_memory(call->value);
-    return (survivors >> engine->rank) & 1 ? KOLO_OK : kolo_fail(KOLO_ERR_INTERNAL, "left out");
+    return (survivors[0] >> engine->rank) & 1 ? KOLO_OK : kolo_fail(KOLO_ERR_INTERNAL, "left out");
 }
 
 /** What kolo_shrink does after the answer, on ranks 0 and 1. */

@@ -46,6 +46,7 @@ struct work {
     size_t *starts; /* where the records of each chunk start in order */
     size_t *chosen; /* numbers of the records that this rank counts, if they are exchanged */
     size_t chosen_count;
+    bool is_bound; /* the other ranks have begun this compute too */
 };
 
 static int64_t chunks_of(const struct kolo_metric *metric)
@@ -194,7 +195,7 @@ static struct kolo_task task_of(const struct kolo_opts *opts)
 }
 
 /* Step 1. @p mine is the status of this rank's preparation. */
-static kolo_status agree(struct kolo_comm *comm, const struct work *work, kolo_status mine,
+static kolo_status agree(struct kolo_comm *comm, struct work *work, kolo_status mine,
                          bool *is_cached_out, const struct kolo_opts *opts)
 {
     enum { WORD, SHAPE, MINUS_SHAPE, CACHED, MINUS_CACHED, FACTS };
@@ -208,6 +209,10 @@ static kolo_status agree(struct kolo_comm *comm, const struct work *work, kolo_s
     task.count = FACTS;
     task.send_bytes = task.recv_bytes = sizeof facts;
     kolo_status status = kolo_task_run(comm, &task);
+    if (status == KOLO_OK) {
+        kolo_comm_bind(comm, true); /* until the end of run() */
+        work->is_bound = true;
+    }
     if (status == KOLO_OK)
         status = verdict(comm, facts[WORD], mine, detail, opts);
     if (status != KOLO_OK)
@@ -393,6 +398,8 @@ static kolo_status run(struct kolo_comm *comm, struct work *work, kolo_status mi
         status = settle_all(comm, work, opts);
     if (status == KOLO_OK && !is_cached)
         status = merge(comm, work, opts);
+    if (work->is_bound)
+        kolo_comm_bind(comm, false);
     return status;
 }
 

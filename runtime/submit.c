@@ -402,6 +402,25 @@ static kolo_status run_async(struct kolo_comm *comm, const struct kolo_task *tas
     return status;
 }
 
+void kolo_comm_bind(struct kolo_comm *comm, bool is_bound)
+{
+    kolo_comm_enter(comm);
+    comm->bound += is_bound ? 1 : -1;
+    kolo_comm_leave(comm);
+}
+
+/** A call was refused, for the reason in this thread's detail, or has lost the communicator. */
+static kolo_status refused(struct kolo_comm *comm, kolo_status status)
+{
+    kolo_comm_enter(comm);
+    if (comm->bound > 0 && comm->failure.status == KOLO_OK) {
+        kolo_comm_fail_here(comm, status, kolo_error_detail());
+        status = kolo_comm_failed(comm, NULL);
+    }
+    kolo_comm_leave(comm);
+    return status;
+}
+
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task)
 {
     if (atomic_load_explicit(&comm->group, memory_order_relaxed))
@@ -409,7 +428,9 @@ kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task)
     if (task->request_out)
         return run_async(comm, task);
     kolo_status status = kolo_repeat_may(comm, task) ? run_again(comm, task) : KOLO_AGAIN;
-    return status != KOLO_AGAIN ? status : run_blocking(comm, task);
+    if (status == KOLO_AGAIN)
+        status = run_blocking(comm, task);
+    return status == KOLO_OK ? KOLO_OK : refused(comm, status);
 }
 
 /* ---- test and wait ---- */

@@ -54,7 +54,6 @@ void kolo_link_fini(struct kolo_link *link)
         kolo_channel_destroy(channel);
     kolo_map_fini(&link->channels);
     kolo_free_memory(link->sums);
-    kolo_free_memory(link->rx_control);
     kolo_free_memory(link->why_text);
 }
 

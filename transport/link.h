@@ -119,7 +119,7 @@ struct kolo_link {
     struct kolo_channel *rx_channel;
     struct kolo_header rx_header;
     uint64_t rx_prepaid; /* how much of its payload costs no credit */
-    uint8_t *rx_control;
+    uint8_t rx_control[KOLO_CONTROL_BYTES_MAX];
     bool owes_goodbye, is_pushing;
     uint64_t credit_bytes; /* credit that the peer grants each channel */
     uint64_t sends;        /* sends posted and not finished */

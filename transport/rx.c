@@ -357,11 +357,6 @@ static kolo_status begin_control(struct kolo_link *link, size_t bytes)
     if (bytes > KOLO_CONTROL_BYTES_MAX)
         return kolo_fail(KOLO_ERR_PROTOCOL, "rank %d sent a control frame of %zu bytes", link->peer,
                          bytes);
-    if (bytes > 0 && !link->rx_control) {
-        link->rx_control = kolo_calloc(1, KOLO_CONTROL_BYTES_MAX);
-        if (!link->rx_control)
-            return KOLO_ERR_NO_MEMORY;
-    }
     kolo_sink_to_memory(&link->sink, link->rx_control, bytes);
     return KOLO_OK;
 }

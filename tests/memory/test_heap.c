@@ -101,6 +101,7 @@ Test(heap, what_is_put_aside_waits_to_be_freed)
     const size_t page = page_bytes();
     unsigned char *first = heap_take(heap, 3 * page), *second = heap_take(heap, page);
     const int files = open_files();
+    struct kolo_span span;
     void *memory = NULL;
     uint64_t id = 0;
     memset(first, 7, 3 * page);
@@ -113,6 +114,7 @@ Test(heap, what_is_put_aside_waits_to_be_freed)
     cr_assert(heap_take(heap, 2 * page) != first && heap_take(heap, 0) != first);
     cr_assert(kolo_heap_alloc_plain(heap, 3 * page, &memory) == KOLO_OK && memory != first);
     cr_assert(heap_take(heap, 2 * page + 1) == first && !kolo_heap_has_aside(heap));
+    cr_assert(kolo_heap_find(heap, first, 1, &span) && span.end == first + 2 * page + 1);
     for (size_t i = 0; i < 3 * page; i++)
         cr_assert(first[i] == 0, "[%zu]", i);
     cr_assert(kolo_heap_put_aside(heap, first) == KOLO_OK);
@@ -164,7 +166,9 @@ Test(heap, what_is_kept_is_given_out_again)
     cr_assert(kolo_heap_find(heap, memory, 3 * page, &before));
     memset(memory, 7, 3 * page);
     cr_assert(!kolo_heap_keep(heap, memory + page, note_id, &gone));
+    cr_assert(kolo_memory_is_plain(memory, 3 * page));
     cr_assert(kolo_heap_keep(heap, memory, note_id, &gone) && gone == 0);
+    cr_assert(!kolo_memory_is_plain(memory, 3 * page));
     cr_assert(!kolo_heap_keep(heap, memory, note_id, &gone));
     cr_assert(kolo_heap_free(heap, memory, note_id, &gone) == KOLO_ERR_INVALID && gone == 0);
     cr_assert(kolo_heap_put_aside(heap, memory) == KOLO_ERR_INVALID);
@@ -172,7 +176,7 @@ Test(heap, what_is_kept_is_given_out_again)
     cr_assert(kolo_heap_sever(heap, memory, page, NULL, NULL) == KOLO_ERR_INVALID);
     cr_assert(heap_take(heap, page) != memory && heap_take(heap, 4 * page) != memory);
     cr_assert(kolo_heap_alloc_plain(heap, 3 * page, &plain) == KOLO_OK && plain != memory);
-    cr_assert(heap_take(heap, 3 * page - 1) == memory);
+    cr_assert(heap_take(heap, 3 * page - 1) == memory && kolo_memory_is_plain(memory, 3 * page));
     for (size_t i = 0; i < 3 * page; i++)
         cr_assert(memory[i] == 0, "[%zu]", i);
     cr_assert(kolo_heap_find(heap, memory, 3 * page, &after));

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "memory/heap_private.h"
 #include "tests/memory/heap_support.h"
 
 /** Maps @p span as a neighbour would. */
@@ -54,6 +55,13 @@ Test(heap_sever, severs_a_whole_allocation)
     cr_assert(told.count == 2 && told.ids[1] == after.id);
     kolo_heap_destroy(heap);
     cr_assert(open_files() == files);
+}
+
+/** Nobody may be kept waiting by a call that is over. */
+static void check_unlocked(struct kolo_heap *heap)
+{
+    cr_assert(pthread_rwlock_trywrlock(&heap->lock) == 0, "the heap is still locked");
+    cr_assert(pthread_rwlock_unlock(&heap->lock) == 0);
 }
 
 /** Who sees a page: those that mapped the first file, those that are passed the file that it is in
@@ -123,6 +131,7 @@ Test(heap_sever, severs_parts)
                       KOLO_OK,
                   "part %zu: %s", i, kolo_error_detail());
         cr_assert(told.count > 0);
+        check_unlocked(heap);
         check_pieces(heap, memory, stale, model, PAGES);
     }
     cr_assert(kolo_heap_find(heap, memory, bytes, &span)); // they are one span again
@@ -138,6 +147,7 @@ Test(heap_sever, severs_parts)
             cr_assert(kolo_heap_sever(heap, bad[i].memory, bad[i].bytes, NULL, NULL) ==
                           KOLO_ERR_INVALID,
                       "case %zu", i);
+    check_unlocked(heap);
     struct told told = {.count = 0};
     cr_assert(kolo_heap_free(heap, memory + page, note_gone, &told) == KOLO_ERR_INVALID);
     cr_assert(kolo_heap_free(heap, memory, note_gone, &told) == KOLO_OK && told.count == 3);

@@ -226,7 +226,7 @@ static void expect(struct staging *staging, const struct value *found, int from,
 static void work_track(struct staging *staging, int self, const struct kolo_track *track,
                        const struct kolo_move *move, size_t slot)
 {
-    bool folds = track->owner >= 0;
+    bool folds = move->from == KOLO_EVERY;
     for (size_t i = 0; i < move->count; i++) {
         size_t at = move->send_at + i;
         for (int member = 0; member < staging->args.size; member++)

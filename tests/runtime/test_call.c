@@ -80,6 +80,24 @@ Test(call, packs_and_unpacks)
     }
 }
 
+/** An opaque type's size shares a word with the count. */
+Test(call, packs_and_unpacks_opaque_types_and_own_operators)
+{
+    static const uint64_t counts[] = {0, 1, 77, KOLO_OPAQUE_COUNT_MAX};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        const struct kolo_call call = {.kind = KOLO_CALL_ALLREDUCE,
+                                       .dtype = KOLO_OPAQUE(12),
+                                       .op = (kolo_redop)KOLO_REDOP_OWN,
+                                       .count = counts[i]};
+        struct kolo_call back;
+        struct kolo_desc desc;
+        kolo_call_pack(&call, &desc);
+        kolo_call_unpack(&desc, &back);
+        cr_assert(back.dtype == call.dtype && back.op == call.op && back.count == call.count,
+                  "%llu", (unsigned long long)back.count);
+    }
+}
+
 /** The layout is the wire format. */
 Test(call, layout_is_pinned)
 {
@@ -124,6 +142,13 @@ Test(call, differences_that_words_do_not_show)
     cr_assert(strstr(kolo_call_difference(&mine, &theirs), "KOLO_PLAN") != NULL);
     theirs.count = 6;
     cr_assert(strcmp(kolo_call_difference(&mine, &theirs), "") == 0);
+    theirs.count = mine.count;
+    theirs.op = (kolo_redop)KOLO_REDOP_OWN; /* the words show that only one has its own operator */
+    cr_assert(strcmp(kolo_call_difference(&mine, &theirs), "") == 0);
+    cr_assert(strcmp(kolo_call_difference(&theirs, &mine), "") == 0);
+    mine.op = theirs.op;
+    mine.plan = theirs.plan;
+    cr_assert(strstr(kolo_call_difference(&mine, &theirs), "another operator") != NULL);
 }
 
 /** Information about earlier broadcasts changes the message, and nothing else. */

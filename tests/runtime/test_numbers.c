@@ -96,6 +96,26 @@ Test(numbers, come_from_the_store_in_blocks, .timeout = 60)
     WORLD_MUST_RUN(&world, one_block, NULL);
 }
 
+/** What is left of a block stays when a call that needs more of them leaves less of its own. */
+static kolo_status rest_of_a_block(struct kolo_comm *comm, void *argument)
+{
+    int32_t first = 0;
+    (void)argument;
+    WORLD_TRY(kolo_numbers_take(comm, "a test", 1, WAIT_MS, &first));
+    WORLD_EXPECT(first == 1, "%d", (int)first);
+    WORLD_TRY(kolo_numbers_take(comm, "a test", KOLO_NUMBERS_BLOCK, WAIT_MS, &first));
+    WORLD_EXPECT(first == KOLO_NUMBERS_BLOCK + 1, "%d", (int)first);
+    WORLD_TRY(kolo_numbers_take(comm, "a test", 1, WAIT_MS, &first));
+    WORLD_EXPECT(first == 2, "%d", (int)first);
+    return KOLO_OK;
+}
+
+Test(numbers, keep_the_longer_rest, .timeout = 60)
+{
+    struct world world = {.size = 1};
+    WORLD_MUST_RUN(&world, rest_of_a_block, NULL);
+}
+
 /** Near the end the store has less than a block: what there is can be used. */
 static kolo_status last_ones(struct kolo_comm *comm, void *argument)
 {

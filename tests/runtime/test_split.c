@@ -720,6 +720,8 @@ static kolo_status parent_fails(struct kolo_comm *comm, bool is_opened, bool has
                                 : meet(parent, number, 20000, &part);
     WORLD_EXPECT(out->mine == KOLO_OK || out->mine == KOLO_ERR_ABORTED, "%s", kolo_error_detail());
     KOLO_TRY(kolo_allreduce(comm, &out->mine, &out->worst, 1, KOLO_INT32, KOLO_MIN, NULL, NULL));
+    WORLD_EXPECT(out->mine != KOLO_OK || !part || (!part->parent && part->orphan_by == 0),
+                 "it still has a parent");
     if (is_opened && out->worst == KOLO_OK)
         KOLO_TRY(check_calls(part, (const int[]){0, 1, 2}, 3));
     WORLD_EXPECT(kolo_barrier(parent, NULL, NULL) == KOLO_ERR_ABORTED, "the parent lives");

@@ -31,6 +31,33 @@ Test(link, describe_says_how_far_it_is, .timeout = 60)
     suite_close(world);
 }
 
+Test(link, describe_says_how_much_is_sent, .timeout = 60)
+{
+    enum { BYTES = 100000, FRAME = 4096 };
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_desc desc = {{0}};
+    struct kolo_frame frame;
+    char text[256];
+    static uint8_t memory[BYTES];
+    struct kolo_work work;
+    const struct kolo_transport *real = link->transport;
+    struct kolo_transport plain = *real;
+    plain.is_remote = NULL; /* by frames, as over tcp */
+    link->transport = &plain;
+    link->is_pushing = true; /* the test takes the frames */
+    kolo_link_send(link, 1, &desc, memory, BYTES, &work);
+    for (int i = 0; i < 2; i++) {
+        cr_assert(kolo_link_next_frame(link, FRAME, &frame));
+        cr_assert_not(kolo_link_frame_done(link, &frame));
+    }
+    kolo_link_describe(link, text, sizeof text);
+    cr_assert_str_eq(text, "inproc rank 1 up, 8192 of 100000 bytes sent");
+    kolo_work_cancel(&work);
+    link->transport = real;
+    suite_close(world);
+}
+
 /* Each allocation fails once: the result is a status, never a crash, and nothing leaks (sanitizers
  * check that). */
 static void works_without_memory(uint64_t nth)

@@ -294,6 +294,42 @@ Test(rx, a_goodbye_counts_when_all_before_it_is_there, .timeout = 60)
     suite_close(world);
 }
 
+/* It is found out as soon as a receive is there. */
+Test(rx, an_early_message_longer_than_its_receive_breaks_the_protocol, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header header = header_of(1, 9);
+    uint8_t memory[8];
+    struct kolo_work work;
+    cr_assert_eq(feed(link, &header), KOLO_OK);
+    kolo_link_recv(link, 1, &header.desc, memory, sizeof memory, NULL, &work);
+    cr_assert_eq(link->state, KOLO_LINK_DOWN);
+    cr_assert_eq(work.status, KOLO_ERR_PROTOCOL, "%s", kolo_status_name(work.status));
+    suite_close(world);
+}
+
+static bool release_nothing(struct kolo_link *link, uint64_t cookie)
+{
+    (void)link;
+    return cookie == 5;
+}
+
+Test(rx, a_control_frame_to_read_in_place_breaks_the_protocol, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    const struct kolo_header header = control_of(KOLO_CONTROL_CREDIT, 0);
+    const struct kolo_transport *real = link->transport;
+    struct kolo_transport remote = *real;
+    remote.release = release_nothing;
+    link->transport = &remote;
+    cr_assert_eq(kolo_link_rx_remote(link, &header, "abcd", 4, 5), KOLO_ERR_PROTOCOL);
+    cr_assert(strstr(kolo_error_detail(), "control frame") != NULL, "%s", kolo_error_detail());
+    link->transport = real;
+    suite_close(world);
+}
+
 Test(rx, a_torn_element_breaks_the_protocol, .timeout = 60)
 {
     struct suite_world *world;

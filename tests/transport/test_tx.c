@@ -64,6 +64,31 @@ Test(tx, stops_at_the_credit_and_goes_on_when_it_returns, .timeout = 60)
     suite_close(world);
 }
 
+/* Else the peer would combine a part of an element. */
+Test(tx, what_the_credit_leaves_is_cut_at_a_whole_step, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_header headers[16];
+    struct kolo_desc desc = {{0}};
+    struct kolo_work works[2];
+    static uint8_t memory[64 << 10];
+    const struct kolo_transport *real = link->transport;
+    struct kolo_transport plain = *real;
+    plain.is_remote = NULL; /* by frames, as over tcp */
+    link->transport = &plain;
+    link->is_pushing = true;
+    kolo_link_send(link, 0, &desc, memory, 5, &works[0]);
+    kolo_link_send(link, 0, &desc, memory, sizeof memory, &works[1]);
+    const size_t count = take_frames(link, sizeof memory, headers, 16);
+    cr_assert(count > 2 && headers[0].bytes == 5, "%zu", count);
+    const uint32_t last = headers[count - 1].bytes;
+    cr_assert(last < headers[1].bytes && last % KOLO_FRAME_STEP_BYTES == 0, "%u", last);
+    kolo_work_cancel(&works[1]);
+    link->transport = real;
+    suite_close(world);
+}
+
 Test(tx, credit_that_was_never_used_is_not_taken_back, .timeout = 60)
 {
     struct suite_world *world;

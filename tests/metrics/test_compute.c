@@ -10,6 +10,7 @@
 
 #include <kolo/metrics.h>
 
+#include "base/alloc.h"
 #include "metrics/metric.h"
 #include "tests/support/metric_calls.h"
 #include "tests/support/world.h"
@@ -329,6 +330,110 @@ Test(compute, does_not_take_the_result_of_other_ranks, .timeout = 60)
 {
     struct world world = {.size = 4};
     cr_assert_eq(world_run(&world, halves_main, NULL), KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+/* Nor is the result of one half that of another half of as many ranks. */
+static kolo_status other_halves_main(struct kolo_comm *comm, void *arg)
+{
+    (void)arg;
+    struct kolo_mean_config config = {.size = sizeof config};
+    struct kolo_mean_result result = {.size = sizeof result};
+    struct kolo_metric *metric = NULL;
+    struct kolo_comm *half = NULL;
+    double value = kolo_rank(comm);
+    kolo_status status;
+    KOLO_TRY(kolo_mean_create(&config, &metric));
+    KOLO_TRY(kolo_mean_update_float64(metric, &value, 1, NULL));
+    for (int round = 0; round < 4; round++) {
+        int other = round % 2 ? kolo_rank(comm) / 2 : kolo_rank(comm) % 2;
+        KOLO_TRY(kolo_split(comm, other, 0, NULL, &half));
+        KOLO_TRY(kolo_metrics_compute(half, &metric, 1, NULL));
+        KOLO_TRY(kolo_mean_result(metric, &result));
+        WORLD_EXPECT(result.mean == (round % 2 ? 0.5 + 2 * other : 1 + other), "of half %d: %g",
+                     other, result.mean);
+        KOLO_TRY(kolo_finalize(half));
+    }
+out:
+    kolo_metric_destroy(metric);
+    return status;
+}
+
+Test(compute, does_not_take_the_result_of_as_many_other_ranks, .timeout = 60)
+{
+    struct world world = {.size = 4};
+    cr_assert_eq(world_run(&world, other_halves_main, NULL), KOLO_OK, "%s",
+                 world_cause(&world)->text);
+}
+
+/* Two metrics of several chunks: the second begins with nothing of the first. */
+static kolo_status two_far_main(struct kolo_comm *comm, void *arg)
+{
+    (void)arg;
+    const struct kolo_mean_config config = {.size = sizeof config, .samples = (9 << 20) + 1};
+    struct kolo_mean_result result = {.size = sizeof result};
+    struct kolo_metric *metrics[2] = {NULL, NULL};
+    kolo_status status;
+    for (int m = 0; m < 2; m++)
+        KOLO_TRY(kolo_mean_create(&config, &metrics[m]));
+    for (int64_t chunk = 0; chunk <= 9; chunk++)
+        for (int m = 0; m < 2; m++) {
+            const double value = (double)(chunk + 1);
+            const int64_t index = chunk << 20;
+            KOLO_TRY(kolo_mean_update_float64(metrics[m], &value, 1, &index));
+        }
+    KOLO_TRY(kolo_metrics_compute(comm, metrics, 2, NULL));
+    for (int m = 0; m < 2; m++) {
+        KOLO_TRY(kolo_mean_result(metrics[m], &result));
+        WORLD_EXPECT(result.sum == 55 && result.samples.counted == 10, "%d: %g", m, result.sum);
+    }
+out:
+    for (int m = 0; m < 2; m++)
+        kolo_metric_destroy(metrics[m]);
+    return status;
+}
+
+Test(compute, several_metrics_span_several_chunks, .timeout = 60)
+{
+    struct world world = {.size = 2};
+    cr_assert_eq(world_run(&world, two_far_main, NULL), KOLO_OK, "%s", world_cause(&world)->text);
+}
+
+/* On one rank, so that nobody else counts allocations. */
+static kolo_status lacking_main(struct kolo_comm *comm, void *arg)
+{
+    const struct kolo_mean_config config = {.size = sizeof config, .samples = 3};
+    struct kolo_mean_result result = {.size = sizeof result};
+    const double value = 7;
+    const int64_t index = 1;
+    bool *succeeded = arg;
+    kolo_status status;
+    for (uint64_t nth = 1; nth < 100 && !*succeeded; nth++) {
+        struct kolo_metric *metric = NULL;
+        KOLO_TRY(kolo_mean_create(&config, &metric));
+        KOLO_TRY(kolo_mean_update_float64(metric, &value, 1, &index));
+        kolo_alloc_fail_nth(nth);
+        status = kolo_metrics_compute(comm, &metric, 1, NULL);
+        kolo_alloc_fail_nth(0);
+        *succeeded = status == KOLO_OK;
+        WORLD_EXPECT(*succeeded || status == KOLO_ERR_NO_MEMORY, "%llu: %s",
+                     (unsigned long long)nth, kolo_status_name(status));
+        if (*succeeded)
+            KOLO_TRY(kolo_mean_result(metric, &result));
+        kolo_metric_destroy(metric);
+    }
+    WORLD_EXPECT(result.mean == 7, "%g", result.mean);
+    status = KOLO_OK;
+out:
+    return status;
+}
+
+Test(compute, survives_every_failing_allocation, .timeout = 60)
+{
+    struct world world = {.size = 1};
+    bool succeeded = false;
+    cr_assert_eq(world_run(&world, lacking_main, &succeeded), KOLO_OK, "%s",
+                 world_cause(&world)->text);
+    cr_assert(succeeded);
 }
 
 /* ---- agreeing ---- */

@@ -174,3 +174,75 @@ Test(metric, survives_every_failing_allocation)
     }
     cr_assert(succeeded);
 }
+
+/* Creates a metric and gives it one sample. */
+static kolo_status likelihood_with_one(struct kolo_metric **metric_out)
+{
+    const struct kolo_likelihood_config config = {
+        .size = sizeof config, .classes = 2, .samples = 70};
+    const float scores[2] = {0.5F, 0.5F};
+    const int64_t label = 1, index = 5;
+    const kolo_status status = kolo_likelihood_create(&config, metric_out);
+    return status == KOLO_OK ? kolo_likelihood_update(*metric_out, scores, &label, 1, 1, &index)
+                             : status;
+}
+
+static kolo_status confusion_with_one(struct kolo_metric **metric_out)
+{
+    const struct kolo_confusion_config config = {
+        .size = sizeof config, .classes = 3, .samples = 70};
+    const int64_t one = 1, index = 5;
+    const kolo_status status = kolo_confusion_create(&config, metric_out);
+    return status == KOLO_OK ? kolo_confusion_update(*metric_out, &one, &one, 1, 1, &index)
+                             : status;
+}
+
+static kolo_status multilabel_with_one(struct kolo_metric **metric_out)
+{
+    const struct kolo_multilabel_config config = {
+        .size = sizeof config, .labels = 2, .samples = 70};
+    const float scores[2] = {0.5F, 0.5F};
+    const int8_t truths[2] = {0, 1};
+    const int64_t index = 5;
+    const kolo_status status = kolo_multilabel_create(&config, metric_out);
+    return status == KOLO_OK ? kolo_multilabel_update(*metric_out, scores, truths, 1, &index)
+                             : status;
+}
+
+Test(metric, kinds_with_memory_of_their_own_survive_failing_allocations)
+{
+    kolo_status (*const kinds[])(struct kolo_metric **) = {likelihood_with_one, confusion_with_one,
+                                                           multilabel_with_one};
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+        bool succeeded = false;
+        for (uint64_t nth = 1; nth < 50 && !succeeded; nth++) {
+            struct kolo_metric *metric = NULL;
+            kolo_alloc_fail_nth(nth);
+            const kolo_status status = kinds[kind](&metric);
+            kolo_alloc_fail_nth(0);
+            succeeded = status == KOLO_OK;
+            cr_assert(succeeded || status == KOLO_ERR_NO_MEMORY, "kind %zu", kind);
+            cr_assert(!metric || succeeded || metric->record_count == 0, "kind %zu", kind);
+            kolo_metric_destroy(metric);
+        }
+        cr_assert(succeeded, "kind %zu", kind);
+    }
+}
+
+Test(metric, reset_leaves_no_word)
+{
+    enum { CLASSES = 6 };
+    const struct kolo_confusion_config config = {.size = sizeof config, .classes = CLASSES};
+    struct kolo_metric *metric = NULL;
+    int64_t classes[CLASSES];
+    for (int i = 0; i < CLASSES; i++)
+        classes[i] = i;
+    cr_assert_eq(kolo_confusion_create(&config, &metric), KOLO_OK);
+    cr_assert_eq(kolo_confusion_update(metric, classes, classes, CLASSES, 1, NULL), KOLO_OK);
+    cr_assert_eq(metric->direct_count, CLASSES);
+    kolo_metric_reset(metric);
+    cr_assert_eq(metric->direct_count, 0);
+    for (size_t i = 0; i < metric->words; i++)
+        cr_assert_eq(metric->direct[i], 0, "word %zu of %zu", i, metric->words);
+    kolo_metric_destroy(metric);
+}

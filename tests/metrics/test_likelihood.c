@@ -118,7 +118,10 @@ Test(likelihood, refuses_bad_input_and_adds_nothing)
     cr_assert(strstr(kolo_error_detail(), "the probability 1.00000012 for class 1"));
     cr_assert_eq(kolo_likelihood_update(metric, above, &far, 1, 1, NULL), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "labels[0] is 2, not in 0..1"));
-    cr_assert_eq(kolo_likelihood_update(metric, NULL, &far, 1, 1, NULL), KOLO_ERR_INVALID);
+    cr_assert_eq(kolo_likelihood_update(metric, NULL, &label, 1, 1, NULL), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "scores is NULL"), "%s", kolo_error_detail());
+    cr_assert_eq(kolo_likelihood_update(metric, above, NULL, 1, 1, NULL), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "labels is NULL"), "%s", kolo_error_detail());
     cr_assert_eq(kolo_likelihood_update(metric, above, &far, 2, SIZE_MAX, NULL), KOLO_ERR_INVALID);
     kolo_metric_destroy(metric);
     config.logits = true;
@@ -127,4 +130,56 @@ Test(likelihood, refuses_bad_input_and_adds_nothing)
     cr_assert(strstr(kolo_error_detail(), "the logit -inf for class 1"), "%s", kolo_error_detail());
     cr_assert_eq(kolo_likelihood_update(metric, nan, &label, 1, 1, NULL), KOLO_ERR_INVALID);
     kolo_metric_destroy(metric);
+}
+
+/** Ranks that configure it differently are told, and states of the one do not fit the other. */
+Test(likelihood, each_field_of_the_configuration_makes_another_metric)
+{
+    const struct kolo_likelihood_config base = {.size = sizeof base, .classes = 2};
+    struct kolo_likelihood_config others[5] = {base, base, base, base, base};
+    struct kolo_metric *metrics[6] = {NULL};
+    others[0].classes = 3;
+    others[1].logits = true;
+    others[2].floor = 0.25;
+    others[3].ignores = true; /* index 0 */
+    others[4].ignores = true;
+    others[4].ignore_index = 1;
+    cr_assert_eq(kolo_likelihood_create(&base, &metrics[0]), KOLO_OK);
+    for (int i = 1; i < 6; i++) {
+        cr_assert_eq(kolo_likelihood_create(&others[i - 1], &metrics[i]), KOLO_OK);
+        for (int k = 0; k < i; k++)
+            cr_assert(kolo_metric_merge(metrics[i], metrics[k]) == KOLO_ERR_INVALID, "%d, %d", i,
+                      k);
+    }
+    for (int i = 0; i < 6; i++)
+        kolo_metric_destroy(metrics[i]);
+}
+
+static kolo_status floored(struct kolo_comm *comm, void *arg)
+{
+    const struct kolo_likelihood_config config = {
+        .size = sizeof config, .classes = 2, .floor = 0.25};
+    struct kolo_likelihood_result result = {.size = sizeof result}, wrong = {.size = 1};
+    const float scores[3][2] = {{0.875F, 0.125F}, {0.5F, 0.5F}, {0.75F, 0.25F}};
+    const int64_t of_1[3] = {1, 1, 1};
+    struct kolo_metric *metric = NULL;
+    kolo_status status;
+    (void)arg;
+    KOLO_TRY(kolo_likelihood_create(&config, &metric));
+    KOLO_TRY(kolo_likelihood_update(metric, scores[0], of_1, 3, 1, NULL));
+    KOLO_TRY(kolo_metrics_compute(comm, &metric, 1, NULL));
+    KOLO_TRY(kolo_likelihood_result(metric, &result));
+    const double expected = (-2 * log(0.25) - log(0.5)) / 3;
+    WORLD_EXPECT(fabs(result.log_loss - expected) < 1e-15, "%a, not %a", result.log_loss, expected);
+    WORLD_EXPECT(kolo_likelihood_result(metric, &wrong) == KOLO_ERR_INVALID, "a struct of 1 byte");
+    WORLD_EXPECT(kolo_likelihood_result(metric, NULL) == KOLO_ERR_INVALID, "NULL");
+out:
+    kolo_metric_destroy(metric);
+    return status;
+}
+
+Test(likelihood, no_probability_is_below_the_floor)
+{
+    struct world world = {.size = 1};
+    WORLD_MUST_RUN(&world, floored, NULL);
 }

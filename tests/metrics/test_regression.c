@@ -131,6 +131,37 @@ Test(regression, loses_nothing_of_what_doubles_say, .timeout = 60)
     cr_assert_eq(r.r2, 0x1.0000000000000p+0, "%a", r.r2);
 }
 
+/* The sum of the errors' magnitudes has 53 bits, of which the last comes from what rounding took
+ * from the first difference. */
+Test(regression, adds_what_the_differences_lost)
+{
+    const double y[] = {-0x1p-53, 0}, p[] = {1, 0x1p-53};
+    struct kolo_regression_result r = of((struct job){.predictions = p, .targets = y, .count = 2});
+    cr_assert_eq(r.mae, 0x1.0000000000001p-1, "%a", r.mae);
+    cr_assert_eq(r.mean_error, 0x1.0000000000001p-1, "%a", r.mean_error);
+    r = of((struct job){.predictions = y, .targets = p, .count = 2});
+    cr_assert_eq(r.mae, 0x1.0000000000001p-1, "%a", r.mae);
+    cr_assert_eq(r.mean_error, -0x1.0000000000001p-1, "%a", r.mean_error);
+}
+
+/* As of their negatives. from fractions import Fraction as F, as above */
+Test(regression, targets_may_be_negative)
+{
+    const double y[] = {0.1, 0.2, 0.3, 1}, p[] = {0.25, 0.5, 0, 0.75};
+    double minus_y[4], minus_p[4];
+    for (int i = 0; i < 4; i++) {
+        minus_y[i] = -y[i];
+        minus_p[i] = -p[i];
+    }
+    const struct kolo_regression_result r =
+        of((struct job){.predictions = p, .targets = y, .count = 4});
+    const struct kolo_regression_result minus_r =
+        of((struct job){.predictions = minus_p, .targets = minus_y, .count = 4});
+    cr_assert(fabs(r.r2 - (1 - 0.265 / 0.5)) < 1e-12, "%a", r.r2);
+    cr_assert_eq(minus_r.r2, r.r2, "%a, not %a", minus_r.r2, r.r2);
+    cr_assert_eq(minus_r.mean_error, -r.mean_error, "%a", minus_r.mean_error);
+}
+
 Test(regression, says_what_has_no_spread_as_scikit_learn_does, .timeout = 60)
 {
     const double y[] = {0.1, 0.1, 0.1}, p[] = {0.1, 0.1, 0.2}, far[] = {1e3, -1e3, 5};

@@ -187,3 +187,36 @@ Test(exact_sum, adds_float32)
     kolo_exact_sum_add_float32(&sum, values, 4);
     expect_bits(kolo_exact_sum_value(&sum), (double)0.2f, "float32");
 }
+
+/** Of words from outside: only what adding them cannot overflow. */
+Test(exact_sum, accepts_what_can_be_added)
+{
+    const int64_t most = INT64_C(1) << 40, limb = (INT64_C(1) << 32) - 1;
+    struct kolo_exact_sum good;
+    int64_t words[KOLO_EXACT_WORDS];
+    kolo_exact_sum_init(&good);
+    good.limbs[0] = good.limbs[KOLO_EXACT_SUM_LIMBS - 2] = limb;
+    good.limbs[KOLO_EXACT_SUM_LIMBS - 1] = -most;
+    good.nans = good.plus_infinities = good.minus_infinities = KOLO_ELEMENT_COUNT_MAX;
+    struct kolo_exact_sum sums[12];
+    for (int i = 0; i < 12; i++)
+        sums[i] = good;
+    sums[0].limbs[KOLO_EXACT_SUM_LIMBS - 1] = most; /* also good */
+    sums[1].limbs[0] = -1;
+    sums[2].limbs[KOLO_EXACT_SUM_LIMBS - 2] = limb + 1;
+    sums[3].limbs[KOLO_EXACT_SUM_LIMBS - 1] = most + 1;
+    sums[4].limbs[KOLO_EXACT_SUM_LIMBS - 1] = -most - 1;
+    sums[5].nans++;
+    sums[6].plus_infinities++;
+    sums[7].minus_infinities++;
+    sums[8].since_carry = 1;
+    sums[9].nans = -1;
+    sums[10].plus_infinities = -1;
+    sums[11].minus_infinities = -1;
+    memcpy(words, &good, sizeof good);
+    cr_assert(kolo_exact_accepts(words));
+    for (int i = 0; i < 12; i++) {
+        memcpy(words, &sums[i], sizeof sums[i]);
+        cr_assert(kolo_exact_accepts(words) == (i == 0), "case %d", i);
+    }
+}

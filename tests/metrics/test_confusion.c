@@ -186,9 +186,17 @@ static kolo_status edges_main(struct kolo_comm *comm, void *argument)
     struct kolo_score_config config = {.size = sizeof config, .undefined = -7};
     double value = 0;
     int64_t zero = 0, one = 1;
+    const double bad_betas[] = {-1, 1e101, (double)NAN};
     kolo_status status;
     KOLO_TRY(create(0, &metric));
     KOLO_TRY(kolo_metrics_compute(comm, &metric, 1, NULL));
+    for (int i = 0; i < 3; i++) {
+        config.beta = bad_betas[i];
+        WORLD_EXPECT(kolo_confusion_score(metric, &config, &value, 1) == KOLO_ERR_INVALID &&
+                         strstr(kolo_error_detail(), "beta"),
+                     "beta %g: %s", config.beta, kolo_error_detail());
+    }
+    config.beta = 0;
     KOLO_TRY(kolo_confusion_result(metric, &r));
     WORLD_EXPECT(r.elements == 0 && isnan(r.accuracy) && isnan(r.kappa) &&
                      isnan(r.balanced_accuracy) && r.matthews == 0,

@@ -134,6 +134,11 @@ Test(mask, refusals_name_the_call)
     MUST_SAY(kolo_mask_to_pixels(NULL, true, pixels), "kolo_mask_to_pixels: mask is NULL");
     MUST_SAY(kolo_mask_to_string(&none, NULL, 0, &length), "kolo_mask_to_string: mask 0 is of");
     MUST_SAY(kolo_mask_check(NULL), "kolo_mask_check: mask is NULL");
+    const struct kolo_mask two[2] = {{.height = 1, .width = 1}, none};
+    struct kolo_mask merged = {.height = 0};
+    MUST_SAY(kolo_mask_merge(&none, 1, true, &merged), "kolo_mask_merge: mask 0 is of");
+    MUST_SAY(kolo_mask_merge(two, 2, false, &merged),
+             "kolo_mask_merge: mask 1 is of an image of 0");
     MUST_SAY(kolo_mask_from_runs(&area, 1, 1, 1, NULL), "kolo_mask_from_runs: mask_out is NULL");
     MUST_SAY(kolo_mask_from_pixels(pixels, true, 1, 1, NULL),
              "kolo_mask_from_pixels: mask_out is NULL");

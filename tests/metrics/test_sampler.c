@@ -113,14 +113,15 @@ Test(sampler, refuses_what_makes_no_sense)
 {
     struct kolo_sampler *sampler = NULL;
     struct kolo_sampler_config good = {.size = sizeof good, .samples = 5, .nranks = 2};
-    struct kolo_sampler_config bad[6] = {good, good, good, good, good, good};
+    struct kolo_sampler_config bad[7] = {good, good, good, good, good, good, good};
     bad[0].size = 4;
     bad[1].samples = -1;
     bad[2].samples = INT64_C(1) << 31;
     bad[3].nranks = 0;
     bad[4].rank = 2;
     bad[5].tail = (kolo_sampler_tail)3;
-    for (int i = 0; i < 6; i++) {
+    bad[6].rank = -1;
+    for (int i = 0; i < 7; i++) {
         cr_assert_eq(kolo_sampler_create(&bad[i], &sampler), KOLO_ERR_INVALID, "case %d", i);
         cr_assert_neq(strlen(kolo_error_detail()), 0, "case %d", i);
         cr_assert_null(sampler);

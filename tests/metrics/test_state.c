@@ -303,6 +303,7 @@ Test(state, refuses_two_records_of_one_sample_and_indices_out_of_range)
         state_sign(bytes, body);
         cr_assert_eq(kolo_metric_restore(metric, bytes, body + HASH_BYTES), KOLO_ERR_DATA);
         cr_assert(strstr(kolo_error_detail(), words[i]), "%s", kolo_error_detail());
+        cr_assert_eq(metric->record_count, 0, "the state is empty, since the checksum was right");
     }
     kolo_metric_destroy(metric);
 }

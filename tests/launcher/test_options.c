@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command line parsed into a structure. tests/launcher/cli.sh tests what is printed about it.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -265,4 +266,26 @@ Test(options, a_bad_environment_is_an_error)
     cr_assert(kolo_options_parse(argv, environment, NULL, &options) == KOLO_ERR_CONFIG);
     cr_assert(strstr(kolo_error_detail(), "KOLO_TIMEOUT"), "%s", kolo_error_detail());
     kolo_options_fini(&options);
+}
+
+/** cli.sh reads the lines of options. */
+Test(options, the_help_has_titles)
+{
+    static const char *const titles[] = {
+        "\nwhere ranks run:\n",          "\nwhat they run with:\n",   "\ntheir input and output:\n",
+        "\ntime limits and failures:\n", "\nreaching other hosts:\n", "\ninformation:\n"};
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    cr_assert(out != NULL);
+    kolo_options_help(out);
+    cr_assert_eq(fclose(out), 0);
+    const char *at = text;
+    for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++) {
+        const char *next = strstr(at, titles[i]);
+        cr_assert(next != NULL, "%s", titles[i]);
+        cr_assert(strstr(next + 1, titles[i]) == NULL, "%s twice", titles[i]);
+        at = next;
+    }
+    free(text);
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks of a host: found, checked and named.
+#include <string.h>
+
 #include <criterion/criterion.h>
 
 #include "launcher/ranks.h"
@@ -44,6 +46,20 @@ Test(ranks, are_named_in_brief)
     is_brief(RANKS(1, 3, 5), ALL, "ranks 1, 3, 5");
     is_brief(RANKS(100, 102, 104, 106), LITTLE, "ranks 100, 102, 104, ...");
     is_brief(RANKS(4000000000u, 4000000001u), LITTLE, "ranks 4000000000-4000000001");
+}
+
+Test(ranks, as_text_that_is_cut)
+{
+    char whole[80];
+    kolo_ranks_text(&RANKS(1, 3, 5, 7), whole, sizeof whole);
+    for (size_t capacity = 1; capacity <= strlen(whole); capacity++) {
+        char text[80];
+        memset(text, '#', sizeof text);
+        kolo_ranks_text(&RANKS(1, 3, 5, 7), text, capacity);
+        cr_assert(strlen(text) == capacity - 1 && strncmp(text, whole, capacity - 1) == 0, "%s",
+                  text);
+        cr_assert_eq(text[capacity], '#', "%zu", capacity);
+    }
 }
 
 Test(ranks, are_found)

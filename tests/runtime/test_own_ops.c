@@ -224,6 +224,47 @@ Test(own_ops, forced_plans, .timeout = 120)
         }
 }
 
+/** The value of the lowest rank: associative, not commutative. */
+static void keep_all(void *into, const void *from, size_t count, kolo_dtype dtype, void *context)
+{
+    (void)into, (void)from, (void)count, (void)dtype, (void)context;
+}
+
+static kolo_status lowest(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_op keep = {.size = sizeof keep, .name = "keep", .fold = keep_all};
+    static int32_t memory[WORLD_RANKS_MAX][LONGEST];
+    int32_t *values = memory[kolo_rank(comm)];
+    kolo_redop op;
+    (void)argument;
+    WORLD_TRY(kolo_op_create(comm, &keep, &op));
+    for (int i = 0; i < COUNTS; i++) {
+        for (size_t k = 0; k < counts[i]; k++)
+            values[k] = kolo_rank(comm) * 10000 + (int32_t)k;
+        kolo_status status =
+            kolo_allreduce(comm, values, values, counts[i], KOLO_INT32, op, NULL, NULL);
+        if (status != KOLO_OK)
+            return status;
+        for (size_t k = 0; k < counts[i]; k++)
+            WORLD_EXPECT(values[k] == (int32_t)k, "[%zu] is %d", k, (int)values[k]);
+    }
+    return kolo_op_free(comm, op);
+}
+
+/** Whatever its elements' size, an operator that does not say so is not taken for commutative. */
+Test(own_ops, in_order_though_elements_divide_frames, .timeout = 120)
+{
+    static const char *const plans[] = {"KOLO_PLAN=auto", "KOLO_PLAN=ring", "KOLO_PLAN=doubling"};
+    for (int t = 0; world_transports[t]; t++)
+        for (int i = 0; i < 3; i++) {
+            struct world world = {
+                .size = 3, .transport = world_transports[t], .settings = {plans[i]}};
+            kolo_status status = world_run(&world, lowest, NULL);
+            cr_assert(status == (i > 0 ? KOLO_ERR_UNSUPPORTED : KOLO_OK), "%s, %s: %s",
+                      world_transports[t], plans[i], world_cause(&world)->text);
+        }
+}
+
 static kolo_status sums_alone(struct kolo_comm *comm, void *argument)
 {
     (void)argument;

@@ -104,6 +104,65 @@ Test(voc_match, only_the_nearest_is_looked_at)
     cr_assert_eq(averages[1], 0.5);
 }
 
+/* Each threshold has verdicts of its own, and a category without ground truth has no average. */
+Test(voc_match, thresholds_and_categories_are_apart)
+{
+    static const double at[] = {0.5, 0.75, 0.95};
+    static const int64_t known[] = {3, 8};
+    static const float half[] = {0, 0, 9, 9, 100, 100, 109, 107}; /* IoU 1 and 0.8 */
+    struct kolo_detection_config config = {.size = sizeof config,
+                                           .rules = KOLO_DETECTION_VOC,
+                                           .thresholds = at,
+                                           .threshold_count = 3,
+                                           .categories = known,
+                                           .category_count = 2};
+    struct kolo_detection_result result = {.size = sizeof result};
+    struct kolo_detection *detection = NULL;
+    struct kolo_boxes truths = objects(truth_boxes, NULL, two), found = objects(half, scores, two);
+    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_detection_update(detection, (int64_t[]){1}, 1, &truths, &found), KOLO_OK);
+    cr_assert_eq(kolo_run_threads(1, NULL, compute_alone, detection), KOLO_OK, "%s",
+                 kolo_error_detail());
+    cr_assert_eq(kolo_detection_result(detection, &result), KOLO_OK);
+    const size_t row = result.categories * result.areas * result.caps;
+    for (size_t t = 0; t < 3; t++) {
+        const double *areas = result.voc_areas + t * row, *points = result.voc_points + t * row;
+        cr_expect_eq(areas[0], t < 2 ? 1 : 0.5, "threshold %zu: %g", t, areas[0]);
+        cr_expect_eq(points[0] > 0.9, t < 2, "threshold %zu: %g", t, points[0]);
+        cr_expect(areas[row - 1] == -1 && points[row - 1] == -1, "threshold %zu", t);
+    }
+    kolo_detection_destroy(detection);
+}
+
+/* So have area ranges and caps. */
+Test(voc_match, areas_and_caps_are_apart)
+{
+    static const struct kolo_area_range ranges[] = {{0, 1e5}, {150, 1e5}};
+    static const int caps[] = {1, 3};
+    static const float there[] = {0, 0, 9, 9, 100, 100, 119, 109}; /* of 100 and 200 pixels */
+    struct kolo_detection_config config = {.size = sizeof config,
+                                           .rules = KOLO_DETECTION_VOC,
+                                           .areas = ranges,
+                                           .area_count = 2,
+                                           .caps = caps,
+                                           .cap_count = 2,
+                                           .categories = cat,
+                                           .category_count = 1};
+    struct kolo_detection_result result = {.size = sizeof result};
+    struct kolo_detection *detection = NULL;
+    struct kolo_boxes truths = objects(there, NULL, two), found = objects(there, scores, two);
+    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_detection_update(detection, (int64_t[]){1}, 1, &truths, &found), KOLO_OK);
+    cr_assert_eq(kolo_run_threads(1, NULL, compute_alone, detection), KOLO_OK, "%s",
+                 kolo_error_detail());
+    cr_assert_eq(kolo_detection_result(detection, &result), KOLO_OK);
+    cr_assert(result.areas == 2 && result.caps == 2);
+    const double expected[4] = {0.5, 1, 0, 1}; /* the second detection is the large one */
+    for (int i = 0; i < 4; i++)
+        cr_expect_eq(result.voc_areas[i], expected[i], "%d: %g", i, result.voc_areas[i]);
+    kolo_detection_destroy(detection);
+}
+
 /* ---- the same bits for any number of ranks ---- */
 
 enum { IMAGES = 40, PER_IMAGE = 9, KINDS = 3 };

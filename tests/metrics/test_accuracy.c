@@ -113,6 +113,33 @@ Test(accuracy, counts_as_the_naive_ranking_does_for_every_tie_rule, .timeout = 6
     }
 }
 
+/* Without a k it is 1. */
+static kolo_status of_one(struct kolo_comm *comm, void *arg)
+{
+    const struct kolo_accuracy_config config = {.size = sizeof config, .classes = 2};
+    struct kolo_accuracy_result result = {.size = sizeof result};
+    const float three[3][2] = {{0, 1}, {1, 0}, {0, 1}};
+    const int64_t ones[3] = {1, 1, 1};
+    struct kolo_metric *metric = NULL;
+    kolo_status status = kolo_accuracy_create(&config, &metric);
+    (void)arg;
+    if (status == KOLO_OK)
+        status = kolo_accuracy_update(metric, three[0], ones, 3, NULL);
+    if (status == KOLO_OK)
+        status = kolo_metrics_compute(comm, &metric, 1, NULL);
+    if (status == KOLO_OK)
+        status = kolo_accuracy_result(metric, &result);
+    kolo_metric_destroy(metric);
+    const bool is_right = result.ks == 1 && result.k[0] == 1 && result.correct[0] == 2 &&
+                          result.accuracy[0] == 2.0 / 3 && result.samples.counted == 3;
+    return status == KOLO_OK && !is_right ? KOLO_ERR_INTERNAL : status;
+}
+
+Test(accuracy, is_of_the_first_place_unless_told)
+{
+    cr_assert_eq(kolo_run_threads(1, NULL, of_one, NULL), KOLO_OK, "%s", kolo_error_detail());
+}
+
 /* Samples of class 2, and samples whose label is not a class, are left out. */
 enum { LEFT_OUT = 2, PADDING = -100 };
 static int64_t ignore_index;

@@ -242,6 +242,8 @@ Test(options, refuses)
                                          {"--chdir", "", "p"},
                                          {"-v", ""},
                                          {"doctor", ""},
+                                         {"doctor", "--dry-run"},
+                                         {"--json", "f", "p"},
                                          {"--json", "", "p"},
                                          {"--timeline", "", "p"},
                                          {"--output-dir", "", "p"},
@@ -265,6 +267,17 @@ Test(options, a_bad_environment_is_an_error)
     char *const argv[] = {program, NULL};
     cr_assert(kolo_options_parse(argv, environment, NULL, &options) == KOLO_ERR_CONFIG);
     cr_assert(strstr(kolo_error_detail(), "KOLO_TIMEOUT"), "%s", kolo_error_detail());
+    kolo_options_fini(&options);
+}
+
+Test(options, doctor_needs_no_program)
+{
+    struct kolo_options options;
+    cr_assert(PARSE(&options, "doctor") == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(options.command == KOLO_COMMAND_DOCTOR && !options.dry_run);
+    kolo_options_fini(&options);
+    cr_assert(PARSE(&options, "--dry-run", "p") == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(options.command == KOLO_COMMAND_RUN && options.dry_run);
     kolo_options_fini(&options);
 }
 

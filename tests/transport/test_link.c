@@ -58,6 +58,55 @@ Test(link, describe_says_how_much_is_sent, .timeout = 60)
     suite_close(world);
 }
 
+static struct {
+    int count;
+    const struct kolo_work *last;
+} withdrawn;
+
+static void note_withdrawal(struct kolo_link *link, struct kolo_work *work)
+{
+    (void)link;
+    withdrawn.count++;
+    withdrawn.last = work;
+}
+
+/* Its memory is the caller's again, so the transport must not read it any more. */
+static void ends_with_a_frame_out(bool is_cancelled)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_desc desc = {{0}};
+    struct kolo_frame frame;
+    struct kolo_work works[2];
+    static uint8_t memory[8192];
+    const struct kolo_transport *real = link->transport;
+    struct kolo_transport plain = *real;
+    plain.is_remote = NULL; /* by frames, as over tcp */
+    plain.withdraw = note_withdrawal;
+    link->transport = &plain;
+    link->is_pushing = true; /* the test takes the frames */
+    withdrawn.count = 0;
+    for (int i = 0; i < 2; i++)
+        kolo_link_send(link, 1, &desc, memory, sizeof memory, &works[i]);
+    cr_assert(kolo_link_next_frame(link, 4096, &frame) && frame.work == &works[0]);
+    if (is_cancelled)
+        for (int i = 1; i >= 0; i--)
+            kolo_work_cancel(&works[i]);
+    else
+        kolo_channel_fail_sends(kolo_map_get(&link->channels, 1), KOLO_ERR_ABORTED);
+    cr_assert(withdrawn.count == 1 && withdrawn.last == &works[0], "%d", withdrawn.count);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(works[i].status, KOLO_ERR_ABORTED);
+    link->transport = real;
+    suite_close(world);
+}
+
+Test(link, what_ends_with_a_frame_out_is_withdrawn, .timeout = 60)
+{
+    ends_with_a_frame_out(false);
+    ends_with_a_frame_out(true);
+}
+
 /* Each allocation fails once: the result is a status, never a crash, and nothing leaks (sanitizers
  * check that). */
 static void works_without_memory(uint64_t nth)

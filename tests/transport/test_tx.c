@@ -40,6 +40,35 @@ Test(tx, channels_take_turns_frame_by_frame, .timeout = 60)
     suite_close(world);
 }
 
+Test(tx, a_frame_beside_a_channel_is_of_another, .timeout = 60)
+{
+    struct suite_world *world;
+    struct kolo_link *link = open_link(&world, "64KiB");
+    struct kolo_desc desc = {{0}};
+    struct kolo_frame frame;
+    struct kolo_work works[2];
+    static uint8_t memory[1000];
+    const struct kolo_transport *real = link->transport;
+    struct kolo_transport plain = *real;
+    plain.is_remote = NULL; /* by frames, as over tcp */
+    link->transport = &plain;
+    link->is_pushing = true; /* the test takes the frames */
+    for (uint32_t i = 0; i < 2; i++)
+        kolo_link_send(link, 1 + i, &desc, memory, sizeof memory, &works[i]);
+    for (int i = 0; i < 3; i++) { /* 496, 496 and 8 bytes */
+        cr_assert(kolo_link_next_frame_beside(link, 1, 500, &frame), "%d", i);
+        cr_assert_eq(frame.header.channel, 2, "%d: %u", i, frame.header.channel);
+        kolo_link_frame_done(link, &frame);
+    }
+    cr_assert_eq(works[1].status, KOLO_OK);
+    cr_assert_not(kolo_link_next_frame_beside(link, 1, 500, &frame));
+    cr_assert(kolo_link_next_frame_beside(link, 2, 500, &frame) && frame.header.channel == 1);
+    kolo_link_frame_done(link, &frame);
+    kolo_work_cancel(&works[0]);
+    link->transport = real;
+    suite_close(world);
+}
+
 Test(tx, stops_at_the_credit_and_goes_on_when_it_returns, .timeout = 60)
 {
     enum { CREDIT = 64 << 10 };

@@ -96,6 +96,71 @@ Test(state, merges_only_what_fits_together)
         kolo_metric_destroy(metrics[i]);
 }
 
+#define MAKE(kind, ...)                                                                            \
+    do {                                                                                           \
+        const struct kolo_##kind##_config config = {.size = sizeof config, __VA_ARGS__};           \
+        cr_assert_eq(kolo_##kind##_create(&config, &metrics[count++]), KOLO_OK, "%s",              \
+                     kolo_error_detail());                                                         \
+    } while (0)
+
+/* Each differs from all others in what its updates or results mean, so none takes another's
+ * state. */
+Test(state, each_field_of_a_configuration_counts)
+{
+    static const float thresholds[] = {0.5F, 0.25F};
+    struct kolo_metric *metrics[40];
+    uint8_t bytes[ROOM];
+    int count = 0;
+    MAKE(mean, .samples = 0);
+    MAKE(mean, .nonfinite = KOLO_NONFINITE_SKIP);
+    MAKE(mean, .nonfinite = KOLO_NONFINITE_IMPUTE);
+    MAKE(mean, .nonfinite = KOLO_NONFINITE_IMPUTE, .imputed = 1);
+    MAKE(mean, .fast = true);
+    MAKE(regression, .samples = 0);
+    MAKE(regression, .nonfinite = KOLO_NONFINITE_IMPUTE);
+    MAKE(regression, .nonfinite = KOLO_NONFINITE_IMPUTE, .imputed = 1);
+    MAKE(accuracy, .classes = 3);
+    MAKE(accuracy, .classes = 4);
+    MAKE(accuracy, .classes = 3, .k = {2});
+    MAKE(accuracy, .classes = 3, .k = {1, 2});
+    MAKE(accuracy, .classes = 3, .ties = KOLO_TIES_PESSIMISTIC);
+    MAKE(accuracy, .classes = 3, .ignores = true);
+    MAKE(accuracy, .classes = 3, .ignores = true, .ignore_index = 1);
+    MAKE(confusion, .classes = 3);
+    MAKE(confusion, .classes = 4);
+    MAKE(confusion, .classes = 3, .ignores = true);
+    MAKE(confusion, .classes = 3, .ignores = true, .ignore_index = 1);
+    MAKE(multilabel, .labels = 2);
+    MAKE(multilabel, .labels = 3);
+    MAKE(multilabel, .labels = 2, .thresholds = thresholds);
+    MAKE(multilabel, .labels = 2, .ignores = true);
+    MAKE(multilabel, .labels = 2, .ignores = true, .ignore_index = 1);
+    MAKE(curve, .labels = 2);
+    MAKE(curve, .labels = 3);
+    MAKE(curve, .labels = 2, .bins = 8);
+    MAKE(curve, .labels = 2, .bins = 9);
+    MAKE(curve, .labels = 2, .ignores = true);
+    MAKE(curve, .labels = 2, .ignores = true, .ignore_index = 1);
+    MAKE(curve, .labels = 2, .micro = true);
+    MAKE(calibration, .classes = 2, .bins = 4);
+    MAKE(calibration, .classes = 3, .bins = 4);
+    MAKE(calibration, .classes = 2, .bins = 5);
+    MAKE(calibration, .classes = 2, .bins = 4, .ignores = true);
+    MAKE(calibration, .classes = 2, .bins = 4, .ignores = true, .ignore_index = 1);
+    for (int i = 0; i < count; i++) {
+        const size_t size = state_saved(metrics[i], bytes);
+        for (int j = 0; j < count; j++)
+            if (j != i) {
+                cr_expect_eq(kolo_metric_merge(metrics[j], metrics[i]), KOLO_ERR_INVALID,
+                             "%d into %d", i, j);
+                cr_expect_eq(kolo_metric_restore(metrics[j], bytes, size), KOLO_ERR_DATA,
+                             "%d of %d", j, i);
+            }
+    }
+    for (int i = 0; i < count; i++)
+        kolo_metric_destroy(metrics[i]);
+}
+
 /* When metrics were merged back and forth, their counts used to exceed int64, and a mean of halves
  * became 9e9; and a state with more than 2^40 could be saved but not read. */
 Test(state, counts_no_more_than_can_be_saved_and_added)

@@ -182,6 +182,13 @@ Test(mean, refuses_batches_that_cannot_be_counted)
     cr_assert_eq(kolo_mean_update_batch(metric, 1e308, 2), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "1e+308 times 2"), "%s", kolo_error_detail());
     kolo_metric_destroy(metric);
+    const struct kolo_mean_config imputes = {
+        .size = sizeof imputes, .nonfinite = KOLO_NONFINITE_IMPUTE, .imputed = 1e308};
+    cr_assert_eq(kolo_mean_create(&imputes, &metric), KOLO_OK);
+    cr_assert_eq(kolo_mean_update_batch(metric, (double)NAN, 2), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "1e+308 times 2"), "%s", kolo_error_detail());
+    cr_assert_eq(kolo_mean_update_batch(metric, 1, 2), KOLO_OK);
+    kolo_metric_destroy(metric);
     cr_assert_eq(create(5, &metric), KOLO_OK);
     cr_assert_eq(kolo_mean_update_batch(metric, 1, 1), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "samples 5"), "%s", kolo_error_detail());

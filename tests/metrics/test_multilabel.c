@@ -144,4 +144,11 @@ Test(multilabel, refuses_bad_input_and_adds_nothing)
     cr_assert(strstr(kolo_error_detail(), "truths[0] is 2"), "%s", kolo_error_detail());
     cr_assert_eq(kolo_multilabel_update(metric, NULL, two, 1, NULL), KOLO_ERR_INVALID);
     kolo_metric_destroy(metric);
+    config.samples = 3;
+    cr_assert_eq(kolo_multilabel_create(&config, &metric), KOLO_OK);
+    const int8_t one[1] = {1};
+    const int64_t far[1] = {3};
+    cr_assert_eq(kolo_multilabel_update(metric, score, one, 1, NULL), KOLO_ERR_INVALID);
+    cr_assert_eq(kolo_multilabel_update(metric, score, one, 1, far), KOLO_ERR_INVALID);
+    kolo_metric_destroy(metric);
 }

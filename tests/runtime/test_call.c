@@ -37,6 +37,18 @@ Test(call, words)
     says(&call, "recv(count 10, float32, from rank 3)");
 }
 
+Test(call, words_of_an_operator)
+{
+    struct kolo_call call = {
+        .kind = KOLO_CALL_ALLREDUCE, .count = 5, .op = (kolo_redop)KOLO_REDOP_OWN};
+    char words[200];
+    kolo_call_words(&call, words, sizeof words);
+    cr_assert(strstr(words, ", an operator of its own") != NULL, "%s", words);
+    call.op_name = "mine";
+    kolo_call_words(&call, words, sizeof words);
+    cr_assert(strstr(words, ", operator 'mine'") != NULL, "%s", words);
+}
+
 Test(call, words_are_bounded)
 {
     char name[500], words[KOLO_WORDS_MAX];

@@ -7,7 +7,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
-#include "memory/memory.h"
+#include "memory/heap_private.h"
 
 /** Pages have 4 to 64 KiB, depending on the machine; spans are cut at page boundaries. */
 static inline size_t page_bytes(void)
@@ -37,6 +37,13 @@ static inline int open_files(void)
         count++;
     closedir(directory);
     return count;
+}
+
+/** Nobody may be kept waiting by a call that is over. */
+static inline void check_unlocked(struct kolo_heap *heap)
+{
+    cr_assert(pthread_rwlock_trywrlock(&heap->lock) == 0, "the heap is still locked");
+    cr_assert(pthread_rwlock_unlock(&heap->lock) == 0);
 }
 
 /** The ids of spans that are gone. */

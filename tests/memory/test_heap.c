@@ -166,9 +166,11 @@ Test(heap, what_is_kept_is_given_out_again)
     cr_assert(kolo_heap_find(heap, memory, 3 * page, &before));
     memset(memory, 7, 3 * page);
     cr_assert(!kolo_heap_keep(heap, memory + page, note_id, &gone));
+    check_unlocked(heap);
     cr_assert(kolo_memory_is_plain(memory, 3 * page));
     cr_assert(kolo_heap_keep(heap, memory, note_id, &gone) && gone == 0);
     cr_assert(!kolo_memory_is_plain(memory, 3 * page));
+    check_unlocked(heap);
     cr_assert(!kolo_heap_keep(heap, memory, note_id, &gone));
     cr_assert(kolo_heap_free(heap, memory, note_id, &gone) == KOLO_ERR_INVALID && gone == 0);
     cr_assert(kolo_heap_put_aside(heap, memory) == KOLO_ERR_INVALID);

@@ -62,6 +62,22 @@ Test(verdict, success)
     expect(verdict, 0, "");
 }
 
+Test(verdict, knows_where_a_rank_runs)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    const char *host = NULL;
+    uint32_t pid = 0;
+    cr_assert(kolo_verdict_started_as(verdict, 4, &host, &pid));
+    cr_assert(host && strcmp(host, "host2") == 0 && pid == 104, "%s, %u", host ? host : "", pid);
+    cr_assert_eq(kolo_verdict_pid(verdict, 4), 104);
+    cr_assert_not(kolo_verdict_started_as(verdict, SIZE, &host, &pid));
+    cr_assert_not(kolo_verdict_started_as(verdict, -1, &host, &pid));
+    kolo_verdict_destroy(verdict);
+    cr_assert(kolo_verdict_create(1, &verdict) == KOLO_OK);
+    cr_assert_not(kolo_verdict_started_as(verdict, 0, &host, &pid), "it has not started");
+    kolo_verdict_destroy(verdict);
+}
+
 /* A rank that ended successfully but left a process running is the cause of later failures. */
 Test(verdict, who_goes_on_in_the_background_is_named)
 {

@@ -210,7 +210,8 @@ static kolo_status wrong_counts(const struct row *row, struct trial *trial)
 {
     static const size_t overflow[RANKS] = {SIZE_MAX / 8, 1}, most[RANKS] = {SIZE_MAX, SIZE_MAX},
                         far[RANKS] = {SIZE_MAX - 1, 0}, same[RANKS] = {0, 1},
-                        beyond[RANKS] = {PTRDIFF_MAX / 4, 0};
+                        beyond[RANKS] = {PTRDIFF_MAX / 4, 0},
+                        many[RANKS] = {((size_t)1 << 48) - 1, 0};
     if (has(row, "C")) {
         REFUSED(count, SIZE_MAX, "too large");
         if (has(row, "CO"))
@@ -231,6 +232,8 @@ static kolo_status wrong_counts(const struct row *row, struct trial *trial)
     if (has(row, "D")) {
         REFUSED(displs, far, "displs[0] 18446744073709551614 and ");
         REFUSED(displs, beyond, "displs[0] 2305843009213693951 and ");
+        trial->bad.dtype = KOLO_OPAQUE(1);
+        REFUSED(displs, many, " of opaque elements is too large");
     }
     if (has(row, "D") && strcmp(row->name, "scatterv") != 0)
         REFUSED(displs, same, "overlap");

@@ -83,6 +83,21 @@ Test(coco_params, thresholds_are_those_of_an_older_torch_where_asked_for)
     expect_torch(KOLO_THRESHOLDS_TORCH32_V1, recalls, sizeof recalls / sizeof *recalls);
 }
 
+Test(coco_params, an_unknown_mode_or_rule_is_refused)
+{
+    struct kolo_coco_params params;
+    struct kolo_detection_config config = {.size = sizeof config,
+                                           .categories = (int64_t[]){1},
+                                           .category_count = 1,
+                                           .mode = (kolo_detection_mode)(KOLO_DETECTION_FIXED + 1)};
+    cr_assert_eq(kolo_coco_params_make(&params, &config), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "create: mode "), "%s", kolo_error_detail());
+    config.mode = KOLO_DETECTION_FIXED;
+    config.mean_rule = (kolo_mean_rule)(KOLO_MEAN_NUMPY_1 + 1);
+    cr_assert_eq(kolo_coco_params_make(&params, &config), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "mean_rule "), "%s", kolo_error_detail());
+}
+
 Test(coco_params, an_unknown_threshold_mode_is_refused)
 {
     struct kolo_coco_params params;

@@ -7,6 +7,7 @@
 #include <kolo/classification.h>
 #include <kolo/detection.h>
 #include <kolo/metrics.h>
+#include <kolo/regression.h>
 
 #include "base/alloc.h"
 #include "metrics/metric.h"
@@ -227,6 +228,31 @@ Test(metric, kinds_with_memory_of_their_own_survive_failing_allocations)
         }
         cr_assert(succeeded, "kind %zu", kind);
     }
+}
+
+Test(metric, of_another_kind_is_refused)
+{
+    const struct kolo_confusion_config config = {.size = sizeof config, .classes = 3};
+    const float scores[3] = {0};
+    const int8_t truths[3] = {0};
+    const double value = 0;
+    const int64_t label = 0;
+    struct kolo_metric *mean = mean_of(0), *confusion = NULL;
+    cr_assert_eq(kolo_confusion_create(&config, &confusion), KOLO_OK);
+    refuses(kolo_accuracy_update(mean, scores, &label, 1, NULL), "kolo_accuracy_update");
+    refuses(kolo_likelihood_update(mean, scores, &label, 1, 1, NULL), "kolo_likelihood_update");
+    refuses(kolo_confusion_update(mean, &label, &label, 1, 1, NULL), "kolo_confusion_update");
+    refuses(kolo_multilabel_update(mean, scores, truths, 1, NULL), "kolo_multilabel_update");
+    refuses(kolo_curve_update(mean, scores, truths, 1, NULL), "kolo_curve_update");
+    refuses(kolo_calibration_update(mean, scores, &label, 1, NULL), "kolo_calibration_update");
+    refuses(kolo_mean_update_float32(confusion, scores, 1, NULL), "mean");
+    refuses(kolo_mean_update_batch(confusion, 1, 1), "kolo_mean_update_batch");
+    refuses(kolo_regression_update_float32(confusion, scores, scores, 1, NULL), "regression");
+    refuses(kolo_regression_update_float64(confusion, &value, &value, 1, NULL), "regression");
+    cr_assert_eq(mean->direct_count, 0);
+    cr_assert_eq(confusion->direct_count, 0);
+    kolo_metric_destroy(mean);
+    kolo_metric_destroy(confusion);
 }
 
 Test(metric, reset_leaves_no_word)

@@ -359,6 +359,50 @@ Test(coco_detection, same_bits_on_any_number_of_ranks)
     cr_assert(world.stats[0] > 0 && world.stats[0] < 1);
 }
 
+/* One image with one object, which is found or missed. */
+static kolo_status add_one(struct kolo_detection *detection, int64_t image, bool is_found)
+{
+    static const float box[] = {0, 0, 10, 10}, beside[] = {50, 50, 10, 10}, score[] = {0.5F};
+    static const int64_t category[] = {CATEGORY};
+    static const size_t one[] = {1};
+    const struct kolo_boxes truth = {.count = 1,
+                                     .image_counts = one,
+                                     .boxes = box,
+                                     .dtype = KOLO_FLOAT32,
+                                     .categories = category};
+    struct kolo_boxes found = truth;
+    found.boxes = is_found ? box : beside;
+    found.scores = score;
+    return kolo_detection_update(detection, &image, 1, &truth, &found);
+}
+
+/* Of each image the lowest rank that has it passes the right one, and that first. */
+static kolo_status lowest_main(struct kolo_comm *comm, void *arg)
+{
+    struct kolo_detection *detection = make(&(struct kolo_detection_config){.size = 0});
+    struct kolo_detection_result result = {.size = sizeof result};
+    const int rank = kolo_rank(comm);
+    kolo_status status = KOLO_OK;
+    (void)arg;
+    for (int64_t lowest = 0; status == KOLO_OK && lowest <= rank; lowest++)
+        for (int times = 0; status == KOLO_OK && times < 2; times++)
+            status = add_one(detection, 100 - lowest, rank == lowest && times == 0);
+    if (status == KOLO_OK)
+        status = kolo_detection_compute(comm, detection, NULL);
+    if (status == KOLO_OK)
+        status = kolo_detection_result(detection, &result);
+    if (status == KOLO_OK && (result.images != kolo_size(comm) || !(result.stats[0] > 0.99)))
+        status = KOLO_ERR_DATA;
+    kolo_detection_destroy(detection);
+    return status;
+}
+
+Test(coco_detection, an_image_is_that_of_the_lowest_rank_and_its_first_update)
+{
+    for (int ranks = 1; ranks <= 5; ranks++)
+        cr_assert_eq(kolo_run_threads(ranks, NULL, lowest_main, NULL), KOLO_OK, "%d ranks", ranks);
+}
+
 /* So many that memory of records is freed while curves are computed. */
 Test(coco_detection, same_bits_of_many)
 {

@@ -137,6 +137,9 @@ Test(calibration, refuses_bad_input_and_adds_nothing)
     cr_assert_eq(kolo_calibration_update(metric, &above, &one, 1, NULL), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "probabilities[0] is 1.00000012, not"), "%s",
               kolo_error_detail());
+    const float below = -0x1p-149F;
+    cr_assert_eq(kolo_calibration_update(metric, &below, &one, 1, NULL), KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "probabilities[0] is -1.4"), "%s", kolo_error_detail());
     cr_assert_eq(kolo_calibration_update(metric, &good, &two, 1, NULL), KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "labels[0] is 2, not in 0..1"), "%s",
               kolo_error_detail());

@@ -190,3 +190,22 @@ Test(regression, follows_the_policy_for_what_is_not_finite, .timeout = 60)
     job.policy = KOLO_NONFINITE_PROPAGATE;
     cr_assert(isnan(of(job).mae));
 }
+
+Test(regression, refuses_configurations_that_make_no_sense)
+{
+    const struct kolo_regression_config good = {.size = sizeof good};
+    struct kolo_regression_config bad[5] = {good, good, good, good, good};
+    struct kolo_metric *metric = NULL;
+    bad[0].size = 1;
+    bad[1].samples = -1;
+    bad[2].nonfinite = (kolo_nonfinite)99;
+    bad[3].nonfinite = bad[4].nonfinite = KOLO_NONFINITE_IMPUTE;
+    bad[3].imputed = (double)INFINITY;
+    bad[4].imputed = 0x1p501;
+    for (int i = 0; i < 5; i++) {
+        cr_assert_eq(kolo_regression_create(&bad[i], &metric), KOLO_ERR_INVALID, "case %d", i);
+        cr_assert(!metric && kolo_error_detail()[0] != '\0', "case %d", i);
+    }
+    cr_assert_eq(kolo_regression_create(NULL, &metric), KOLO_ERR_INVALID);
+    cr_assert_eq(kolo_regression_create(&good, NULL), KOLO_ERR_INVALID);
+}

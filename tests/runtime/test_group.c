@@ -299,6 +299,35 @@ static kolo_status refused_inside(struct kolo_comm *comm, void *argument)
     return kolo_barrier(comm, NULL, NULL);
 }
 
+static void keep_all(void *into, const void *from, size_t count, kolo_dtype dtype, void *context)
+{
+    (void)into, (void)from, (void)count, (void)dtype, (void)context;
+}
+
+/** What is refused when the plan is chosen is refused at the call, too. */
+static kolo_status no_plan_inside(struct kolo_comm *comm, void *argument)
+{
+    const struct kolo_op keep = {.size = sizeof keep, .name = "keep", .fold = keep_all};
+    float a[4] = {1, 2, 3, 4}, b[4] = {9, 9, 9, 9};
+    kolo_redop op;
+    (void)argument;
+    WORLD_TRY(kolo_op_create(comm, &keep, &op));
+    WORLD_TRY(kolo_group_begin(comm));
+    WORLD_TRY(kolo_allreduce(comm, a, b, 4, KOLO_FLOAT32, KOLO_SUM, NULL, NULL));
+    kolo_status status = kolo_allreduce(comm, a, b, 4, KOLO_FLOAT32, op, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_UNSUPPORTED, "%s", kolo_status_name(status));
+    status = kolo_group_end(comm, NULL, NULL);
+    WORLD_EXPECT(status == KOLO_ERR_UNSUPPORTED, "%s", kolo_status_name(status));
+    WORLD_EXPECT(b[0] == 9 && b[3] == 9, "something was written");
+    return kolo_op_free(comm, op);
+}
+
+Test(group, calls_without_a_plan, .timeout = 60)
+{
+    struct world world = {.size = 3, .settings = {"KOLO_PLAN=ring"}};
+    WORLD_MUST_RUN(&world, no_plan_inside, NULL);
+}
+
 static kolo_status refused_around(struct kolo_comm *comm, void *argument)
 {
     (void)argument;

@@ -268,6 +268,44 @@ Test(confusion, scores_of_many_classes_take_no_walk_over_the_matrix, .timeout = 
     cr_expect_lt(seconds, 1, "%g s", seconds);
 }
 
+/* Class 1: three are right, two are taken for it, one is taken for another; four are others. */
+static kolo_status scores_main(struct kolo_comm *comm, void *argument)
+{
+    static const int64_t found[10] = {1, 1, 1, 1, 1, 0, 0, 2, 3, 4},
+                         truths[10] = {1, 1, 1, 0, 2, 1, 0, 2, 3, 3};
+    static const struct {
+        kolo_score score;
+        double beta, expected;
+    } cases[] = {{KOLO_SCORE_PRECISION, 0, 3.0 / 5},   {KOLO_SCORE_RECALL, 0, 3.0 / 4},
+                 {KOLO_SCORE_F_BETA, 0, 6.0 / 9},      {KOLO_SCORE_F_BETA, 2, 15.0 / 21},
+                 {KOLO_SCORE_SPECIFICITY, 0, 4.0 / 6}, {KOLO_SCORE_IOU, 0, 3.0 / 6},
+                 {KOLO_SCORE_DICE, 0, 6.0 / 9}};
+    struct kolo_metric *metric = NULL;
+    double values[CLASSES];
+    kolo_status status;
+    (void)argument;
+    KOLO_TRY(create(0, &metric));
+    KOLO_TRY(kolo_confusion_update(metric, found, truths, 10, 1, NULL));
+    KOLO_TRY(kolo_metrics_compute(comm, &metric, 1, NULL));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct kolo_score_config config = {.size = sizeof config,
+                                                 .score = cases[i].score,
+                                                 .beta = cases[i].beta,
+                                                 .average = KOLO_AVERAGE_NONE};
+        KOLO_TRY(kolo_confusion_score(metric, &config, values, CLASSES));
+        WORLD_EXPECT(values[1] == cases[i].expected, "case %zu: %g", i, values[1]);
+    }
+out:
+    kolo_metric_destroy(metric);
+    return status;
+}
+
+Test(confusion, scores_are_their_definitions, .timeout = 60)
+{
+    struct world world = {.size = 1};
+    cr_assert_eq(world_run(&world, scores_main, NULL), KOLO_OK, "%s", world_cause(&world)->text);
+}
+
 Test(confusion, refuses_bad_input_and_adds_nothing)
 {
     struct kolo_metric *metric = NULL;

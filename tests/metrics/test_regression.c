@@ -86,6 +86,7 @@ struct job {
     const double *predictions, *targets;
     size_t count;
     kolo_nonfinite policy;
+    double imputed;
     kolo_status expected;
     struct kolo_regression_result result;
 };
@@ -94,7 +95,8 @@ static kolo_status one_main(struct kolo_comm *comm, void *argument)
 {
     struct job *job = argument;
     struct kolo_metric *metric = NULL;
-    const struct kolo_regression_config config = {.size = sizeof config, .nonfinite = job->policy};
+    const struct kolo_regression_config config = {
+        .size = sizeof config, .nonfinite = job->policy, .imputed = job->imputed};
     kolo_status status;
     KOLO_TRY(kolo_regression_create(&config, &metric));
     for (size_t i = (size_t)kolo_rank(comm); i < job->count; i += (size_t)kolo_size(comm))
@@ -189,6 +191,12 @@ Test(regression, follows_the_policy_for_what_is_not_finite, .timeout = 60)
     cr_assert_eq(r.samples.counted, 1);
     job.policy = KOLO_NONFINITE_PROPAGATE;
     cr_assert(isnan(of(job).mae));
+    job.policy = KOLO_NONFINITE_IMPUTE;
+    job.imputed = 2.5; /* errors of 0.5, 0.5, -1.5 and -0.5 */
+    r = of(job);
+    cr_assert_eq(r.mae, 0.75, "%g", r.mae);
+    cr_assert_eq(r.mean_error, -0.25, "%g", r.mean_error);
+    cr_assert_eq(r.samples.counted, 4);
 }
 
 Test(regression, refuses_configurations_that_make_no_sense)

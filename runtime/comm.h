@@ -17,6 +17,7 @@
 #include "runtime/engine.h"
 #include "runtime/failure.h"
 #include "runtime/request.h"
+#include "runtime/turn.h"
 
 enum {
     KOLO_COMM_WORDS_MAX = 80,
@@ -117,7 +118,8 @@ struct kolo_comm {
     struct kolo_comm_early early;
     bool is_open;     /* the last collective is over here, but some rank may not have entered it */
     bool must_report; /* the running collective must be reported to the store */
-    kolo_status placing; /* KOLO_AGAIN: a call is being placed into its stream (stream.c) */
+    struct kolo_turn placing;           /* of calls that are placed into streams (stream.c) */
+    struct kolo_turn creating;          /* of calls that make communicators of this one (split.c) */
     _Atomic(struct kolo_group *) group; /* the open group; NULL: none */
     struct kolo_request *repeats;       /* see repeat.c; NULL: none yet */
     /** The request of each call that was over before it returned; its status is KOLO_OK. It never

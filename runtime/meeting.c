@@ -5,8 +5,9 @@
 //
 // A communicator of no more than one creation needs the word at a time: a member begins its next
 // meeting on this parent only after an exchange between all of the parent's members, each of which
-// has ended its meeting by then. What is there stays readable if the parent fails, and after its
-// owner has left.
+// has ended its meeting by then, also if several of its threads make communicators of this parent
+// (they take turns: split.c). What is there stays readable if the parent fails, and after its owner
+// has left.
 //
 // Must never allocate memory: a member that has come to the meeting must not fail in it, since
 // others may have the communicator then.
@@ -70,9 +71,14 @@ static bool meeting_advance(struct kolo_request *request)
     return false;
 }
 
+/** A member that gives up withdraws its number, so that whoever comes later waits for it and hears
+ * that it has given up, instead of getting what nobody else has. */
 static void meeting_cancel(struct kolo_request *request)
 {
-    (void)request; /* no buffer is used */
+    const struct kolo_comm *comm = request->comm;
+    const struct kolo_hub *hub = comm->parent ? comm->parent->hub : NULL;
+    if (hub && comm->met < comm->size)
+        atomic_store(&hub->members[hub->self].notes->opened.value, 0);
 }
 
 static int meeting_waits_for(const struct kolo_request *request, int peers[], int capacity)

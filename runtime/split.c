@@ -290,23 +290,15 @@ static kolo_deadline meet_by(const struct making *making)
     return has_more ? making->deadline : soonest;
 }
 
-static kolo_status make(struct kolo_comm *comm, struct making *making, struct kolo_comm **new_out)
+/** @p task: the exchange. */
+static kolo_status make(struct kolo_comm *comm, struct making *making, struct kolo_task *task,
+                        struct kolo_comm **new_out)
 {
-    struct kolo_task task = {.kind = making->kind,
-                             .function = making->function,
-                             .send = &making->mine,
-                             .count = OFFER_INTS,
-                             .dtype = KOLO_INT32,
-                             .is_own = true,
-                             .opts = making->opts};
     struct kolo_seat seat = {0};
     kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(kolo_group_none(comm, making->function));
-    making->deadline = task.deadline = kolo_deadline_in_ms(kolo_task_timeout_ms(comm, &task));
     KOLO_TRY(prepare(comm, making));
-    task.recv = making->table;
-    KOLO_TRY(exchange(comm, making, &task));
+    task->recv = making->table;
+    KOLO_TRY(exchange(comm, making, task));
     KOLO_TRY(check_table(comm, making));
     if (making->mine.colour == KOLO_NO_COLOUR)
         goto out;
@@ -327,6 +319,51 @@ out:
     return status;
 }
 
+/** Waits until the calls of other threads that came first have made their communicators. If that
+ * takes too long, the others wait for this rank in its exchange: as any call that waits behind
+ * another, it loses the communicator. Held: lock. */
+static kolo_status take_turn(struct kolo_comm *comm, const struct making *making)
+{
+    char text[KOLO_DETAIL_MAX];
+    const kolo_status status = kolo_turn_take(comm, &comm->creating, making->deadline);
+    if (status == KOLO_OK || comm->failure.status != KOLO_OK)
+        return status;
+    snprintf(text, sizeof text,
+             "%s: another thread's kolo_split or kolo_dup of this communicator, which came first, "
+             "took until the deadline",
+             making->function);
+    kolo_comm_fail_here(comm, KOLO_ERR_TIMEOUT, text);
+    return kolo_comm_failed(comm, NULL);
+}
+
+/** Checks the call, and makes the communicator when it is this call's turn. */
+static kolo_status check_and_make(struct kolo_comm *comm, struct making *making,
+                                  struct kolo_comm **new_out)
+{
+    struct kolo_task task = {.kind = making->kind,
+                             .function = making->function,
+                             .send = &making->mine,
+                             .count = OFFER_INTS,
+                             .dtype = KOLO_INT32,
+                             .is_own = true,
+                             .opts = making->opts};
+    kolo_status status;
+    KOLO_TRY(kolo_task_check(comm, &task));
+    KOLO_TRY(kolo_group_none(comm, making->function));
+    making->deadline = task.deadline = kolo_deadline_in_ms(kolo_task_timeout_ms(comm, &task));
+    kolo_comm_enter(comm);
+    status = take_turn(comm, making);
+    kolo_comm_leave(comm);
+    if (status != KOLO_OK)
+        return status;
+    status = make(comm, making, &task, new_out);
+    kolo_comm_enter(comm);
+    kolo_turn_give(comm, &comm->creating);
+    kolo_comm_leave(comm);
+out:
+    return status;
+}
+
 static kolo_status run(struct kolo_comm *comm, struct making *making, struct kolo_comm **new_out)
 {
     kolo_status status = kolo_comm_check(comm, making->function);
@@ -339,7 +376,7 @@ static kolo_status run(struct kolo_comm *comm, struct making *making, struct kol
     kolo_comm_enter(comm);
     kolo_engine_creating(comm->engine);
     kolo_comm_leave(comm);
-    status = make(comm, making, new_out);
+    status = check_and_make(comm, making, new_out);
     kolo_comm_enter(comm);
     kolo_engine_created(comm->engine);
     kolo_comm_leave(comm);

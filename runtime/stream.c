@@ -65,26 +65,20 @@ kolo_status kolo_follow_enter(struct kolo_request *request)
 {
     struct kolo_comm *comm = request->comm;
     const kolo_deadline deadline = kolo_deadline_in_ms(request->timeout_ms);
-    while (comm->placing == KOLO_AGAIN) {
-        const bool is_over = kolo_engine_wait(comm, &comm->placing, deadline);
-        if (comm->failure.status != KOLO_OK) /* which ends the wait too */
-            return kolo_comm_failed(comm, request);
-        if (!is_over)
-            return kolo_fail(KOLO_ERR_TIMEOUT,
-                             "another thread's call on this communicator has not been put into its "
-                             "stream within %d ms: is the stream full of work that does not end?",
-                             request->timeout_ms);
-    }
-    comm->placing = KOLO_AGAIN;
-    return KOLO_OK;
+    const kolo_status status = kolo_turn_take(comm, &comm->placing, deadline);
+    if (status != KOLO_OK && comm->failure.status != KOLO_OK)
+        return kolo_comm_failed(comm, request);
+    if (status == KOLO_ERR_TIMEOUT)
+        return kolo_fail(KOLO_ERR_TIMEOUT,
+                         "another thread's call on this communicator has not been put into its "
+                         "stream within %d ms: is the stream full of work that does not end?",
+                         request->timeout_ms);
+    return status;
 }
 
 void kolo_follow_leave(struct kolo_comm *comm)
 {
-    comm->placing = KOLO_OK;
-    kolo_engine_news(comm->engine);
-    if (comm->engine->is_sleeping) /* the sleeping thread may be the next */
-        kolo_endpoint_wake(comm->engine->endpoint);
+    kolo_turn_give(comm, &comm->placing);
 }
 
 kolo_status kolo_follow_place(struct kolo_request *request, bool holds)

@@ -3,7 +3,7 @@
 # Checks that groff formats every man page without a warning in 80 columns, that kolo(7) lists every
 # page, and that exactly one page describes each public function.
 source "$(dirname "$0")/common.sh"
-command -v groff >/dev/null || skip "groff is missing; install it"
+command -v groff >/dev/null || skip "groff is not installed (script/bootstrap --tests installs it)"
 count=0
 while IFS= read -r file; do
     count=$((count + 1))

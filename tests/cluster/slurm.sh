@@ -70,7 +70,7 @@ done
 slurm none 4 env -u KOLO_SECRET srun -N 2 -n 2 "$RANK_PROGRAM" loop 0
 says out '^init .* rank [01] of 2 started by srun: the ranks need a secret, .*`export KOLO_SECRET=.* before `srun`'
 printf 'host2\nhost1\n' >"$CLUSTER_DIR/order"
-slurm arbitrary 4 env "$secret" SLURM_HOSTFILE="$CLUSTER_DIR/order" srun -N 2 -n 2 -m arbitrary "$RANK_PROGRAM" loop 0
+slurm arbitrary 4 env "$secret" SLURM_HOSTFILE="$CLUSTER_DIR/order" srun -n 2 -m arbitrary "$RANK_PROGRAM" loop 0
 says out '^init .* by srun -m arbitrary, which does not say on which host rank 0 is: give KOLO_RENDEZVOUS'
 # A rank dies. Without kolorun the other ranks cannot know how.
 slurm die 137 env "$secret" srun -N 2 -n 3 "$RANK_PROGRAM" die 2 9

@@ -211,7 +211,7 @@ if on host1 iptables "${wall[@]}" 2>"$work/why" && on host2 iptables "${wall[@]}
         KOLO_PEER_TIMEOUT=12s "$cluster" exec host1 "$KOLORUN" -x KOLO_PORTS=21300-21399 -H "$hosts" \
             "$RANK_PROGRAM" loop 12 >"$work/out" 2>"$work/err" </dev/null &
         launcher=$!
-        await sh -c "'$cluster' exec host1 ss -tn state established | grep -q ':213[0-9][0-9] '"
+        await sh -c "'$cluster' exec host1 ss -tn state established | grep -qE ':213[0-9]{2}( |$)'"
         cut_ports
         read -rt 7.5 <> <(:)
         on host2 iptables -F

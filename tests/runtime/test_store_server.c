@@ -873,7 +873,8 @@ Test(store_server, shows_where_each_rank_is)
     cr_assert(view_of(&raw, 4).place == KOLO_VIEW_GONE);
     raw_resumed(&ranks[2], 7, 12);
     raw_server_pump(&raw);
-    cr_assert_str_eq(view_of(&raw, 2).words, "barrier() sequence 3");
+    const struct kolo_store_view after = view_of(&raw, 2);
+    cr_assert_str_eq(after.words, "barrier() sequence 3");
     close_all(&raw, ranks, 4);
 }
 

@@ -48,7 +48,7 @@ Test(cuda, kinds_are_told_apart)
             cr_assert_eq(pointer.device, device);
             cr_assert_eq(kolo_pointer_is_host(&pointer), kind == MOCK_PINNED);
         }
-    char own;
+    char own = 0;
     struct kolo_pointer pointer;
     cr_assert_eq(kolo_pointer_look(&own, &pointer), KOLO_OK);
     cr_assert(pointer.kind == KOLO_MEMORY_HOST && !pointer.ops && pointer.device == -1);

@@ -266,7 +266,7 @@ Test(shm_board, severed_memory_is_out_of_reach, .timeout = 60)
     static struct shm_side sides[2];
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 4 * page;
     struct kolo_board_name name;
-    uint8_t *stale, *borrowed, local;
+    uint8_t *stale, *borrowed, local = 0;
     void *memory;
     shm_pair_up(sides, true);
     struct kolo_board *boards[2] = {begin(&sides[0], BOARD), begin(&sides[1], BOARD)};
@@ -442,7 +442,7 @@ static void live_as_child(struct shm_side *side)
 Test(shm_board, a_child_has_no_address_for_what_its_parent_has_there, .timeout = 60)
 {
     static struct shm_side sides[2];
-    int ended;
+    int ended = 0;
     shm_pair_up(sides, true);
     struct kolo_board *board = begin(&sides[0], BOARD);
     cr_assert(kolo_board_address(board, &ended) == (uint64_t)(uintptr_t)&ended);

@@ -365,7 +365,7 @@ static void run_one_way(int blocked, int how, size_t bytes)
     open_world(&w);
     if (how < 0)
         close(w.ranks[1 - blocked].proxy);
-    for (int turn = 0; !is_over(&w) && !kolo_deadline_passed(limit); turn++) {
+    while (!is_over(&w) && !kolo_deadline_passed(limit)) {
         for (int rank = 0; rank < 2; rank++) {
             begin(&w, rank);
             if (how >= 0 || rank == blocked)

@@ -227,9 +227,10 @@ static void judge_busy_hosts_lines(struct judge *judge, const struct side *side)
                         side->direction);
     for (int host = 0; host < d->nhosts && side->direction == LOWER_IS_SLOW; host++) {
         struct diagnose_finding finding = {.measure = side->measure};
-        if (judge->busy[host] <= 0 || judge->values[host] * COPIES_A_BYTE > host_copies(d, host) ||
+        if (judge->busy[host] <= 0 ||
+            judge->values[host] * (double)COPIES_A_BYTE > host_copies(d, host) ||
             !is_slow(judge, (size_t)host, side->direction, &finding) ||
-            finding.times < EXPLAINED_TIMES * judge->busy[host])
+            finding.times < (double)EXPLAINED_TIMES * judge->busy[host])
             continue;
         found_host(judge, host, &finding);
         judge->busy[host] = 0;

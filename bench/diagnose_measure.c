@@ -170,8 +170,8 @@ static kolo_status measure_bandwidth(const struct meter *meter, int peer, bool l
     kolo_status status;
     KOLO_TRY(stream(meter, peer, leads, PROBE_BYTES, 1, &ns));
     KOLO_TRY(stream(meter, peer, leads, PROBE_BYTES, 2, &ns));
-    double each = (double)ns / 2 * (double)plan[0] / PROBE_BYTES;
-    if (each * WINDOW > (double)time_ns * 10) {
+    double each = (double)ns / 2 * (double)plan[0] / (double)PROBE_BYTES;
+    if (each * (double)WINDOW > (double)time_ns * 10) {
         plan[0] = PROBE_BYTES;
         each = (double)ns / 2;
     }

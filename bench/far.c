@@ -125,7 +125,7 @@ static void *ask(void *context)
             if (!await_word(exchange, 1, turn))
                 return NULL;
         }
-        double ns = (double)(kolo_now_ns() - begin) / (2.0 * EXCHANGES);
+        double ns = (double)(kolo_now_ns() - begin) / (2.0 * (double)EXCHANGES);
         exchange->ns = round == 0 || ns < exchange->ns ? ns : exchange->ns;
     }
     return NULL;

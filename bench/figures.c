@@ -289,7 +289,7 @@ static kolo_status ring_figure(struct bare_world *world, int64_t time_ns,
         __atomic_store_n(pair_word(world, world->rank), 0, __ATOMIC_SEQ_CST);
     KOLO_TRY(bare_time(world, "ring", ring_step, &pair, time_ns, &us));
     add(figures, "ring_gbps", "ordinary memory to another rank through a ring of 128 KiB",
-        RING_BYTES / us / 1e3);
+        (double)RING_BYTES / us / 1e3);
 out:
     kolo_free_memory(memory);
     return status;
@@ -354,7 +354,8 @@ static kolo_status tcp_figures(struct bare_world *world, int64_t time_ns,
     add(figures, "tcp_sleep_us", "the same, both sleep in poll", us / 2);
     stream.bytes = STREAM_BYTES;
     KOLO_TRY(bare_time(world, "tcp stream", stream_step, &stream, time_ns, &us));
-    add(figures, "tcp_gbps", "bytes through one TCP connection, one way", STREAM_BYTES / us / 1e3);
+    add(figures, "tcp_gbps", "bytes through one TCP connection, one way",
+        (double)STREAM_BYTES / us / 1e3);
 out:
     kolo_free_memory(stream.memory);
     return status;

@@ -172,14 +172,14 @@ static double value_of(const struct field *field, const struct plot_point *point
 
 static double across(const struct field *field, double bytes)
 {
-    return field->x +
-           log(bytes / field->low_bytes) / log(field->high_bytes / field->low_bytes) * FIELD_WIDTH;
+    return field->x + log(bytes / field->low_bytes) / log(field->high_bytes / field->low_bytes) *
+                          (double)FIELD_WIDTH;
 }
 
 static double down(const struct field *field, double value)
 {
-    return field->y + FIELD_HEIGHT -
-           log(value / field->low) / log(field->high / field->low) * FIELD_HEIGHT;
+    return field->y + (double)FIELD_HEIGHT -
+           log(value / field->low) / log(field->high / field->low) * (double)FIELD_HEIGHT;
 }
 
 static bool belongs(const struct plot_point *point, const char *name)
@@ -228,8 +228,8 @@ static void draw_values(FILE *out, const struct field *field)
             char text[32];
             if (value < field->low || value > field->high || (step > 0 && !dense))
                 continue;
-            svg_line(out, field->x, down(field, value), field->x + FIELD_WIDTH, down(field, value),
-                     faint, 1, "");
+            svg_line(out, field->x, down(field, value), field->x + (double)FIELD_WIDTH,
+                     down(field, value), faint, 1, "");
             value_text(field, value, text, sizeof text);
             svg_text(out, field->x - 6, down(field, value) + small * 0.35, small, SVG_END, ink,
                      text);
@@ -239,14 +239,14 @@ static void draw_values(FILE *out, const struct field *field)
 static void draw_sizes(FILE *out, const struct field *field)
 {
     double first = exp2(ceil(log2(field->low_bytes))), factor = 2;
-    while (log(field->high_bytes / first) / log(factor) >= SIZE_LABELS)
+    while (log(field->high_bytes / first) / log(factor) >= (double)SIZE_LABELS)
         factor *= factor < 4 ? 2 : 4; /* 2, 4, 16, 64: 4 B, 64 B, 1 KiB, 16 KiB ... */
     for (double bytes = first; bytes <= field->high_bytes; bytes *= factor) {
         char text[32];
         double x = across(field, bytes);
-        svg_line(out, x, field->y, x, field->y + FIELD_HEIGHT, faint, 1, "");
+        svg_line(out, x, field->y, x, field->y + (double)FIELD_HEIGHT, faint, 1, "");
         bench_size_text(bytes, text, sizeof text);
-        svg_text(out, x, field->y + FIELD_HEIGHT + 16, small, SVG_MIDDLE, ink, text);
+        svg_text(out, x, field->y + (double)FIELD_HEIGHT + 16, small, SVG_MIDDLE, ink, text);
     }
 }
 
@@ -304,9 +304,9 @@ static double legend(FILE *out, const struct figure *figure, double top)
     for (size_t i = 0; i < figure->nseries; i++) {
         const struct series *series = &figure->series[i];
         double width = 34 + svg_text_width(normal, series->label) + 18;
-        if (x > LEFT && x + width > WIDTH) {
+        if (x > (double)LEFT && x + width > (double)WIDTH) {
             x = LEFT;
-            y += LEGEND_LINE;
+            y += (double)LEGEND_LINE;
         }
         if (out) {
             svg_line(out, x, y, x + 26, y, series->colour, series->limit ? 1.4 : 2, series->dash);
@@ -316,18 +316,19 @@ static double legend(FILE *out, const struct figure *figure, double top)
         }
         x += width;
     }
-    return y + LEGEND_LINE - top;
+    return y + (double)LEGEND_LINE - top;
 }
 
 static void draw(FILE *out, const struct figure *figure, const char *title, double *scratch)
 {
-    double head = TITLE_HEIGHT + legend(NULL, figure, 0);
+    double head = (double)TITLE_HEIGHT + legend(NULL, figure, 0);
     double row = ROW_HEAD + FIELD_HEIGHT + ROW_FOOT;
     svg_begin(out, WIDTH, head + row * (double)figure->ncollectives + 6);
     svg_text(out, LEFT, 23, large, SVG_START, ink, title);
     legend(out, figure, TITLE_HEIGHT + 8);
     for (size_t i = 0; i < figure->ncollectives; i++) {
-        struct field field = {.x = LEFT, .y = head + row * (double)i + ROW_HEAD, .is_time = true};
+        struct field field = {
+            .x = LEFT, .y = head + row * (double)i + (double)ROW_HEAD, .is_time = true};
         draw_field(out, figure, figure->collectives[i], &field, scratch);
         field = (struct field){.x = LEFT + FIELD_WIDTH + GAP, .y = field.y};
         draw_field(out, figure, figure->collectives[i], &field, scratch);

@@ -192,7 +192,8 @@ static kolo_status measure_network(struct part *part, struct profile_times *time
     KOLO_TRY(take(part, "there and back", ping_step, FEW_BYTES, &times->one_way));
     times->one_way /= 2;
     KOLO_TRY(take(part, "a stream", stream_step, STREAM_BYTES, &times->stream_byte));
-    times->stream_byte = (times->stream_byte - 2 * times->one_way) / STREAM / STREAM_BYTES;
+    times->stream_byte =
+        (times->stream_byte - 2 * times->one_way) / (double)STREAM / (double)STREAM_BYTES;
 out:
     return status;
 }
@@ -210,7 +211,7 @@ static kolo_status measure_copies(struct part *part, struct profile_times *times
         bare_fill(part->to, PULLED_BYTES);
     }
     KOLO_TRY(take(part, "copies", copy_step, BARE_LARGE_BYTES, &times->copy_byte));
-    times->copy_byte /= BARE_LARGE_BYTES;
+    times->copy_byte /= (double)BARE_LARGE_BYTES;
 out:
     return status;
 }
@@ -239,7 +240,7 @@ static kolo_status measure_pulls(struct part *part, struct profile_times *times)
     KOLO_TRY(kolo_allreduce(part->world.comm, &may, &may, 1, KOLO_INT32, KOLO_MIN, NULL, NULL));
     if (may) {
         KOLO_TRY(take(part, "pulls", pull_step, PULLED_BYTES, &times->pull_byte));
-        times->pull_byte /= PULLED_BYTES;
+        times->pull_byte /= (double)PULLED_BYTES;
     }
 out:
     return status;
@@ -259,7 +260,7 @@ static kolo_status measure_links(struct part *part, struct profile_times *times)
     KOLO_TRY(measure_copies(part, times));
     KOLO_TRY(measure_pulls(part, times));
     KOLO_TRY(take(part, "sums", combine_step, CACHED_BYTES, &times->combine_byte));
-    times->combine_byte /= CACHED_BYTES;
+    times->combine_byte /= (double)CACHED_BYTES;
 out:
     return status;
 }

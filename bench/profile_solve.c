@@ -46,7 +46,7 @@ static void of_network(const struct profile_times *times, enum kolo_path path,
                        const struct kolo_figures *usual, struct kolo_figures *figures)
 {
     struct kolo_path_figures *network = &figures->path[path];
-    double least = times->one_way / PARTS_FEWEST;
+    double least = times->one_way / (double)PARTS_FEWEST;
     *network = path == KOLO_PATH_NETWORK ? figures->path[KOLO_PATH_LOOPBACK] : usual->path[path];
     network->message = fmin(network->message, (times->one_way - least) / 2);
     network->latency = times->one_way - 2 * network->message;

@@ -86,10 +86,10 @@ static void make_curves(struct picture *picture, size_t count, bool by_category)
 
 static void draw_axes(const struct picture *picture, const char *head)
 {
-    double bottom = picture->top + FIELD_HEIGHT;
+    double bottom = picture->top + (double)FIELD_HEIGHT;
     for (int i = 0; i <= STEPS; i++) {
-        double part = (double)i / STEPS, x = LEFT + part * FIELD_WIDTH,
-               y = bottom - part * FIELD_HEIGHT;
+        double part = (double)i / (double)STEPS, x = (double)LEFT + part * (double)FIELD_WIDTH,
+               y = bottom - part * (double)FIELD_HEIGHT;
         char text[16];
         (void)snprintf(text, sizeof text, "%.1f", part);
         svg_line(picture->out, x, picture->top, x, bottom, faint, 1, "");
@@ -99,8 +99,8 @@ static void draw_axes(const struct picture *picture, const char *head)
     }
     svg_rectangle(picture->out, LEFT, picture->top, FIELD_WIDTH, FIELD_HEIGHT, frame);
     svg_text(picture->out, LEFT, picture->top - 10, normal, SVG_START, ink, head);
-    svg_text(picture->out, LEFT + FIELD_WIDTH / 2.0, bottom + 33, small, SVG_MIDDLE, ink,
-             "recall; upwards: precision");
+    svg_text(picture->out, (double)LEFT + (double)FIELD_WIDTH / 2.0, bottom + 33, small, SVG_MIDDLE,
+             ink, "recall; upwards: precision");
 }
 
 static void draw_curve(const struct picture *picture, const struct curve *curve, const char *colour,
@@ -108,8 +108,10 @@ static void draw_curve(const struct picture *picture, const struct curve *curve,
 {
     size_t count = picture->evaluation->result.recalls;
     for (size_t r = 0; r < count; r++) { /* recalls are 0, 0.01, ..., 1 */
-        picture->points[2 * r] = LEFT + FIELD_WIDTH * (double)r / (double)(count - 1);
-        picture->points[2 * r + 1] = picture->top + FIELD_HEIGHT * (1 - curve->precision[r]);
+        picture->points[2 * r] =
+            (double)LEFT + (double)FIELD_WIDTH * (double)r / (double)(count - 1);
+        picture->points[2 * r + 1] =
+            picture->top + (double)FIELD_HEIGHT * (1 - curve->precision[r]);
     }
     svg_path(picture->out, picture->points, count, colour, width, "");
 }
@@ -117,7 +119,7 @@ static void draw_curve(const struct picture *picture, const struct curve *curve,
 static void draw_legend(const struct picture *picture, size_t line, const char *colour,
                         const char *text)
 {
-    double y = picture->top + 8 + (double)line * LEGEND_LINE;
+    double y = picture->top + 8 + (double)line * (double)LEGEND_LINE;
     svg_line(picture->out, LEGEND, y, LEGEND + 22, y, colour, 2, "");
     svg_text(picture->out, LEGEND + 28, y + small * 0.35, small, SVG_START, ink, text);
 }
@@ -201,7 +203,7 @@ static void draw(struct picture *picture)
     const struct eval_evaluation *evaluation = picture->evaluation;
     double field = FIELD_HEAD + FIELD_HEIGHT + FIELD_FOOT;
     char title[512];
-    svg_begin(picture->out, WIDTH, TOP + 2 * field);
+    svg_begin(picture->out, WIDTH, (double)TOP + 2 * field);
     (void)snprintf(title, sizeof title, "%.60s on %.60s: AP %.3f",
                    last_part(evaluation->options->detections),
                    last_part(evaluation->options->truths), evaluation->result.stats[0]);

@@ -49,7 +49,7 @@ static void draw(const struct eval_progress *progress, uint64_t done, int width)
 {
     char figure[32], bar[BAR + 4] = "", name[COLUMNS + 1];
     double part = (double)done / (double)progress->total;
-    int full = part < 1 ? (int)(part * BAR) : BAR, length = 0;
+    int full = part < 1 ? (int)(part * (double)BAR) : BAR, length = 0;
     bool has_bar = width >= BROAD && progress->total > 0;
     if (has_bar)
         (void)snprintf(bar, sizeof bar, "[%.*s%.*s] ", full, "########################", BAR - full,

@@ -32,7 +32,7 @@ static kolo_status measure(struct kolo_comm *comm, float *data, size_t count)
         begin = call == 0 ? seconds() : begin;
         status = kolo_allreduce(comm, data, data, count, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
     }
-    const double each = (seconds() - begin) / CALLS, ranks = kolo_size(comm);
+    const double each = (seconds() - begin) / (double)CALLS, ranks = kolo_size(comm);
     const double algbw = (double)count * sizeof(float) / each / 1e9;
     if (status == KOLO_OK && kolo_rank(comm) == 0)
         printf("%zu bytes on %g ranks: %.1f us, algbw %.2f GB/s, busbw %.2f GB/s\n",

@@ -170,7 +170,8 @@ void fashion_model_init(struct fashion_model *model, uint64_t seed)
 {
     uint64_t state = seed * 2 + 1;
     memset(model, 0, sizeof *model);
-    float input_scale = sqrtf(6.0f / FASHION_PIXELS), hidden_scale = sqrtf(6.0f / FASHION_HIDDEN);
+    float input_scale = sqrtf(6.0f / (float)FASHION_PIXELS),
+          hidden_scale = sqrtf(6.0f / (float)FASHION_HIDDEN);
     for (int p = 0; p < FASHION_PIXELS; p++)
         for (int h = 0; h < FASHION_HIDDEN; h++)
             model->input_weights[p][h] = input_scale * next_uniform(&state);

@@ -96,7 +96,7 @@ static void judge_reach(const struct kolo_checkup *host, int self, struct kolo_f
               strncmp(host->refused, "directory ", 10) == 0
                   ? "; put it there (a shared file system), or give --chdir"
                   : "");
-    if (!host->is_here && host->reach_ms > REACH_SLOW_MS)
+    if (!host->is_here && host->reach_ms > (double)REACH_SLOW_MS)
         WARNING("ssh-slow",
                 "ssh took %.0f s; see there for slow name lookups (UseDNS, GSSAPIAuthentication) "
                 "and start-up files",
@@ -114,7 +114,7 @@ static void judge_clock(const struct kolo_checkup *host, int self, struct kolo_f
 {
     double offset_s = (double)host->clock_offset_ns / 1e9;
     double doubt_s = (double)host->clock_doubt_ns / 1e9;
-    if (!host->has_clock || (offset_s < 0 ? -offset_s : offset_s) - doubt_s < CLOCK_MAX_S)
+    if (!host->has_clock || (offset_s < 0 ? -offset_s : offset_s) - doubt_s < (double)CLOCK_MAX_S)
         return;
     WARNING("clock",
             "its clock is %.1f s %s this machine's; times in logs will not match; start chronyd or "

@@ -235,7 +235,7 @@ enum { COUNTED_NS = 1000 /* from this on, a rank counts as waited for in a call 
 static void charge(struct kolo_trace *trace, int rank, double ns)
 {
     trace->costs[rank].ns += ns;
-    trace->costs[rank].calls += ns >= COUNTED_NS;
+    trace->costs[rank].calls += ns >= (double)COUNTED_NS;
 }
 
 /** How long a call's rank waited in it, if it spent that time itself. */

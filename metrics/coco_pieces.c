@@ -237,7 +237,8 @@ static int64_t work_of(const struct kolo_coco_share *share, const struct kolo_co
     double part = (double)piece->total / (double)share->class_total[piece->class];
     int64_t entries =
         (int64_t)(params->caps * params->areas * params->thresholds * params->recalls);
-    return piece->total + (int64_t)(TRUE_COST * part * (double)share->class_true[piece->class]) +
+    return piece->total +
+           (int64_t)((double)TRUE_COST * part * (double)share->class_true[piece->class]) +
            entries / ENTRIES_PER;
 }
 

@@ -151,7 +151,7 @@ static void part(struct exchange *x)
     size_t at = 0, rank = 0;
     for (size_t i = 0; i < offered; i++) {
         /* weights are in units of 1 / SAMPLES_PER_RANK ties */
-        while (rank + 1 < x->ranks && (double)passed >= (double)total * SAMPLES_PER_RANK *
+        while (rank + 1 < x->ranks && (double)passed >= (double)total * (double)SAMPLES_PER_RANK *
                                                             (double)(rank + 1) / (double)x->ranks) {
             size_t begin = at;
             while (at < x->own_count && x->own[at].key < x->weighted[i].key)

@@ -86,7 +86,7 @@ static kolo_status make_room(struct changes *changes)
 
 static int64_t in_fifths(double pixels)
 {
-    return (int)(PARTS * pixels + .5);
+    return (int)((double)PARTS * pixels + .5);
 }
 
 /* Returns the other coordinate of the edge at its point t. */
@@ -100,7 +100,7 @@ static int64_t across(const struct edge *edge, int64_t t)
 static kolo_status add_change(struct changes *changes, uint32_t x, int64_t y)
 {
     const struct kolo_mask *mask = changes->mask;
-    double row = ((double)y + .5) / PARTS - .5;
+    double row = ((double)y + .5) / (double)PARTS - .5;
     row = row < 0 ? 0 : row > mask->height ? mask->height : row;
     kolo_status status = make_room(changes);
     if (status == KOLO_OK)

@@ -6,8 +6,9 @@
 // What is left is looked at if nobody can be waited for by it: each rank that still runs has
 // asked nothing of the store since the latest failure (so it has not noticed it, or made nothing
 // of it), or has lost its connection to the store, so that the others count it as dead. If all of
-// them are stopped by a signal, or have lost their connections, nothing can follow: they have the
-// exit timeout, and are then ended, as at the end of any job.
+// them are stopped by a signal, nothing can follow: they have the exit timeout, and are then ended,
+// as at the end of any job. A lost connection alone is no reason to end a rank: who waits in a call
+// gets an error by it, and who has become another program, say, may be saving what it has.
 #include "launcher/job_state.h"
 
 #include <stdio.h>
@@ -132,16 +133,14 @@ void kolo_job_look_at_rest(uv_timer_t *timer)
     kolo_free_memory(ranks);
 }
 
-/* How many of those that run can do nothing any more. */
-static int count_stuck(const struct kolo_report_rank *ranks, int size, int *running_out)
+/* How many of those that run @p fits; all of them if it is NULL. */
+static int count(const struct kolo_report_rank *ranks, int size,
+                 bool (*fits)(const struct kolo_report_rank *rank))
 {
-    int stuck = 0, running = 0;
-    for (int rank = 0; rank < size; rank++) {
-        running += !ranks[rank].has_ended;
-        stuck += !ranks[rank].has_ended && (is_cut_off(&ranks[rank]) || is_stopped(&ranks[rank]));
-    }
-    *running_out = running;
-    return stuck;
+    int found = 0;
+    for (int rank = 0; rank < size; rank++)
+        found += !ranks[rank].has_ended && (!fits || fits(&ranks[rank]));
+    return found;
 }
 
 static void end_rest(struct kolo_job *job, const struct kolo_report_rank *ranks)
@@ -149,8 +148,9 @@ static void end_rest(struct kolo_job *job, const struct kolo_report_rank *ranks)
     for (int rank = 0; rank < job->size; rank++)
         if (!ranks[rank].has_ended)
             kolo_verdict_behind(job->verdict, rank,
-                                is_cut_off(&ranks[rank]) ? "which had lost its connection"
-                                                         : "which was stopped by a signal");
+                                is_cut_off(&ranks[rank])
+                                    ? "which had lost its connection and was stopped by a signal"
+                                    : "which was stopped by a signal");
     kolo_job_begin_end(job);
 }
 
@@ -182,6 +182,7 @@ static void warn(struct kolo_job *job, const struct kolo_report_rank *ranks)
 {
     struct kolo_job_rest *rest = &job->rest;
     const int64_t now_ns = kolo_now_ns(), every_ms = job->options->settings.stall_warn_ms;
+    const bool are_cut_off = count(ranks, job->size, is_cut_off) == count(ranks, job->size, NULL);
     rest->stuck_ns = 0;
     if (rest->warn_ms == 0) {
         rest->warn_ms = every_ms;
@@ -190,9 +191,10 @@ static void warn(struct kolo_job *job, const struct kolo_report_rank *ranks)
         rest->warn_ms *= 2;
         rest->warn_ns = now_ns + rest->warn_ms * KOLO_NS_PER_MS;
         kolo_output_print(job->streams[JOB_ERR],
-                          "kolorun: after %.1f s: the other ranks have ended; what is left has not "
-                          "called kolo_shrink since the latest failure:",
-                          kolo_job_age_s(job));
+                          "kolorun: after %.1f s: the other ranks have ended; what is left has %s:",
+                          kolo_job_age_s(job),
+                          are_cut_off ? "lost its connection, and may still do something"
+                                      : "not called kolo_shrink since the latest failure");
         kolo_job_print_running(job, ranks);
     }
     look_in(job, every_ms);
@@ -200,18 +202,18 @@ static void warn(struct kolo_job *job, const struct kolo_report_rank *ranks)
 
 void kolo_job_rest_seen(struct kolo_job *job)
 {
-    int running = 0, stuck;
     struct kolo_report_rank *ranks = collect(job, true);
     if (!ranks || !is_left_over(ranks, job->size)) {
         job->rest.stuck_ns = job->rest.warn_ms = 0;
         kolo_free_memory(ranks);
         return;
     }
-    stuck = count_stuck(ranks, job->size, &running);
-    if (stuck == running)
+    const int running = count(ranks, job->size, NULL);
+    const int stopped = count(ranks, job->size, is_stopped);
+    if (stopped == running)
         bound(job, ranks);
-    else if (running == 1 || stuck > 0)
-        warn(job, ranks);
+    else if (running == 1 || stopped > 0 || count(ranks, job->size, is_cut_off) > 0)
+        warn(job, ranks); /* else they may still wait for each other */
     else
         look_in(job, job->options->settings.stall_warn_ms);
     kolo_free_memory(ranks);

@@ -117,12 +117,26 @@ ended 6
 says out '^\[1\] survived [0-9.]+ as 0 of 1$'
 ! has err ', was ended' || fail "a rank that went on was ended"
 
-# A rank that lost its connection and goes on as another program.
-background cut-off --keep-going -np 3 "$RANK_PROGRAM" become 1
+# A rank that lost its connection and goes on as another program is named now and then, and is never
+# ended: it may save what it has. It saves until it has been named for longer than the exit timeout.
+background cut-off --keep-going -np 3 "$RANK_PROGRAM" part 0 "until [ -e '$work/save' ]; do :; done; echo saved"
+is_named() { [[ $(grep -c '^kolorun:   rank 0 .* has lost its connection: ' "$work/err") -ge 2 ]] || ! kill -0 "$launcher"; }
+await is_named
+touch "$work/save"
+ended 0
+says err '^kolorun: after [0-9.]+ s: rank 0 \(localhost, pid [0-9]+\) lost its connection; the others go on'
+says err '^kolorun: after [0-9.]+ s: the other ranks have ended; what is left has lost its connection, and may still do something:$'
+says out '^\[0\] saved$'
+! has err 'can do nothing|was ended' || { fail "a rank that works without its connection"; cat "$work/err"; }
+
+# If it is stopped, too, it is ended.
+background cut-off-frozen --verbose --keep-going -np 3 "$RANK_PROGRAM" become 1
+await has err '^kolorun: after [0-9.]+ s: rank 1 \(localhost, pid [0-9]+\) lost its connection; the others go on'
+kill -STOP "$(pid_of 1)"
 ended 1
-says err '^kolorun: after [0-9.]+ s: rank 1 \(localhost, pid [0-9]+\) lost its connection; the others go on'
-says err '^kolorun:   rank 1 .* has lost its connection: '
-says err '^kolorun: rank 1 \(localhost, pid [0-9]+\) lost its connections and ran on, then rank [02] .*; rank 1 \(localhost\), which had lost its connection, was ended$'
+says err '^kolorun: after [0-9.]+ s: the other ranks have ended; what is left can do nothing, and is ended in 2\.0 s \(KOLO_EXIT_TIMEOUT\):$'
+says err '^kolorun:   rank 1 .* has lost its connection: stopped by a signal'
+says err '^kolorun: rank 1 \(localhost, pid [0-9]+\) lost its connections and ran on, then rank [02] .*; rank 1 \(localhost\), which had lost its connection and was stopped by a signal, was ended$'
 
 # Who computes, or sleeps, is named now and then if it has not shrunk, and is never ended.
 run 137 "$KOLORUN" --keep-going -np 2 "$RANK_PROGRAM" alone 7

@@ -7,6 +7,8 @@
 //   rank exit VICTIM STATUS        all loop; VICTIM exits after a second
 //   rank desert VICTIM             all loop; VICTIM exits with status 0 without kolo_finalize
 //   rank become VICTIM             all loop; VICTIM becomes a program that sleeps
+//   rank part VICTIM COMMAND       a barrier; then VICTIM becomes a shell that runs COMMAND, and
+//                                  the others end well
 //   rank shrink VICTIM,... [during] each VICTIM in turn kills itself, and the others go on without
 //                                  it; during: the second dies when it has noticed the first
 //   rank start                     some allreduces; SIGUSR1 ends a rank with status 0, also in
@@ -209,6 +211,14 @@ static int go_on_alone(struct kolo_comm *comm, unsigned seconds, int shrinks)
     return 0;
 }
 
+static int part(struct kolo_comm *comm, int victim, const char *command)
+{
+    const kolo_status status = kolo_barrier(comm, NULL, NULL);
+    if (status == KOLO_OK && kolo_rank(comm) == victim)
+        execlp("sh", "sh", "-c", command, (char *)NULL);
+    return status == KOLO_OK ? 0 : 7;
+}
+
 static int keep_waiting(struct kolo_comm *comm, unsigned seconds)
 {
     enum { LONG = 64 << 20 };
@@ -309,6 +319,8 @@ static int run_mode(struct kolo_comm *comm, const char *mode, const char *first,
         return outlive(comm);
     if (strcmp(mode, "alone") == 0)
         return go_on_alone(comm, (unsigned)number(first), argument != NULL);
+    if (strcmp(mode, "part") == 0)
+        return part(comm, number(first), argument);
     if (strcmp(mode, "dup") == 0)
         return duplicate(comm, first);
     if (strcmp(mode, "last") == 0)

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/settings.h"
 
-enum { PATIENCE_MIN_MS = 2000, PATIENCE_PART = 30, COMPLAINT_MAX = 8192 };
+enum { PATIENCE_MIN_MS = 4000, PATIENCE_PART = 15, COMPLAINT_MAX = 8192 };
 
 static char kept[COMPLAINT_MAX]; /* what this process has not printed yet; "": nothing */
 
@@ -44,8 +44,11 @@ void job_complain(const char *program, const char *format, ...)
     va_end(args);
 }
 
-/** If rank 0 is late, the others should not all complain: kolorun ends them a quarter of a second
- * after the first one. So rank 1 waits for half of the time, rank 2 for three quarters, and so on.
+/** If rank 0 is late, or has a right command line, the others should not all complain. kolorun ends
+ * them a second after the first one, since ranks that wait in kolo_init have that time to report
+ * the failure (launcher/job_phases.c), and sooner if no rank is there yet. So rank 1 waits for a
+ * quarter of the time, mostly a second, rank 2 for five eighths, rank 3 for three quarters, and so
+ * on.
  */
 static int64_t patience_ms(void)
 {
@@ -57,7 +60,7 @@ static int64_t patience_ms(void)
     if (whole_ms < PATIENCE_MIN_MS)
         whole_ms = start_ms < PATIENCE_MIN_MS ? start_ms : PATIENCE_MIN_MS;
     explicit_bzero(&settings, sizeof settings);
-    return whole_ms - whole_ms / 2 / (rank > 0 ? rank : 1);
+    return whole_ms - whole_ms * 3 / 4 / (rank > 0 ? rank : 1);
 }
 
 void job_leave(void)

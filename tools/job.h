@@ -20,8 +20,8 @@ void job_complain_args(const char *program, const char *format, va_list args)
 
 /** For a process that is about to end with a failure. kolorun ends the job with the first rank that
  *  fails, so rank 0 leaves at once, and a rank that has kept a complaint waits for that. If it is
- *  still there after one to two seconds (longer if KOLO_START_TIMEOUT is more than a minute), it
- *  has the complaint alone, or rank 0 is late: it prints it. */
+ *  still there after one to four seconds (longer if KOLO_START_TIMEOUT is more than a minute), no
+ *  rank before it has the complaint, or rank 0 is late: it prints it. */
 void job_leave(void);
 
 #endif

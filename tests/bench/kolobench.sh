@@ -87,6 +87,12 @@ for mistake in '--transport tpc' '--sizes x' '--frobnicate' '--threads 2'; do
 done
 unset KOLO_START_TIMEOUT
 
+# Or if rank 0 alone has a right one, and waits for the others: the first of them ends the job before the next complains.
+KOLO_START_TIMEOUT=100s timeout 60 "$bin/kolorun" --oversubscribe -np 4 sh -c '[ "$RANK" = 0 ] || set -- "$@" --frobnicate; exec "$@"' \
+    sh "$bin/kolobench" allreduce -s 4 >"$work/out" 2>&1 && wrong "all ranks but one are wrong: success"
+[[ $(grep -c "unknown option '--frobnicate'" "$work/out") == 1 ]] && grep -q "^\[1\] kolobench: unknown option '--frobnicate'" "$work/out" ||
+    wrong "all ranks but one are wrong: not said once: $(cat "$work/out")"
+
 # A single rank with a wrong command line says so, whatever the others do, and ends the job long before they would have met.
 single() { # RANK COMMAND PATTERN OTHERS
     ONE=$1 COMMAND=$2 OTHERS=$4 timeout 50 "$bin/kolorun" -np 3 sh -c '[ "$RANK" = "$ONE" ] || COMMAND=$OTHERS; exec $COMMAND' >"$work/out" 2>&1

@@ -474,22 +474,16 @@ static bool is_above(const struct kolo_fold *fold, const struct block *block)
     return block->first >= fold->between && block->first + block->lines == fold->end;
 }
 
-static bool has_lines(struct kolo_fold *fold, uint64_t number, size_t lines)
-{
-    for (; number != 0 && lines > 0; lines--)
-        number = shown_at(fold, number)->next;
-    return lines == 0;
-}
-
 /* Whether @p shown, with which the block begins, says which lines are meant: no later ones of that
- * rank could be. */
+ * rank could be. For a reader, what of that rank was folded does not stand between its lines. */
 static bool is_clear(struct kolo_fold *fold, const struct block *block, size_t max,
                      const char *shown)
 {
     char other[WHOLE_MAX + 4];
     const int rank = shown_at(fold, block->first)->rank;
-    for (uint64_t number = block->first + 1; number < fold->end; number++) {
-        if (shown_at(fold, number)->rank != rank || !has_lines(fold, number, block->lines))
+    size_t lines = 0; /* of that rank, from this one on */
+    for (uint64_t number = fold->end - 1; number > block->first; number--) {
+        if (shown_at(fold, number)->rank != rank || ++lines < block->lines)
             continue;
         brief(shown_at(fold, number)->text, max, other);
         if (strcmp(shown, other) == 0)
@@ -539,21 +533,38 @@ static bool say_what(struct kolo_fold *fold, const struct block *block, char wha
 
 /* ---- settling ---- */
 
+static void show_block(struct kolo_fold *fold, int rank, size_t lines)
+{
+    while (lines-- > 0)
+        show_first(fold, rank);
+}
+
+static void fold_block(struct kolo_fold *fold, int rank, size_t lines)
+{
+    while (lines-- > 0)
+        fold_first(fold, &fold->ranks[rank]);
+}
+
+/* If it cannot be said which lines are meant, those of the first member are shown and meant. */
 static void settle_group(struct kolo_fold *fold, size_t group)
 {
-    const struct block *block = &fold->blocks[group];
+    struct block block = fold->blocks[group];
     char what[WHOLE_MAX + 128];
-    const bool is_folded = block->members >= KOLO_FOLD_RANKS_MIN && say_what(fold, block, what);
-    size_t count = 0;
-    for (size_t i = group; i < fold->held_count; i++) {
-        const int rank = fold->held[i];
-        if (fold->blocks[i].lines == 0 || fold->blocks[i].group != group)
+    size_t place = group, count = 0;
+    bool is_folded = block.members >= KOLO_FOLD_RANKS_MIN && say_what(fold, &block, what);
+    if (!is_folded && block.members > KOLO_FOLD_RANKS_MIN) {
+        show_block(fold, fold->held[place++], block.lines);
+        block.first = fold->end - block.lines;
+        is_folded = say_what(fold, &block, what);
+    }
+    for (; place < fold->held_count; place++) {
+        const int rank = fold->held[place];
+        if (fold->blocks[place].lines == 0 || fold->blocks[place].group != group)
             continue;
-        for (size_t line = 0; line < block->lines; line++)
-            if (is_folded)
-                fold_first(fold, &fold->ranks[rank]);
-            else
-                show_first(fold, rank);
+        if (is_folded)
+            fold_block(fold, rank, block.lines);
+        else
+            show_block(fold, rank, block.lines);
         fold->members[count++] = (uint32_t)rank;
     }
     if (!is_folded)

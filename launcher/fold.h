@@ -14,8 +14,8 @@
 //
 // stand for lines of KOLO_FOLD_RANKS_MIN ranks or more; those of fewer are shown as they are. The
 // last two mean the latest lines of that rank above, shown as they are, of which the first is this
-// one, or begins like this and goes on ("..."). So what each rank has written, and in which order,
-// can be told from what is shown.
+// one, or begins like this and goes on ("..."); lines of that rank that were folded do not stand
+// between them. So what each rank has written, and in which order, can be told from what is shown.
 #ifndef KOLO_LAUNCHER_FOLD_H
 #define KOLO_LAUNCHER_FOLD_H
 

@@ -19,18 +19,15 @@ enum { RANKS_MAX = 400, OWNERS = 3, HELD_MAX = 1 << 20 };
 
 struct lines {
     char **at;
-    bool *is_whole; /* shown as it is */
     size_t count, capacity;
 };
 
-static void add_line(struct lines *lines, const char *text, size_t bytes, bool is_whole)
+static void add_line(struct lines *lines, const char *text, size_t bytes)
 {
     if (lines->count == lines->capacity) {
         lines->capacity = 2 * lines->capacity + 16;
         lines->at = realloc(lines->at, lines->capacity * sizeof *lines->at);
-        lines->is_whole = realloc(lines->is_whole, lines->capacity * sizeof *lines->is_whole);
     }
-    lines->is_whole[lines->count] = is_whole;
     lines->at[lines->count] = strndup(text, bytes);
     cr_assert(lines->at[lines->count++]);
 }
@@ -40,7 +37,6 @@ static void clear_lines(struct lines *lines)
     for (size_t i = 0; i < lines->count; i++)
         free(lines->at[i]);
     free(lines->at);
-    free(lines->is_whole);
     *lines = (struct lines){.at = NULL};
 }
 
@@ -57,7 +53,7 @@ static void show_line(struct stage *stage, const char *prefix, const uint8_t *at
     char text[8192];
     const int len = snprintf(text, sizeof text, "%s%.*s", prefix, (int)bytes, (const char *)at);
     cr_assert((size_t)len < sizeof text);
-    add_line(&stage->shown, text, (size_t)len, true);
+    add_line(&stage->shown, text, (size_t)len);
 }
 
 static void on_show(void *context, int owner, int rank, const void *data, size_t bytes)
@@ -96,7 +92,7 @@ static void write_text(struct stage *stage, int rank, const char *text)
     const size_t bytes = strlen(text);
     for (const uint8_t *at = (const uint8_t *)text, *past = at + bytes, *end; at < past; at = end) {
         end = kolo_line_end(at, past);
-        add_line(&stage->written[rank], (const char *)at, (size_t)(end - at), true);
+        add_line(&stage->written[rank], (const char *)at, (size_t)(end - at));
     }
     stage->put[rank % OWNERS] += bytes;
     kolo_fold_add(stage->fold, rank % OWNERS, rank, text, bytes, stage->now_ms);
@@ -248,6 +244,35 @@ Test(fold, lines_that_begin_alike_are_told_apart)
              first);
     expect_settled(&stage, expected);
     end(&stage);
+}
+
+/* What of a rank is folded does not stand between its lines for a reader, who would take the three
+ * from the second "loading" on. Others refer to one whose lines are shown for that, if they are
+ * enough without it. */
+Test(fold, lines_are_read_on_across_folded_ones)
+{
+    for (int last = 6; last < 8; last++) {
+        begin(&stage, 8, HELD_MAX);
+        write_text(&stage, 0, "loading\ngood\nready\nloading\n");
+        write_text(&stage, 3, "a miss\n");
+        for (int rank = 0; rank < 3; rank++)
+            write_text(&stage, rank, "a miss\n");
+        expect_settled(&stage, "[0] loading\n[0] good\n[0] ready\n[0] loading\n[3] a miss\n"
+                               "[0-2] the same\n");
+        write_text(&stage, 0, "BAD\n");
+        for (int rank = 4; rank < 7; rank++) /* there are not yet three from there on */
+            write_text(&stage, rank, "loading\ngood\nready\n");
+        expect_settled(&stage, "[0] BAD\n[4-6] the same 3 lines as rank 0: loading\n");
+        write_text(&stage, 0, "retry\n");
+        for (int rank = 4; rank <= last; rank++)
+            write_text(&stage, rank, "loading\ngood\nready\n");
+        expect_settled(&stage, last == 6 ? "[0] retry\n[4] loading\n[4] good\n[4] ready\n"
+                                           "[5] loading\n[5] good\n[5] ready\n"
+                                           "[6] loading\n[6] good\n[6] ready\n"
+                                         : "[0] retry\n[4] loading\n[4] good\n[4] ready\n"
+                                           "[5-7] the same 3 lines\n");
+        end(&stage);
+    }
 }
 
 /* Some ranks have got further than others. */
@@ -486,16 +511,15 @@ static void brief(const char *line, size_t max, char out[8192])
     snprintf(out, 8192, "%.*s%s", (int)len, line, is_long ? "..." : "");
 }
 
+/* The latest place in what was shown as it is. */
 static size_t find_meant(const struct lines *of, size_t lines, const char *text)
 {
     char other[2][8192];
-    for (size_t at = of->count; at-- > 0;) {
-        bool are_whole = at + lines <= of->count;
-        for (size_t i = 0; are_whole && i < lines; i++)
-            are_whole = of->is_whole[at + i];
+    for (size_t left = of->count + 1; left-- > lines;) {
+        const size_t at = left - lines;
         brief(of->at[at], 72, other[0]);
         brief(of->at[at], 8000, other[1]);
-        if (are_whole && (strcmp(other[0], text) == 0 || strcmp(other[1], text) == 0))
+        if (strcmp(other[0], text) == 0 || strcmp(other[1], text) == 0)
             return at;
     }
     cr_assert(false, "nothing begins with '%s'", text);
@@ -516,52 +540,67 @@ static size_t read_ranks(const char *line, int ranks[RANKS_MAX])
     return count;
 }
 
-static void unfold_line(const struct lines *shown, size_t at, struct lines *ranks_out)
+/* What a reader knows of a rank. */
+struct known {
+    struct lines wrote, whole; /* whole: those that were shown as they are */
+};
+
+/* Returns where the lines that are meant begin, and sets whose they are. */
+static size_t find_same(const struct lines *shown, size_t at, size_t lines,
+                        const struct known *ranks, int *of_out)
+{
+    const char *as = strstr(shown->at[at], " as rank ");
+    char meant[8192];
+    int one[RANKS_MAX];
+    if (as) {
+        *of_out = (int)strtol(as + 9, NULL, 10);
+        brief(strstr(as, ": ") + 2, 8000, meant);
+        return find_meant(&ranks[*of_out].whole, lines, meant);
+    }
+    *of_out = (int)strtol(shown->at[at - lines] + 1, NULL, 10);
+    for (size_t i = 1; i <= lines; i++)
+        cr_assert(read_ranks(shown->at[at - i], one) == 1 && one[0] == *of_out);
+    return ranks[*of_out].whole.count - lines;
+}
+
+static void unfold_line(const struct lines *shown, size_t at, struct known *ranks_out)
 {
     const char *line = shown->at[at], *text = strstr(line, "] ");
-    int ranks[RANKS_MAX], one[RANKS_MAX];
+    int ranks[RANKS_MAX], of;
     size_t lines = 1;
     if (line[0] != '[') /* kolorun's own */
         return;
     const size_t count = read_ranks(line, ranks);
     text += 2;
     if (count == 1) {
-        add_line(&ranks_out[ranks[0]], text, strlen(text), true);
+        add_line(&ranks_out[ranks[0]].wrote, text, strlen(text));
+        add_line(&ranks_out[ranks[0]].whole, text, strlen(text));
         return;
     }
     cr_assert_geq(count, (size_t)KOLO_FOLD_RANKS_MIN);
     cr_assert(strncmp(text, "the same", 8) == 0, "%s", line);
     if (text[8] == ' ' && text[9] != 'a')
         lines = (size_t)strtol(text + 9, NULL, 10);
-    const char *as = strstr(text, " as rank ");
-    const char *above = shown->at[at - (as ? 0 : lines)];
-    const int of = as ? (int)strtol(as + 9, NULL, 10) : (int)strtol(above + 1, NULL, 10);
-    size_t begin = ranks_out[of].count - lines;
-    for (size_t i = 1; i <= lines && !as; i++)
-        cr_assert(read_ranks(shown->at[at - i], one) == 1 && one[0] == of);
-    if (as) {
-        char meant[8192];
-        brief(strstr(as, ": ") + 2, 8000, meant);
-        begin = find_meant(&ranks_out[of], lines, meant);
-    }
+    const size_t begin = find_same(shown, at, lines, ranks_out, &of);
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < lines; j++) {
-            const char *same = ranks_out[of].at[begin + j];
-            add_line(&ranks_out[ranks[i]], same, strlen(same), false);
+            const char *same = ranks_out[of].whole.at[begin + j];
+            add_line(&ranks_out[ranks[i]].wrote, same, strlen(same));
         }
 }
 
 static void check_unfolded(int ranks)
 {
-    static struct lines unfolded[RANKS_MAX];
+    static struct known known[RANKS_MAX];
     for (size_t at = 0; at < stage.shown.count; at++)
-        unfold_line(&stage.shown, at, unfolded);
+        unfold_line(&stage.shown, at, known);
     for (int rank = 0; rank < ranks; rank++) {
-        const struct lines *have = &unfolded[rank], *want = &stage.written[rank];
+        const struct lines *have = &known[rank].wrote, *want = &stage.written[rank];
         for (size_t i = 0; i < have->count && i < want->count; i++)
             cr_assert_str_eq(have->at[i], want->at[i], "rank %d, line %zu", rank, i);
         cr_assert_eq(have->count, want->count, "rank %d", rank);
-        clear_lines(&unfolded[rank]);
+        clear_lines(&known[rank].wrote);
+        clear_lines(&known[rank].whole);
     }
 }
 

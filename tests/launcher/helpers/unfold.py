@@ -4,7 +4,7 @@
 import re
 import sys
 
-shown = {}  # rank: its lines, whether each was shown as it is
+shown = {}  # rank: its lines that were shown as they are
 above = []  # the line of each rank's line above, None for others
 
 
@@ -18,14 +18,12 @@ def same(ranks, lines, of, text):
         fits = [
             i
             for i in range(len(have) - lines + 1)
-            if all(whole for _, whole in have[i : i + lines])
-            and (have[i][0] == text or (begin is not None and have[i][0].startswith(begin)))
+            if have[i] == text or (begin is not None and have[i].startswith(begin))
         ]
-        block = [line for line, _ in have[fits[-1] : fits[-1] + lines]]
+        block = have[fits[-1] : fits[-1] + lines]
     for rank in ranks:
         for line in block:
             print(f"[{rank}] {line}")
-            shown.setdefault(rank, []).append((line, False))
 
 
 for line in open(sys.argv[1], errors="surrogateescape"):
@@ -41,4 +39,4 @@ for line in open(sys.argv[1], errors="surrogateescape"):
     print(line)
     above.append((int(whole[1]), whole[2]) if whole else (None, None))
     if whole:
-        shown.setdefault(int(whole[1]), []).append((whole[2], True))
+        shown.setdefault(int(whole[1]), []).append(whole[2])

@@ -92,7 +92,7 @@ struct kolo_job {
     int64_t began_ns;
     uint64_t lost;     /* bytes of output that are nowhere; known once the streams are closed */
     bool has_output;   /* not all is passed on that ranks have written to standard output */
-    int lost_terminal; /* the error of a terminal for both outputs, which ended no job; 0: none */
+    int lost_double;   /* the error of one output that is both, which ended no job; 0: none */
     int broken_error;  /* that standard output cannot be written with; 0: none yet */
     int64_t broken_ns; /* since when */
     struct kolo_job_asked asked;

@@ -25,7 +25,8 @@ static bool copies(const struct kolo_job *job)
     return !job->files.filer || !job->options->no_copy;
 }
 
-/* One output to a terminal is both. */
+/* One output is both if they are one file, pipe or terminal: what comes first is shown first there,
+ * and no line tears another. */
 static bool is_double(const struct kolo_job *job, int stream)
 {
     return stream == JOB_ERR && job->streams[JOB_ERR] == job->streams[JOB_OUT];
@@ -101,13 +102,13 @@ static void give_up_stdout(struct kolo_job *job, int error)
         kolo_job_end_unread(job);
 }
 
-/* A terminal is also standard error, whose loss ends no job: one ends when what a rank has written
- * to its standard output is lost. */
+/* It may also be standard error, whose loss ends no job: one ends when what a rank has written to
+ * its standard output is lost. */
 static void on_stdout_broken(void *context, int error)
 {
     struct kolo_job *job = context;
     if (is_double(job, JOB_ERR) && !job->has_output)
-        job->lost_terminal = error;
+        job->lost_double = error;
     else
         give_up_stdout(job, error);
 }
@@ -115,9 +116,9 @@ static void on_stdout_broken(void *context, int error)
 static void note_output(struct kolo_job *job)
 {
     job->has_output = true;
-    if (job->lost_terminal != 0)
-        give_up_stdout(job, job->lost_terminal);
-    job->lost_terminal = 0;
+    if (job->lost_double != 0)
+        give_up_stdout(job, job->lost_double);
+    job->lost_double = 0;
 }
 
 void kolo_job_judge_output(struct kolo_job *job)
@@ -170,7 +171,8 @@ static void on_input(void *context, const void *data, size_t bytes)
                           "(--no-stdin leaves it unread)",
                           strerror_r(error, words, sizeof words), (uintmax_t)job->input_bytes);
     }
-    if (bytes > 0 && ((const char *)data)[bytes - 1] == '\n' && is_double(job, JOB_ERR))
+    if (bytes > 0 && ((const char *)data)[bytes - 1] == '\n' &&
+        kolo_options_is_dialogue(job->options))
         kolo_output_line_ended(job->streams[JOB_OUT]); /* the terminal shows what is typed */
     send_input(job, data, bytes);
 }
@@ -203,12 +205,12 @@ kolo_status kolo_job_open_streams(struct kolo_job *job)
     kolo_status status =
         kolo_output_create(&job->loop, STDOUT_FILENO, &events, &job->streams[JOB_OUT]);
     events.broken = on_stderr_broken;
-    if (status == KOLO_OK && kolo_options_is_dialogue(job->options)) {
-        kolo_output_keep_open(job->streams[JOB_OUT]);
-        job->streams[JOB_ERR] = job->streams[JOB_OUT]; /* the same terminal */
-    } else if (status == KOLO_OK) {
+    if (status == KOLO_OK && kolo_options_is_one_output())
+        job->streams[JOB_ERR] = job->streams[JOB_OUT];
+    else if (status == KOLO_OK)
         status = kolo_output_create(&job->loop, STDERR_FILENO, &events, &job->streams[JOB_ERR]);
-    }
+    if (status == KOLO_OK && kolo_options_is_dialogue(job->options))
+        kolo_output_keep_open(job->streams[JOB_OUT]);
     for (int i = JOB_OUT; i <= JOB_ERR && status == KOLO_OK && job->options->no_prefix; i++)
         kolo_output_no_prefix(job->streams[i]);
     if (status == KOLO_OK && folds(job))

@@ -309,10 +309,15 @@ static bool are_same_file(int fd, int other)
            facts.st_ino == others.st_ino;
 }
 
+bool kolo_options_is_one_output(void)
+{
+    return are_same_file(STDOUT_FILENO, STDERR_FILENO);
+}
+
 bool kolo_options_is_dialogue(const struct kolo_options *options)
 {
     return !options->no_input && isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1 &&
-           are_same_file(STDOUT_FILENO, STDERR_FILENO);
+           kolo_options_is_one_output();
 }
 
 uint32_t kolo_options_timeline_calls(const struct kolo_options *options, int size)

@@ -49,6 +49,8 @@ kolo_status kolo_options_parse(char *const *argv, char *const *environ,
                                struct kolo_options *options_out) KOLO_NODISCARD;
 /** Is this a setting that kolorun itself sets for each rank? */
 bool kolo_options_is_own(enum kolo_setting_index index);
+/** Standard output and error are one file, pipe or terminal. */
+bool kolo_options_is_one_output(void);
 /** A person at a terminal types what rank 0 reads, and sees there all that the ranks write. */
 bool kolo_options_is_dialogue(const struct kolo_options *options);
 /** How many calls each of @p size ranks keeps; 0: no timeline was asked for. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kolorun's standard output and error, and the files of ranks. Each of the three has a thread that
-// writes, so that a slow reader never blocks the loop, and so that the mode of the file descriptor,
-// which others may share, need not be changed.
+// kolorun's standard output and error, which may be one, and the files of ranks. Each has a thread
+// that writes, so that a slow reader never blocks the loop, and so that the mode of the file
+// descriptor, which others may share, need not be changed.
 #ifndef KOLO_LAUNCHER_OUTPUT_H
 #define KOLO_LAUNCHER_OUTPUT_H
 

@@ -25,6 +25,11 @@ echo "8 ranks x 20000 lines in $seconds s"
 } >"$work/slow"
 whole "$work/slow" 4 20000 "slow reader"
 
+# Both streams in one pipe, which is full for a while: the lines of one rank do not tear the other's.
+"$KOLORUN" -np 2 bash -c '((RANK == 0)) || exec >&2; exec "$0" lines 20000' "$RANK_PROGRAM" 2>&1 |
+    { read -rt 1 <> <(:); cat; } >"$work/slow"
+whole "$work/slow" 2 20000 "both streams in one pipe"
+
 # A slow reader slows the ranks down: kolorun and its agent do not store what they write, 202 MiB
 # here, of which the reader has taken 40 when their memory is looked at. A sanitizer keeps freed
 # memory, so only other builds are judged.
@@ -283,6 +288,19 @@ for option in --no-fold --no-prefix; do
     meet 0 : $option
     lines err 16
 done
+# What waits comes before what its rank writes to standard output then, if both are one pipe. On a busy
+# machine both may come to kolorun at once.
+for ((try = 0; try < 20; try++)); do
+    "$KOLORUN" --oversubscribe -np 5 bash -c 'read -rt "0.$RANK" <> <(:); echo warning >&2; read -rt 0.1 <> <(:); echo out' 2>&1 |
+        cat >"$work/err"
+    unfolded "both streams in one pipe"
+    each=0
+    for rank in {0..4}; do
+        [[ $(sed -n "s/^\[$rank\] //p" "$work/unfolded") != $'warning\nout' ]] || each=$((each + 1))
+    done
+    ((each < 5)) || break
+done
+((each == 5)) || fail "one pipe, another order: $(<"$work/err")"
 # The verdict comes last, and the files are each rank's.
 meet 5 '[ $RANK != 3 ] || exit 5; sleep 60' --output-dir "$work/folded"
 [[ $(tail -n 1 "$work/err") == "kolorun: rank 3 "*" exited with status 5"* ]] || fail "no verdict at the end: $(<"$work/err")"

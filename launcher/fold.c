@@ -474,10 +474,19 @@ static bool is_above(const struct kolo_fold *fold, const struct block *block)
     return block->first >= fold->between && block->first + block->lines == fold->end;
 }
 
+/* Whether a reader may take @p line for the one that @p shown repeats: dots at its end may stand
+ * for what was cut off, or may be its own. */
+static bool may_be(const char *line, const char *shown)
+{
+    const size_t bytes = strlen(shown);
+    if (bytes >= 3 && strcmp(shown + bytes - 3, "...") == 0)
+        return strncmp(line, shown, bytes - 3) == 0;
+    return strcmp(line, shown) == 0;
+}
+
 /* Whether @p shown, with which the block begins, says which lines are meant: no later ones of that
  * rank could be. For a reader, what of that rank was folded does not stand between its lines. */
-static bool is_clear(struct kolo_fold *fold, const struct block *block, size_t max,
-                     const char *shown)
+static bool is_clear(struct kolo_fold *fold, const struct block *block, const char *shown)
 {
     char other[WHOLE_MAX + 4];
     const int rank = shown_at(fold, block->first)->rank;
@@ -485,8 +494,8 @@ static bool is_clear(struct kolo_fold *fold, const struct block *block, size_t m
     for (uint64_t number = fold->end - 1; number > block->first; number--) {
         if (shown_at(fold, number)->rank != rank || ++lines < block->lines)
             continue;
-        brief(shown_at(fold, number)->text, max, other);
-        if (strcmp(shown, other) == 0)
+        brief(shown_at(fold, number)->text, WHOLE_MAX, other);
+        if (may_be(other, shown))
             return false;
     }
     return true;
@@ -523,7 +532,7 @@ static bool say_what(struct kolo_fold *fold, const struct block *block, char wha
     const struct shown *first = shown_at(fold, block->first);
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         brief(first->text, lengths[i], shown);
-        if (!is_clear(fold, block, lengths[i], shown))
+        if (!is_clear(fold, block, shown))
             continue;
         snprintf(what, WHOLE_MAX + 128, "%s as rank %d: %s", count, first->rank, shown);
         return true;

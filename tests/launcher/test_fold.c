@@ -246,6 +246,21 @@ Test(fold, lines_that_begin_alike_are_told_apart)
     end(&stage);
 }
 
+/* Dots at the end of a line look as if something had been cut off. */
+Test(fold, lines_that_end_in_dots_are_told_apart)
+{
+    begin(&stage, 8, HELD_MAX);
+    write_text(&stage, 0, "loading...\nready\n");
+    for (int rank = 1; rank < 4; rank++)
+        write_text(&stage, rank, "loading...\n");
+    expect_settled(&stage, "[0] loading...\n[0] ready\n[1-3] the same as rank 0: loading...\n");
+    write_text(&stage, 0, "loading: done\n");
+    for (int rank = 4; rank < 8; rank++)
+        write_text(&stage, rank, "loading...\n");
+    expect_settled(&stage, "[0] loading: done\n[4] loading...\n[5-7] the same\n");
+    end(&stage);
+}
+
 /* What of a rank is folded does not stand between its lines for a reader, who would take the three
  * from the second "loading" on. Others refer to one whose lines are shown for that, if they are
  * enough without it. */
@@ -514,12 +529,13 @@ static void brief(const char *line, size_t max, char out[8192])
 /* The latest place in what was shown as it is. */
 static size_t find_meant(const struct lines *of, size_t lines, const char *text)
 {
-    char other[2][8192];
+    char line[8192];
+    const size_t len = strlen(text);
+    const bool goes_on = len >= 3 && strcmp(text + len - 3, "...") == 0; /* or its own dots */
     for (size_t left = of->count + 1; left-- > lines;) {
         const size_t at = left - lines;
-        brief(of->at[at], 72, other[0]);
-        brief(of->at[at], 8000, other[1]);
-        if (strcmp(other[0], text) == 0 || strcmp(other[1], text) == 0)
+        brief(of->at[at], 8000, line);
+        if (strcmp(line, text) == 0 || (goes_on && strncmp(line, text, len - 3) == 0))
             return at;
     }
     cr_assert(false, "nothing begins with '%s'", text);
@@ -618,7 +634,8 @@ static void add_random(char *text, size_t capacity, uint32_t texts)
     else if (which % 11 == 1)
         snprintf(text + used, capacity - used, "%080d %u%s", 0, which, stop);
     else
-        snprintf(text + used, capacity - used, "%.*s%s", (int)(which % 7), "abcdefg", stop);
+        snprintf(text + used, capacity - used, "%.*s%s%s", (int)(which % 7), "abcdefg",
+                 which % 13 == 2 ? "..." : "", stop);
 }
 
 /* All ranks write the same script; each leaves out or adds some lines of its own. */

@@ -229,6 +229,8 @@ kolo_status kolo_request_prepare(struct kolo_comm *comm, struct kolo_request *re
         KOLO_TRY(kolo_lent_settle(request));
     if (kolo_plan_window(request->plan, &request->args) > 1 || has_notes(comm, request))
         KOLO_TRY(kolo_comm_flights(comm));
+    if (task->is_meeting && request->route == &kolo_route_links)
+        KOLO_TRY(kolo_links_open_channels(request));
 out:
     return status;
 }

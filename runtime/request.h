@@ -238,6 +238,9 @@ static inline bool kolo_step_finishes(const struct kolo_request *request,
 {
     return step->finish.count > 0 && (request->args.size == 1 || request->call.op == KOLO_AVERAGE);
 }
+/** Makes the channels of the plan's steps on links that are up, so that the request does not lack
+ * memory for them once it has begun. Held: lock. ERR_NO_MEMORY. */
+kolo_status kolo_links_open_channels(const struct kolo_request *request) KOLO_NODISCARD;
 /** Gives a message its number and hands its transfer to @p link, which must be up. The request has
  * its call, and its buffers are in host memory. Held: lock. */
 void kolo_message_post(struct kolo_request *request, struct kolo_link *link);

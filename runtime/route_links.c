@@ -84,6 +84,31 @@ static void post_receive(struct kolo_request *request, const struct kolo_strand 
 /* Messages up to this length take a note along; of 512 KiB it cost a few per cent. */
 enum { NOTED_BYTES_MAX = 64 << 10 };
 
+static kolo_status open_channel(const struct kolo_request *request, int peer)
+{
+    const struct kolo_comm *comm = request->comm;
+    struct kolo_link *link =
+        peer < 0 ? NULL
+                 : kolo_endpoint_link_up(comm->engine->endpoint, kolo_comm_world_rank(comm, peer));
+    return link ? kolo_link_open_channel(link, kolo_comm_channel(comm, KOLO_CHANNEL_COLLECTIVE))
+                : KOLO_OK;
+}
+
+kolo_status kolo_links_open_channels(const struct kolo_request *request)
+{
+    const struct kolo_plan *plan = request->plan;
+    const size_t nsteps = plan->nsteps(&request->args);
+    kolo_status status = KOLO_OK;
+    for (size_t i = 0; i < nsteps && status == KOLO_OK; i++) {
+        struct kolo_step step;
+        plan->step(&request->args, i, &step);
+        status = open_channel(request, step.from);
+        if (status == KOLO_OK)
+            status = open_channel(request, step.to);
+    }
+    return status;
+}
+
 static bool advance_strand(struct kolo_request *request, struct kolo_strand *strand);
 
 /** Whether a message that is about to go to @p peer is the plan's first, and the closing plan

@@ -161,6 +161,11 @@ bool kolo_link_gathers(const struct kolo_link *link)
     return link->transport->gathers;
 }
 
+kolo_status kolo_link_open_channel(struct kolo_link *link, uint32_t id)
+{
+    return kolo_channel_of(link, id) ? KOLO_OK : KOLO_ERR_NO_MEMORY;
+}
+
 static struct kolo_channel *open_work(struct kolo_link *link, uint32_t id,
                                       const struct kolo_desc *desc, struct kolo_work *work,
                                       size_t bytes)

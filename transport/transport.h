@@ -253,6 +253,9 @@ void kolo_endpoint_disarm(struct kolo_endpoint *endpoint);
 void kolo_endpoint_wake(struct kolo_endpoint *endpoint);
 struct kolo_poller *kolo_endpoint_poller(struct kolo_endpoint *endpoint);
 
+/** Makes the channel, if there is none yet, so that no message on it lacks memory for it.
+ *  ERR_NO_MEMORY. */
+kolo_status kolo_link_open_channel(struct kolo_link *link, uint32_t channel) KOLO_NODISCARD;
 /** Sends @p bytes bytes as one message on @p channel. Messages of one channel arrive in order;
  *  channels do not wait for each other. work->status becomes KOLO_OK when @p src may be reused.
  *  Callers must not use KOLO_CHANNEL_CONTROL. */

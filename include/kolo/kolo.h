@@ -267,16 +267,17 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struc
  *  new communicator too. Links between survivors are used again. Under kolorun, give --keep-going;
  *  otherwise the first death ends the job.
  *  @return KOLO_OK; ERR_INVALID and ERR_UNSUPPORTED (opts->stream is set), where nothing has
- *  happened; ERR_NO_MEMORY; ERR_TIMEOUT (the detail names a rank that has not called it within
- *  opts->timeout_ms, or KOLO_TIMEOUT; then it may be called again); ERR_PEER (this rank was left
- *  out, and every later call says so at once; or the store is gone: without kolorun rank 0 serves
- *  it); ERR_PROTOCOL (the store's answer makes no sense, or a peer's message). The survivors then
- *  meet, as in a barrier, for which they have a second even if less is left. If they do not meet in
- *  time, the status of that barrier: ERR_TIMEOUT, ERR_PEER, ERR_CONNECT, ERR_AUTH, ERR_ABORTED,
- *  ERR_MISMATCH or ERR_SYSTEM, for example. After ERR_TIMEOUT it may be called again then too: some
- *  ranks may have the new communicator already, which has failed for them, and shrink that one, and
- *  wait for this rank until it calls again or finalizes @p comm. After a failure there is no new
- *  communicator; the other communicators of this rank are not affected.
+ *  happened; ERR_NO_MEMORY (it may be called again); ERR_TIMEOUT (the detail names a rank that has
+ *  not called it within opts->timeout_ms, or KOLO_TIMEOUT; then it may be called again); ERR_PEER
+ *  (this rank was left out, and every later call says so at once; or the store is gone: without
+ *  kolorun rank 0 serves it); ERR_PROTOCOL (the store's answer makes no sense, or a peer's
+ *  message). The survivors then meet, as in a barrier, for which they have a second even if less is
+ *  left. If they do not meet in time, the status of that barrier: ERR_TIMEOUT, ERR_PEER,
+ *  ERR_CONNECT, ERR_AUTH, ERR_ABORTED, ERR_MISMATCH or ERR_SYSTEM, for example. After ERR_TIMEOUT
+ *  it may be called again then too: some ranks may have the new communicator already, which has
+ *  failed for them, and shrink that one, and wait for this rank until it calls again or finalizes
+ *  @p comm. After a failure there is no new communicator; the other communicators of this rank are
+ *  not affected.
  *  Threads: any, but only one at a time for one communicator. Ownership: *new_out is the caller's
  *  until kolo_finalize(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_shrink(struct kolo_comm *comm,

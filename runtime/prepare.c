@@ -95,18 +95,14 @@ static enum kolo_order order_of(const struct kolo_comm *comm, const struct kolo_
 }
 
 /** The members of a new communicator meet on their parent's board if it has one, and else over
- * links, even if they could have a board: to open that takes longer than all the rest. False: as
- * any barrier. Held: lock. */
-static bool choose_meeting(const struct kolo_comm *comm, struct kolo_request *request)
+ * links, even if they could have a board: to open that takes longer than all the rest. NULL: as any
+ * barrier. Held: lock. */
+static const struct kolo_plan *plan_of_meeting(const struct kolo_comm *comm)
 {
-    if (kolo_meeting_has_board(comm)) {
-        request->plan = kolo_plans[KOLO_PLAN_ONESHOT_BARRIER];
-        request->route = &kolo_route_meeting;
-        return true;
-    }
-    if (comm->has_board && comm->plan_is_auto)
-        request->plan = kolo_plans[KOLO_PLAN_DISSEMINATION_BARRIER];
-    return request->plan != NULL;
+    if (kolo_meeting_has_board(comm))
+        return kolo_plans[KOLO_PLAN_ONESHOT_BARRIER];
+    return comm->has_board && comm->plan_is_auto ? kolo_plans[KOLO_PLAN_DISSEMINATION_BARRIER]
+                                                 : NULL;
 }
 
 /** Held: lock. */
@@ -125,12 +121,15 @@ static kolo_status choose_plan(struct kolo_comm *comm, struct kolo_request *requ
     enum kolo_collective collective = kolo_call_collective(task->kind);
     if (request->nested)
         request->plan = kolo_plan_find(collective, "nested");
-    else if (!task->is_meeting || !choose_meeting(comm, request))
+    else if (task->is_meeting)
+        request->plan = plan_of_meeting(comm);
+    if (!request->plan)
         KOLO_TRY(kolo_comm_choose(comm, collective, &request->args, element_bytes,
                                   order_of(comm, request, task),
                                   task->is_own || comm->own_calls > 0, &request->plan));
-    if (request->plan->on_board && request->route != &kolo_route_meeting)
-        request->route = &kolo_route_board;
+    if (request->plan->on_board)
+        request->route = task->is_meeting && kolo_meeting_has_board(comm) ? &kolo_route_meeting
+                                                                          : &kolo_route_board;
     if (request->plan->is_nested)
         request->route = &kolo_route_nested;
     request->args.hosts = kolo_choices_hosts(&comm->choices);

@@ -66,6 +66,53 @@ static kolo_status check_sums(const float *recv, size_t count)
     return KOLO_OK;
 }
 
+/** Checks the blocks of @p count elements in @p recv: block r is what rank r sent. */
+static kolo_status check_blocks(const float *recv, size_t count)
+{
+    for (int rank = 0; rank < RANKS; rank++)
+        for (size_t i = 0; i < count; i++)
+            WORLD_EXPECT(recv[(size_t)rank * count + i] == value_of(rank, i),
+                         "block %d, element %zu", rank, i);
+    return KOLO_OK;
+}
+
+static kolo_status check_sent_by(int rank, const float *recv, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        WORLD_EXPECT(recv[i] == value_of(rank, i), "element %zu of rank %d", i, rank);
+    return KOLO_OK;
+}
+
+/** Whether @p recv has what the collective gives rank @p rank. */
+static kolo_status check_result(enum any_collective which, int rank, const float *recv,
+                                size_t count)
+{
+    const int root = RANKS / 2; /* of any_collective() */
+    switch (which) {
+    case ANY_REDUCE:
+        return rank == root ? check_sums(recv, count) : KOLO_OK;
+    case ANY_ALLREDUCE:
+    case ANY_REDUCE_SCATTER:
+    case ANY_REDUCE_SCATTERV:
+        return check_sums(recv, count);
+    case ANY_GATHER:
+    case ANY_GATHERV:
+        return rank == root ? check_blocks(recv, count) : KOLO_OK;
+    case ANY_ALLGATHER:
+    case ANY_ALLGATHERV:
+    case ANY_ALLTOALL:
+    case ANY_ALLTOALLV:
+        return check_blocks(recv, count);
+    case ANY_BROADCAST:
+    case ANY_SCATTER:
+    case ANY_SCATTERV:
+        return check_sent_by(root, recv, count);
+    case ANY_COLLECTIVES:
+        break;
+    }
+    return kolo_fail(KOLO_ERR_INTERNAL, "no such collective");
+}
+
 /* ---- the calls ---- */
 
 static kolo_status collective(struct kolo_comm *comm, const struct trial *trial,
@@ -78,9 +125,8 @@ static kolo_status collective(struct kolo_comm *comm, const struct trial *trial,
                                  .apart = trial->count};
     kolo_status status;
     AGAIN_IF_POOR(status, any_collective(comm, &any, buffers->send, buffers->recv));
-    if (status == KOLO_OK && any.which == ANY_ALLREDUCE)
-        return check_sums(buffers->recv, trial->count);
-    return status;
+    WORLD_TRY(status);
+    return check_result(any.which, kolo_rank(comm), buffers->recv, trial->count);
 }
 
 /** Each rank sends to the next one. */
@@ -98,9 +144,7 @@ static kolo_status messages(struct kolo_comm *comm, const struct trial *trial,
     const kolo_status sent = kolo_wait(&request, -1);
     WORLD_TRY(status);
     WORLD_TRY(sent);
-    for (size_t i = 0; i < trial->count; i++)
-        WORLD_EXPECT(buffers->recv[i] == value_of(from, i), "element %zu", i);
-    return KOLO_OK;
+    return check_sent_by(from, buffers->recv, trial->count);
 }
 
 static kolo_status request(struct kolo_comm *comm, const struct trial *trial,

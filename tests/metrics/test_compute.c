@@ -297,6 +297,21 @@ Test(compute, keeps_results_until_somebody_updates, .timeout = 60)
     cr_assert_eq(world_run(&world, cache_main, NULL), KOLO_OK, "%s", world_cause(&world)->text);
 }
 
+/* Computes the mean of the ranks in each half of 4 ranks: in odd rounds the lower and the upper
+ * ones, in even rounds those with even and odd numbers. */
+static kolo_status check_half(struct kolo_comm *comm, struct kolo_metric *metric, int round)
+{
+    struct kolo_mean_result result = {.size = sizeof result};
+    struct kolo_comm *half = NULL;
+    const int number = round % 2 ? kolo_rank(comm) / 2 : kolo_rank(comm) % 2;
+    WORLD_TRY(kolo_split(comm, number, 0, NULL, &half));
+    WORLD_TRY(kolo_metrics_compute(half, &metric, 1, NULL));
+    WORLD_TRY(kolo_mean_result(metric, &result));
+    WORLD_EXPECT(result.mean == (round % 2 ? 0.5 + 2 * number : 1 + number), "of half %d: %g",
+                 number, result.mean);
+    return kolo_finalize(half);
+}
+
 /* A result computed among all ranks is not the one that the halves would get. */
 static kolo_status halves_main(struct kolo_comm *comm, void *arg)
 {
@@ -304,7 +319,6 @@ static kolo_status halves_main(struct kolo_comm *comm, void *arg)
     struct kolo_mean_config config = {.size = sizeof config};
     struct kolo_mean_result result = {.size = sizeof result};
     struct kolo_metric *metric = NULL;
-    struct kolo_comm *half = NULL;
     double value = kolo_rank(comm);
     kolo_status status;
     KOLO_TRY(kolo_mean_create(&config, &metric));
@@ -313,13 +327,7 @@ static kolo_status halves_main(struct kolo_comm *comm, void *arg)
         KOLO_TRY(kolo_metrics_compute(comm, &metric, 1, NULL));
         KOLO_TRY(kolo_mean_result(metric, &result));
         WORLD_EXPECT(result.mean == 1.5, "of all: %g", result.mean);
-        int other = round % 2 ? kolo_rank(comm) / 2 : kolo_rank(comm) % 2;
-        KOLO_TRY(kolo_split(comm, other, 0, NULL, &half));
-        KOLO_TRY(kolo_metrics_compute(half, &metric, 1, NULL));
-        KOLO_TRY(kolo_mean_result(metric, &result));
-        WORLD_EXPECT(result.mean == (round % 2 ? 0.5 + 2 * other : 1 + other), "of half %d: %g",
-                     other, result.mean);
-        KOLO_TRY(kolo_finalize(half));
+        KOLO_TRY(check_half(comm, metric, round));
     }
 out:
     kolo_metric_destroy(metric);
@@ -337,22 +345,13 @@ static kolo_status other_halves_main(struct kolo_comm *comm, void *arg)
 {
     (void)arg;
     struct kolo_mean_config config = {.size = sizeof config};
-    struct kolo_mean_result result = {.size = sizeof result};
     struct kolo_metric *metric = NULL;
-    struct kolo_comm *half = NULL;
     double value = kolo_rank(comm);
     kolo_status status;
     KOLO_TRY(kolo_mean_create(&config, &metric));
     KOLO_TRY(kolo_mean_update_float64(metric, &value, 1, NULL));
-    for (int round = 0; round < 4; round++) {
-        int other = round % 2 ? kolo_rank(comm) / 2 : kolo_rank(comm) % 2;
-        KOLO_TRY(kolo_split(comm, other, 0, NULL, &half));
-        KOLO_TRY(kolo_metrics_compute(half, &metric, 1, NULL));
-        KOLO_TRY(kolo_mean_result(metric, &result));
-        WORLD_EXPECT(result.mean == (round % 2 ? 0.5 + 2 * other : 1 + other), "of half %d: %g",
-                     other, result.mean);
-        KOLO_TRY(kolo_finalize(half));
-    }
+    for (int round = 0; round < 4; round++)
+        KOLO_TRY(check_half(comm, metric, round));
 out:
     kolo_metric_destroy(metric);
     return status;

@@ -25,6 +25,22 @@ static kolo_status compute_alone(struct kolo_comm *comm, void *arg)
     return kolo_detection_compute(comm, arg, NULL);
 }
 
+/* What one rank computes of one image. The result is valid until the detection is destroyed. */
+static struct kolo_detection *computed(const struct kolo_detection_config *config,
+                                       const struct kolo_boxes *truths,
+                                       const struct kolo_boxes *found,
+                                       struct kolo_detection_result *result_out)
+{
+    struct kolo_detection *detection = NULL;
+    cr_assert_eq(kolo_detection_create(config, &detection), KOLO_OK, "%s", kolo_error_detail());
+    cr_assert_eq(kolo_detection_update(detection, (int64_t[]){1}, 1, truths, found), KOLO_OK, "%s",
+                 kolo_error_detail());
+    cr_assert_eq(kolo_run_threads(1, NULL, compute_alone, detection), KOLO_OK, "%s",
+                 kolo_error_detail());
+    cr_assert_eq(kolo_detection_result(detection, result_out), KOLO_OK);
+    return detection;
+}
+
 /* {average at points, area} */
 static void evaluate(const struct kolo_boxes *truths, const struct kolo_boxes *found,
                      bool is_continuous, double averages[2])
@@ -35,13 +51,7 @@ static void evaluate(const struct kolo_boxes *truths, const struct kolo_boxes *f
                                            .category_count = 1,
                                            .continuous_boxes = is_continuous};
     struct kolo_detection_result result = {.size = sizeof result};
-    struct kolo_detection *detection = NULL;
-    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_OK, "%s", kolo_error_detail());
-    cr_assert_eq(kolo_detection_update(detection, (int64_t[]){1}, 1, truths, found), KOLO_OK, "%s",
-                 kolo_error_detail());
-    cr_assert_eq(kolo_run_threads(1, NULL, compute_alone, detection), KOLO_OK, "%s",
-                 kolo_error_detail());
-    cr_assert_eq(kolo_detection_result(detection, &result), KOLO_OK);
+    struct kolo_detection *detection = computed(&config, truths, found, &result);
     cr_assert_eq(result.thresholds, 1);
     cr_assert_eq(result.recalls, 11);
     cr_assert_eq(result.stat_count, 2);
@@ -117,13 +127,8 @@ Test(voc_match, thresholds_and_categories_are_apart)
                                            .categories = known,
                                            .category_count = 2};
     struct kolo_detection_result result = {.size = sizeof result};
-    struct kolo_detection *detection = NULL;
     struct kolo_boxes truths = objects(truth_boxes, NULL, two), found = objects(half, scores, two);
-    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_OK, "%s", kolo_error_detail());
-    cr_assert_eq(kolo_detection_update(detection, (int64_t[]){1}, 1, &truths, &found), KOLO_OK);
-    cr_assert_eq(kolo_run_threads(1, NULL, compute_alone, detection), KOLO_OK, "%s",
-                 kolo_error_detail());
-    cr_assert_eq(kolo_detection_result(detection, &result), KOLO_OK);
+    struct kolo_detection *detection = computed(&config, &truths, &found, &result);
     const size_t row = result.categories * result.areas * result.caps;
     for (size_t t = 0; t < 3; t++) {
         const double *areas = result.voc_areas + t * row, *points = result.voc_points + t * row;
@@ -149,13 +154,8 @@ Test(voc_match, areas_and_caps_are_apart)
                                            .categories = cat,
                                            .category_count = 1};
     struct kolo_detection_result result = {.size = sizeof result};
-    struct kolo_detection *detection = NULL;
     struct kolo_boxes truths = objects(there, NULL, two), found = objects(there, scores, two);
-    cr_assert_eq(kolo_detection_create(&config, &detection), KOLO_OK, "%s", kolo_error_detail());
-    cr_assert_eq(kolo_detection_update(detection, (int64_t[]){1}, 1, &truths, &found), KOLO_OK);
-    cr_assert_eq(kolo_run_threads(1, NULL, compute_alone, detection), KOLO_OK, "%s",
-                 kolo_error_detail());
-    cr_assert_eq(kolo_detection_result(detection, &result), KOLO_OK);
+    struct kolo_detection *detection = computed(&config, &truths, &found, &result);
     cr_assert(result.areas == 2 && result.caps == 2);
     const double expected[4] = {0.5, 1, 0, 1}; /* the second detection is the large one */
     for (int i = 0; i < 4; i++)

@@ -40,4 +40,17 @@ static inline kolo_status feed(struct kolo_link *link, const struct kolo_header 
     return status == KOLO_OK ? kolo_link_rx_end(link) : status;
 }
 
+/* The test takes the link's frames, which hold their payload, as over tcp. @p plain is the link's
+ * transport from now on; returns its own one, to be put back. */
+static inline const struct kolo_transport *drive_frames(struct kolo_link *link,
+                                                        struct kolo_transport *plain)
+{
+    const struct kolo_transport *real = link->transport;
+    *plain = *real;
+    plain->is_remote = NULL;
+    link->transport = plain;
+    link->is_pushing = true;
+    return real;
+}
+
 #endif

@@ -41,11 +41,8 @@ Test(link, describe_says_how_much_is_sent, .timeout = 60)
     char text[256];
     static uint8_t memory[BYTES];
     struct kolo_work work;
-    const struct kolo_transport *real = link->transport;
-    struct kolo_transport plain = *real;
-    plain.is_remote = NULL; /* by frames, as over tcp */
-    link->transport = &plain;
-    link->is_pushing = true; /* the test takes the frames */
+    struct kolo_transport plain;
+    const struct kolo_transport *real = drive_frames(link, &plain);
     kolo_link_send(link, 1, &desc, memory, BYTES, &work);
     for (int i = 0; i < 2; i++) {
         cr_assert(kolo_link_next_frame(link, FRAME, &frame));
@@ -79,12 +76,9 @@ static void ends_with_a_frame_out(bool is_cancelled)
     struct kolo_frame frame;
     struct kolo_work works[2];
     static uint8_t memory[8192];
-    const struct kolo_transport *real = link->transport;
-    struct kolo_transport plain = *real;
-    plain.is_remote = NULL; /* by frames, as over tcp */
+    struct kolo_transport plain;
+    const struct kolo_transport *real = drive_frames(link, &plain);
     plain.withdraw = note_withdrawal;
-    link->transport = &plain;
-    link->is_pushing = true; /* the test takes the frames */
     withdrawn.count = 0;
     for (int i = 0; i < 2; i++)
         kolo_link_send(link, 1, &desc, memory, sizeof memory, &works[i]);

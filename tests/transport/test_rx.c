@@ -138,12 +138,9 @@ Test(rx, what_was_paid_in_advance_for_a_send_that_is_cancelled_breaks_nothing, .
     struct kolo_work work;
     struct kolo_frame frame;
     uint8_t *memory = calloc(1, ALL);
-    const struct kolo_transport *real = link->transport;
-    struct kolo_transport plain = *real;
-    plain.is_remote = NULL; /* by frames, as over tcp */
+    struct kolo_transport plain;
+    const struct kolo_transport *real = drive_frames(link, &plain);
     plain.withdraw = NULL;
-    link->transport = &plain;
-    link->is_pushing = true; /* the test takes the frames */
     kolo_link_send(link, 0, &desc, memory, ALL, &work);
     cr_assert(kolo_link_next_frame(link, FRAME, &frame));
     kolo_link_frame_done(link, &frame);

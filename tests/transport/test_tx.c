@@ -48,11 +48,8 @@ Test(tx, a_frame_beside_a_channel_is_of_another, .timeout = 60)
     struct kolo_frame frame;
     struct kolo_work works[2];
     static uint8_t memory[1000];
-    const struct kolo_transport *real = link->transport;
-    struct kolo_transport plain = *real;
-    plain.is_remote = NULL; /* by frames, as over tcp */
-    link->transport = &plain;
-    link->is_pushing = true; /* the test takes the frames */
+    struct kolo_transport plain;
+    const struct kolo_transport *real = drive_frames(link, &plain);
     for (uint32_t i = 0; i < 2; i++)
         kolo_link_send(link, 1 + i, &desc, memory, sizeof memory, &works[i]);
     for (int i = 0; i < 3; i++) { /* 496, 496 and 8 bytes */
@@ -102,11 +99,8 @@ Test(tx, what_the_credit_leaves_is_cut_at_a_whole_step, .timeout = 60)
     struct kolo_desc desc = {{0}};
     struct kolo_work works[2];
     static uint8_t memory[64 << 10];
-    const struct kolo_transport *real = link->transport;
-    struct kolo_transport plain = *real;
-    plain.is_remote = NULL; /* by frames, as over tcp */
-    link->transport = &plain;
-    link->is_pushing = true;
+    struct kolo_transport plain;
+    const struct kolo_transport *real = drive_frames(link, &plain);
     kolo_link_send(link, 0, &desc, memory, 5, &works[0]);
     kolo_link_send(link, 0, &desc, memory, sizeof memory, &works[1]);
     const size_t count = take_frames(link, sizeof memory, headers, 16);
@@ -145,11 +139,8 @@ static bool goes_with(size_t bytes, uint64_t returned, kolo_status expected)
     struct kolo_desc desc = {{0}};
     struct kolo_work work;
     uint8_t *memory = calloc(1, bytes);
-    const struct kolo_transport *real = link->transport;
-    struct kolo_transport plain = *real;
-    plain.is_remote = NULL; /* by frames, as over tcp */
-    link->transport = &plain;
-    link->is_pushing = true; /* the test takes the frames */
+    struct kolo_transport plain;
+    const struct kolo_transport *real = drive_frames(link, &plain);
     kolo_link_send(link, 0, &desc, memory, bytes, &work);
     size_t taken = take_frames(link, FRAME, headers, FRAMES);
     cr_assert_eq(taken, 14, "%zu frames", taken);

@@ -15,11 +15,13 @@
 // A number is never used twice in a job, since links and the store identify communicators by it.
 // What step 4 needs is allocated before step 2, so that no member fails between the two; over links
 // channels are allocated before a member sends anything in step 4, so that none is through it if
-// one of them gives up for want of memory. Until step 4 is
-// over, the new communicator fails with its parent, because a member that the parent has lost
-// may never get it; but not at once, since members that all have it meet in a moment, and some may
-// be through step 4 already. A failure that comes from a member which is through step 4 is not one
-// of its making: a member that is still in step 4 gets the communicator too, and its calls say why.
+// one of them gives up for want of memory.
+//
+// Until step 4 is over, the new communicator fails with its parent, because a member that the
+// parent has lost may never get it; but not at once, since members that all have it meet in a
+// moment, and some may be through step 4 already. A failure that comes from a member which is
+// through step 4 is not one of its making: a member that is still in step 4 gets the communicator
+// too, and its calls say why.
 #include "runtime/split.h"
 
 #include <limits.h>

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "tests/support/any_collective.h"
+#include "tests/support/length.h"
 #include "tests/support/world.h"
 
 enum {
@@ -372,7 +373,7 @@ ParameterizedTestParameters(no_memory, one_allocation_fails)
 }
 ParameterizedTest(struct world_param *param, no_memory, one_allocation_fails, .timeout = 500)
 {
-    const uint64_t attempts = getenv("TEST_SOAK") ? ATTEMPTS_SOAK : ATTEMPTS;
+    const uint64_t attempts = test_is_long() ? ATTEMPTS_SOAK : ATTEMPTS;
     for (int kind = 0; kind < KINDS; kind++)
         for (int way = 0; way < (kind < ANY_COLLECTIVES ? 4 : 2); way++)
             for (uint64_t nth = 1; nth <= attempts; nth++)

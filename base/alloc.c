@@ -25,15 +25,15 @@ uint64_t kolo_alloc_count(void)
     return atomic_load(&attempts);
 }
 
-/* Counts one attempt; true if a test wants it to fail. */
+/* Counts one attempt; true if a test wants it to fail. Whoever sees the count knows that the
+ * countdown has counted it too. */
 static bool attempt_fails(void)
 {
-    atomic_fetch_add_explicit(&attempts, 1, memory_order_relaxed);
     uint64_t left = atomic_load_explicit(&countdown, memory_order_relaxed);
-    while (left > 0)
-        if (atomic_compare_exchange_weak(&countdown, &left, left - 1))
-            return left == 1;
-    return false;
+    while (left > 0 && !atomic_compare_exchange_weak(&countdown, &left, left - 1))
+        ;
+    atomic_fetch_add_explicit(&attempts, 1, memory_order_release);
+    return left == 1;
 }
 
 void *kolo_calloc(size_t count, size_t bytes)

@@ -54,7 +54,8 @@ enum {
     KOLO_BOARD_ONESHOT_BYTES = 128 << 10, /* longest contribution of a oneshot */
     KOLO_BOARD_LONG_BYTES = 8 << 10,      /* from this length on, both kinds of stores are tried */
     KOLO_BOARD_STAGED_BYTES = 1536 << 10, /* part of a stage for the chunks of staged collectives */
-    KOLO_BOARD_LENT_BUFFERS = 2,          /* buffers of a rank in a call: send, recv */
+    KOLO_BOARD_TOOK = 2, /* measured collectives whose figures a member keeps (board_ways.c) */
+    KOLO_BOARD_LENT_BUFFERS = 2, /* buffers of a rank in a call: send, recv */
     KOLO_BOARD_SHORT_AT = KOLO_BOARD_SHOWN * KOLO_BOARD_ONESHOT_BYTES,
     KOLO_BOARD_SHOWN_BYTES = KOLO_BOARD_SHORT_AT + KOLO_BOARD_ENTRIES * KOLO_BOARD_SHORT_BYTES,
     KOLO_BOARD_STAGE_BYTES = KOLO_BOARD_SHOWN_BYTES + KOLO_BOARD_STAGED_BYTES
@@ -81,7 +82,7 @@ struct kolo_board_word {
     alignas(2 * KOLO_BOARD_LINE) _Atomic uint64_t value;
 };
 
-/** When the latest measured collective (board_ways.c) began on this member, all having entered, and
+/** When a measured collective (board_ways.c) began on this member, all having entered, and
  * when it ended, by the clock that all processes of a host share. */
 struct kolo_board_took {
     alignas(2 * KOLO_BOARD_LINE) _Atomic uint64_t number; /* written last */
@@ -118,7 +119,7 @@ struct kolo_board_notes {
     /* the latest collective whose lent buffers it copied to the host */
     struct kolo_board_word brought;
     struct kolo_board_word opened; /* the communicator made of this one that it came to last */
-    struct kolo_board_took took;
+    struct kolo_board_took took[KOLO_BOARD_TOOK];
     alignas(2 * KOLO_BOARD_LINE) struct kolo_board_lent lent[KOLO_BOARD_LENT_BUFFERS];
 };
 _Static_assert(offsetof(struct kolo_board_entry, data) + KOLO_BOARD_INLINE_BYTES == KOLO_BOARD_LINE,
@@ -348,8 +349,19 @@ void kolo_board_direct_withdraw(struct kolo_hub *hub);
 
 /** NULL: no memory. Freed by kolo_free_memory like any allocation. */
 struct kolo_hub_ways *kolo_ways_create(void);
-/** All members have entered a collective that is not a oneshot: decides how it runs (is_pulled,
- * how, cell_how). @p all_see: all buffers have names. */
+/** Before this member enters a collective whose contributions are short enough to be shown: whether
+ * they are, or are passed on by the ways of memory that cannot be seen. The same on all members. */
+bool kolo_ways_shows(struct kolo_hub *hub);
+/** This member's contribution has been put up. */
+void kolo_ways_put(struct kolo_hub *hub);
+/** All members have entered, and all know that some named or lent their memory: kolo_ways_shows
+ * never counted. Allowed if it was not called. */
+void kolo_ways_unshow(struct kolo_hub *hub);
+/** All members have entered a collective that is not a oneshot, and whose contributions are
+ * shown. */
+void kolo_ways_shown(struct kolo_hub *hub);
+/** All members have entered a collective that is not a oneshot, nor shown: decides how it runs
+ * (is_pulled, how, cell_how). @p all_see: all buffers have names. */
 void kolo_ways_choose(struct kolo_hub *hub, bool all_see);
 /** Bytes of all buffers of the running collective, computed from counts only: the same on all
  * members. */
@@ -371,9 +383,11 @@ bool kolo_pull_can(enum kolo_collective collective, const struct kolo_plan_args 
 bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args *args,
                     size_t element_bytes, double buffer_bytes, size_t from);
 /** Whether the running collective, in which some buffer has no name, must be pulled; and whether it
- * may be. The same on all members once all have entered. */
+ * may be. The same on all members once all have entered, and as soon as it is known. */
 bool kolo_pull_must(struct kolo_hub *hub);
 bool kolo_pull_may(struct kolo_hub *hub);
+/** Whether either has been asked before, which all members do in the same collective. */
+bool kolo_pull_is_known(const struct kolo_hub *hub);
 /** Borrows what is sent to this member and can be borrowed. KOLO_AGAIN: some of it has not arrived
  * yet. */
 kolo_status kolo_pull_borrow(struct kolo_hub *hub) KOLO_NODISCARD;

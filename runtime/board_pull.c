@@ -109,6 +109,11 @@ bool kolo_pull_pays(enum kolo_collective collective, const struct kolo_plan_args
            !(is_pair && kolo_plan_mean_block(args) * element_bytes >= PAIR_BYTES);
 }
 
+bool kolo_pull_is_known(const struct kolo_hub *hub)
+{
+    return hub->pull_bytes != 0;
+}
+
 bool kolo_pull_must(struct kolo_hub *hub)
 {
     if (hub->pull_bytes == 0)

@@ -8,8 +8,13 @@
 // All members must pull, or none, and a member that is fast may make others slow. Therefore all
 // decide by the duration of the whole call, from when the first member saw that all had entered
 // until the last was done, and all see the same figures: each member writes the begin and end of
-// its latest measured collective to its notes before it enters the next one; all have entered that
-// before any reads the notes, and none writes new figures before all have read them.
+// its latest measured collective to its notes before it enters the next one, and all have entered
+// that before any reads the notes. A member may be done with that one before another has read them,
+// so the figures of the one before stay until the next.
+//
+// Where memory may be pulled, and contributions are short enough to be shown (board_oneshot.c),
+// that is one more way. A member shows its contribution before it enters, so the way of such a call
+// is chosen before, from what was known when all had entered the call before it.
 #include <stddef.h>
 
 #include "base/alloc.h"
@@ -19,6 +24,10 @@ enum {
     STREAMS_IN = 1,  /* bits of a way: stores into cells of stages bypass the caches */
     STREAMS_OUT = 2, /* stores into results bypass the caches */
     PULLS = 4,       /* a way by itself */
+    SHOWS = 5,       /* likewise */
+    /* Shorter blocks of a scatter are shown: its root goes on meanwhile, so that calls overlap, and
+     * the duration of one does not say what it costs. */
+    SCATTER_BYTES = 16 << 10,
     CLASSES = 16,
     CLASS_LEAST = 13, /* exponent of the size of the first class */
     ALIKE = 2, /* a new length may begin with the result of a length this many powers of two away */
@@ -29,16 +38,27 @@ enum {
     ALL_SEE_SURELY = 128 << 20,
     OWN_SURELY = 32 << 20
 };
-_Static_assert((int)PULLS < (int)KOLO_TRIALS_WAYS, "each way has a place");
+_Static_assert((int)SHOWS < (int)KOLO_TRIALS_WAYS, "each way has a place");
+
+/** A way that was chosen for a collective. */
+struct taken {
+    struct kolo_trials *trials; /* that chose it; NULL: none did */
+    int way;
+    bool is_measured; /* they receive the duration */
+};
 
 struct kolo_hub_ways {
     struct kolo_trials trials[2][KOLO_COLLECTIVES][CLASSES]; /* by whether all see the memory */
-    /* trials that receive the duration of the latest collective; NULL: none */
-    struct kolo_trials *measured;
-    int way;
-    uint64_t number; /* number of that collective */
-    double bytes;    /* size of all its buffers */
+    struct taken measured;   /* of the latest measured collective, until its duration is noted */
+    uint64_t number;         /* number of that collective */
+    uint64_t measured_count; /* collectives that were measured so far */
+    double bytes;            /* size of all its buffers */
     int64_t began;
+    /* Of the running collective, if its way was chosen before it was entered: the trials as they
+     * were before, and how long it took to show. */
+    struct taken early;
+    struct kolo_trials before;
+    int64_t put_began, put_ns;
 };
 
 struct kolo_hub_ways *kolo_ways_create(void)
@@ -81,25 +101,53 @@ static int class_of(double bytes)
     return class;
 }
 
-/** Passes the duration of the latest measured collective to its trials. All members have entered a
- * later one. */
-static void settle(struct kolo_hub *hub)
+static struct kolo_board_took *took_of(const struct kolo_hub *hub, int member)
 {
-    struct kolo_hub_ways *ways = hub->ways;
-    struct kolo_trials *trials = ways->measured;
+    return &hub->members[member].notes->took[hub->ways->measured_count % KOLO_BOARD_TOOK];
+}
+
+/** The duration of the latest measured collective. Negative: a member has no figures, which was
+ * never seen. */
+static double duration(const struct kolo_hub *hub)
+{
     int64_t began = INT64_MAX, ended = 0;
-    ways->measured = NULL;
-    for (int i = 0; i < hub->count && trials; i++) {
-        const struct kolo_board_took *took = &hub->members[i].notes->took;
-        if (atomic_load_explicit(&took->number, memory_order_acquire) != ways->number)
-            return; /* a member has no figures; this was never seen */
+    for (int i = 0; i < hub->count; i++) {
+        const struct kolo_board_took *took = took_of(hub, i);
+        if (atomic_load_explicit(&took->number, memory_order_acquire) != hub->ways->number)
+            return -1;
         const int64_t first = atomic_load_explicit(&took->began, memory_order_relaxed);
         const int64_t last = atomic_load_explicit(&took->ended, memory_order_relaxed);
         began = first < began ? first : began;
         ended = last > ended ? last : ended;
     }
-    if (trials)
-        kolo_trials_note(trials, ways->way, ((double)ended - (double)began) / ways->bytes);
+    return (double)ended - (double)began;
+}
+
+/** Passes the duration of the latest measured collective to its trials. All members have entered a
+ * later one. */
+static void settle(struct kolo_hub *hub)
+{
+    struct kolo_hub_ways *ways = hub->ways;
+    const struct taken measured = ways->measured;
+    ways->measured.trials = NULL;
+    if (!measured.trials)
+        return;
+    const double took = duration(hub);
+    if (took >= 0)
+        kolo_trials_note(measured.trials, measured.way, took / ways->bytes);
+}
+
+/** All have entered: the running collective begins in the way that was taken. */
+static void begin(struct kolo_hub *hub, const struct taken *taken, double bytes)
+{
+    struct kolo_hub_ways *ways = hub->ways;
+    if (!taken->is_measured)
+        return;
+    ways->measured = *taken;
+    ways->measured_count++;
+    ways->number = hub->number;
+    ways->bytes = bytes > 0 ? bytes : 1;
+    ways->began = kolo_now_ns() - ways->put_ns;
 }
 
 /** The ways that may be tried, as a set of bits. The same on all members, as it depends only on
@@ -135,36 +183,95 @@ static struct kolo_trials *find_trials(struct kolo_hub_ways *ways, bool all_see,
     return &of_all[class];
 }
 
-void kolo_ways_choose(struct kolo_hub *hub, bool all_see)
+/** Forgets what was taken before the running collective was entered. */
+static struct taken end_early(struct kolo_hub_ways *ways)
+{
+    const struct taken taken = ways->early;
+    ways->early = (struct taken){NULL, 0, false};
+    return taken;
+}
+
+static bool is_short_scatter(const struct kolo_hub *hub)
+{
+    return hub->run.collective == KOLO_COLLECTIVE_SCATTER &&
+           kolo_plan_mean_block(&hub->run.request->args) * hub->run.element_bytes < SCATTER_BYTES;
+}
+
+bool kolo_ways_shows(struct kolo_hub *hub)
 {
     struct kolo_hub_ways *ways = hub->ways;
+    struct taken *early = &ways->early;
+    *early = (struct taken){NULL, SHOWS, false};
+    ways->put_ns = 0;
+    if (!kolo_pull_is_known(hub))
+        return true;
+    if (!kolo_pull_may(hub) || is_short_scatter(hub))
+        return !kolo_pull_must(hub);
     const struct lengths bytes = lengths_of(hub);
-    bool is_measured;
+    const unsigned open = open_ways(hub, false, bytes) | 1U << SHOWS;
+    early->trials = find_trials(ways, false, hub->run.collective, bytes.all);
+    ways->before = *early->trials;
+    early->way = kolo_trials_take_early(early->trials, open, &early->is_measured);
+    ways->put_began = early->is_measured ? kolo_now_ns() : 0;
+    return early->way == SHOWS;
+}
+
+void kolo_ways_put(struct kolo_hub *hub)
+{
+    struct kolo_hub_ways *ways = hub->ways;
+    if (ways->early.is_measured)
+        ways->put_ns = kolo_now_ns() - ways->put_began;
+}
+
+void kolo_ways_unshow(struct kolo_hub *hub)
+{
+    const struct taken early = end_early(hub->ways);
+    if (early.trials)
+        *early.trials = hub->ways->before;
+    hub->ways->put_ns = 0;
+}
+
+void kolo_ways_shown(struct kolo_hub *hub)
+{
+    const struct taken early = end_early(hub->ways);
+    settle(hub);
+    (void)kolo_pull_may(hub); /* so that it is known from the next call on */
+    begin(hub, &early, early.is_measured ? kolo_ways_bytes(hub) : 0);
+}
+
+/** The way of the running collective, which may have been taken already. */
+static struct taken take(struct kolo_hub *hub, bool all_see, struct lengths bytes)
+{
+    struct taken taken = end_early(hub->ways);
+    if (taken.trials)
+        return taken;
+    hub->ways->put_ns = 0;
+    taken.trials = find_trials(hub->ways, all_see, hub->run.collective, bytes.all);
+    taken.way = kolo_trials_take(taken.trials, open_ways(hub, all_see, bytes), &taken.is_measured);
+    return taken;
+}
+
+void kolo_ways_choose(struct kolo_hub *hub, bool all_see)
+{
+    const struct lengths bytes = lengths_of(hub);
     settle(hub);
     hub->run.how = hub->run.cell_how = KOLO_STORE_CACHED;
     hub->run.is_pulled = !all_see && kolo_pull_must(hub);
     if (hub->run.is_pulled)
         return;
-    struct kolo_trials *trials = find_trials(ways, all_see, hub->run.collective, bytes.all);
-    const int way = kolo_trials_take(trials, open_ways(hub, all_see, bytes), &is_measured);
-    hub->run.is_pulled = way == PULLS;
-    hub->run.how = (way & STREAMS_OUT) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
-    hub->run.cell_how = (way & STREAMS_IN) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
-    if (!is_measured)
-        return;
-    ways->measured = trials;
-    ways->way = way;
-    ways->number = hub->number;
-    ways->bytes = bytes.all > 0 ? bytes.all : 1;
-    ways->began = kolo_now_ns();
+    const struct taken taken = take(hub, all_see, bytes);
+    hub->run.is_pulled = taken.way == PULLS;
+    hub->run.how = (taken.way & STREAMS_OUT) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
+    hub->run.cell_how = (taken.way & STREAMS_IN) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
+    begin(hub, &taken, bytes.all);
 }
 
 void kolo_ways_over(struct kolo_hub *hub)
 {
     const struct kolo_hub_ways *ways = hub->ways;
-    if (!ways->measured || ways->number != hub->number)
+    if (!ways->measured.trials || ways->number != hub->number)
         return;
-    struct kolo_board_took *took = &hub->members[hub->self].notes->took;
+    struct kolo_board_took *took = took_of(hub, hub->self);
     atomic_store_explicit(&took->began, ways->began, memory_order_relaxed);
     atomic_store_explicit(&took->ended, kolo_now_ns(), memory_order_relaxed);
     atomic_store_explicit(&took->number, hub->number, memory_order_release);

@@ -106,13 +106,13 @@ static const char *way_of(const struct kolo_plan *plan, const struct kolo_questi
 {
     if (!question->layout.is_unseen || !plan->on_board || plan->is_oneshot)
         return "";
-    size_t bytes = kolo_oneshot_bytes(plan->collective, &question->args, question->element_bytes);
-    if (bytes <= kolo_board_shown(plan->collective, &question->layout, figures))
-        return "; else as oneshot, as expected here";
-    return kolo_board_is_pulled(plan, &question->args, question->element_bytes, &question->layout,
-                                figures)
-               ? "; else pulled by the kernel, as expected here"
-               : "; else through stages, as expected here";
+    static const char *const ways[] = {
+        [KOLO_UNSEEN_SHOWN] = "; else as oneshot, as expected here",
+        [KOLO_UNSEEN_PULLED] = "; else pulled by the kernel, as expected here",
+        [KOLO_UNSEEN_STAGED] = "; else through stages, as expected here",
+    };
+    return ways[kolo_board_unseen(plan, &question->args, question->element_bytes, &question->layout,
+                                  figures)];
 }
 
 /** No rank knows the memory of the others, so all choose as for kolo_alloc memory; for other memory

@@ -112,8 +112,13 @@ size_t kolo_pull_from(const struct kolo_settings *settings, bool *is_tried_out);
 bool kolo_board_is_pulled(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                           size_t element_bytes, const struct kolo_layout *layout,
                           const struct kolo_figures *figures);
+/** How a plan on a board that is no oneshot is expected to run with such memory. */
+enum kolo_unseen { KOLO_UNSEEN_SHOWN, KOLO_UNSEEN_PULLED, KOLO_UNSEEN_STAGED };
+enum kolo_unseen kolo_board_unseen(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                                   size_t element_bytes, const struct kolo_layout *layout,
+                                   const struct kolo_figures *figures);
 /** The longest contribution in bytes for which memory that the others cannot see is shown as in a
- * oneshot, although the plan is another: that is expected to finish first. */
+ * oneshot, although the plan is another: that is expected to finish before the stages. */
 size_t kolo_board_shown(enum kolo_collective collective, const struct kolo_layout *layout,
                         const struct kolo_figures *figures);
 

@@ -264,6 +264,20 @@ bool kolo_board_is_pulled(const struct kolo_plan *plan, const struct kolo_plan_a
            pulled(plan, args, bytes, layout, figures) < staged(plan, args, bytes, layout, figures);
 }
 
+enum kolo_unseen kolo_board_unseen(const struct kolo_plan *plan, const struct kolo_plan_args *args,
+                                   size_t element_bytes, const struct kolo_layout *layout,
+                                   const struct kolo_figures *figures)
+{
+    const double bytes = (double)element_bytes;
+    const bool is_pulled = kolo_board_is_pulled(plan, args, element_bytes, layout, figures);
+    if (kolo_oneshot_bytes(plan->collective, args, element_bytes) <=
+            kolo_board_shown(plan->collective, layout, figures) &&
+        !(is_pulled && (!layout->pull_is_tried || pulled(plan, args, bytes, layout, figures) <
+                                                      oneshot(plan, args, bytes, layout, figures))))
+        return KOLO_UNSEEN_SHOWN;
+    return is_pulled ? KOLO_UNSEEN_PULLED : KOLO_UNSEEN_STAGED;
+}
+
 double kolo_board_cost(const struct kolo_plan *plan, const struct kolo_plan_args *args,
                        size_t element_bytes, const struct kolo_layout *layout,
                        const struct kolo_figures *figures)

@@ -93,7 +93,8 @@ static bool put_names(struct kolo_hub *hub)
 {
     const struct kolo_plan_args *args = &hub->run.request->args;
     size_t bytes = kolo_oneshot_bytes(hub->run.collective, args, hub->run.element_bytes);
-    hub->run.may_show = bytes <= kolo_comm_shown(hub->comm, hub->run.collective);
+    hub->run.may_show =
+        bytes <= kolo_comm_shown(hub->comm, hub->run.collective) && kolo_ways_shows(hub);
     hub->run.has_named = kolo_board_direct_put(hub);
     const bool lends = kolo_board_lent_put(hub);
     if (hub->is_refused)
@@ -102,6 +103,7 @@ static bool put_names(struct kolo_hub *hub)
         kolo_oneshot_choose(hub);
         if (!lends)
             put_data(hub);
+        kolo_ways_put(hub);
     }
     return lends;
 }
@@ -247,11 +249,16 @@ static enum kolo_board_step choose_way(struct kolo_hub *hub)
 {
     enum kolo_board_named named =
         hub->run.is_oneshot ? KOLO_BOARD_NONE_NAMED : kolo_board_direct_look(hub);
-    if (hub->run.is_oneshot || (named == KOLO_BOARD_NONE_NAMED && hub->run.may_show)) {
+    const bool is_shown = named == KOLO_BOARD_NONE_NAMED && hub->run.may_show;
+    if (is_shown && !hub->run.is_oneshot)
+        kolo_ways_shown(hub);
+    if (is_shown || hub->run.is_oneshot) {
         kolo_oneshot_take(hub);
         return KOLO_BOARD_DONE;
     }
     kolo_oneshot_unchoose(hub);
+    if (named != KOLO_BOARD_NONE_NAMED)
+        kolo_ways_unshow(hub);
     kolo_ways_choose(hub, named == KOLO_BOARD_ALL_NAMED);
     if (named != KOLO_BOARD_ALL_NAMED && !hub->run.is_pulled)
         return begin_stages(hub);
@@ -319,6 +326,7 @@ static enum kolo_board_step all_entered(struct kolo_hub *hub)
         return begin_bringing(hub);
     hub->run.is_lent = true;
     kolo_oneshot_unchoose(hub);
+    kolo_ways_unshow(hub);
     return go_on(hub, KOLO_BOARD_MAPPING);
 }
 

@@ -73,25 +73,34 @@ static bool falls(const struct kolo_trials *trials, int way)
     return least_of(took, KOLO_TRIALS_TIMES) < still_falls * trials->before[way];
 }
 
-/** Whether @p way has been taken often enough in this round. */
-static bool is_known(const struct kolo_trials *trials, int way, float least)
+/** Whether @p way has been taken often enough in this round. Of its uses, the time of the latest
+ * @p late may still be noted. */
+static bool is_known(const struct kolo_trials *trials, int way, float least, int late)
 {
-    const int taken = trials->taken[way];
+    const int taken = trials->taken[way], told = trials->told[way];
     if (trials->is_even)
         return taken >= KOLO_TRIALS_TIMES_EVEN;
     if (taken < KOLO_TRIALS_TIMES)
-        return taken == 2 && typical(trials, way) > left_out * least;
-    return taken >= KOLO_TRIALS_TIMES_MOST || trials->told[way] < taken || !falls(trials, way);
+        return told == 2 && typical(trials, way) > left_out * least;
+    return taken >= KOLO_TRIALS_TIMES_MOST || told + late < taken || !falls(trials, way);
 }
 
 /** The open way that must be used next; negative: the times of all are known. */
-static int next_of(const struct kolo_trials *trials, unsigned open)
+static int next_of(const struct kolo_trials *trials, unsigned open, int late)
 {
     const float least = typical(trials, fastest(trials, open, typical));
     for (int way = 0; way < KOLO_TRIALS_WAYS; way++)
-        if (is_open(open, way) && !is_known(trials, way, least))
+        if (is_open(open, way) && !is_known(trials, way, least, late))
             return way;
     return -1;
+}
+
+/** Uses of other ways than @p way whose times have yet to be noted were not needed. */
+static void close_others(struct kolo_trials *trials, int way)
+{
+    for (int i = 0; i < KOLO_TRIALS_WAYS; i++)
+        if (i != way && trials->taken[i] < KOLO_TRIALS_TIMES_MOST)
+            trials->taken[i] = trials->told[i];
 }
 
 /** Ends the round. A round in which no time was noted does not count. */
@@ -120,7 +129,7 @@ static int best_of(const struct kolo_trials *trials, unsigned open)
     return fastest(trials, open, expected);
 }
 
-int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measured_out)
+static int take(struct kolo_trials *trials, unsigned open, int late, bool *is_measured_out)
 {
     *is_measured_out = false;
     if ((open & (open - 1)) == 0) /* there is only one way */
@@ -128,19 +137,31 @@ int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measure
     if (isinf(expected(trials, best_of(trials, open))))
         trials->left = 0; /* the time of none of them is known */
     if (trials->left == 0) {
-        const int way = next_of(trials, open);
+        const int way = next_of(trials, open, late);
         trials->wanted |= (uint8_t)open;
         if (way >= 0) {
+            if (late > 0)
+                close_others(trials, way);
             trials->taken[way]++;
             *is_measured_out = true;
             return way;
         }
-        if (next_of(trials, trials->wanted) < 0 || ++trials->waited == PATIENCE)
+        if (next_of(trials, trials->wanted, late) < 0 || ++trials->waited == PATIENCE)
             end_round(trials);
     }
     if (trials->left > 0)
         trials->left--;
     return best_of(trials, open);
+}
+
+int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measured_out)
+{
+    return take(trials, open, 0, is_measured_out);
+}
+
+int kolo_trials_take_early(struct kolo_trials *trials, unsigned open, bool *is_measured_out)
+{
+    return take(trials, open, 1, is_measured_out);
 }
 
 bool kolo_trials_is_new(const struct kolo_trials *trials)

@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 enum {
-    KOLO_TRIALS_WAYS = 5,
+    KOLO_TRIALS_WAYS = 6,
     KOLO_TRIALS_TIMES = 4,
     KOLO_TRIALS_TIMES_MOST = 32,
     KOLO_TRIALS_TIMES_EVEN = 16
@@ -54,6 +54,9 @@ struct kolo_trials {
  * KOLO_TRIALS_WAYS). *is_measured_out: kolo_trials_note must be called with its time before the
  * next use. */
 int kolo_trials_take(struct kolo_trials *trials, unsigned open, bool *is_measured_out);
+/** As kolo_trials_take, for a use that is chosen before the time of the one before it is known:
+ * that may be noted afterwards, before the next use but one. */
+int kolo_trials_take_early(struct kolo_trials *trials, unsigned open, bool *is_measured_out);
 /** Whether no way has been used yet. If so, kolo_trials_adopt can replace the first round by the
  * results of @p other, which are for something similar. False: @p other has no results. */
 bool kolo_trials_is_new(const struct kolo_trials *trials);

@@ -111,12 +111,12 @@ static kolo_status call_each(struct kolo_comm *comm, int call, int32_t *send, in
     return status;
 }
 
-/** Whether an alltoall of blocks of @p count elements is pulled: the blocks are longer than those
- * that are shown, and all fit into the caches. */
+/** Whether an alltoall of blocks of @p count elements is pulled, as the setting says, also if it is
+ * short enough to be shown: all fit into the caches. */
 static bool is_to_be_pulled(int ranks, size_t count)
 {
     size_t each = (size_t)ranks * count * sizeof(int32_t);
-    return each > KOLO_BOARD_ONESHOT_BYTES && 2 * each * (size_t)ranks < (24 << 20);
+    return 2 * each * (size_t)ranks < (24 << 20);
 }
 
 /** Uses memory of the process, or in some calls memory of kolo_alloc on every other rank. */

@@ -12,16 +12,18 @@
 #include "tests/support/refuse.h"
 #include "tests/support/world.h"
 
-enum { RANKS = 3, CALLS = 400, PULLED = 1, STREAMED = 2, CELLS_STREAMED = 4, WAYS = 8 };
+enum { RANKS = 3, CALLS = 400, PULLED = 1, STREAMED = 2, CELLS_STREAMED = 4, SHOWN = 8, WAYS = 16 };
 enum what { ALLTOALL, SUMS, GATHERS, BROADCASTS, SCATTERS, GAPS /* GAPS is a scatterv */ };
 enum memory { OF_PROCESS, OF_KOLO, MIXED };
 
 /** The way that each call took. */
 static int ways[RANKS][CALLS];
 
-static int way_of(const struct kolo_comm *comm)
+static int way_of(const struct kolo_comm *comm, enum memory memory)
 {
     const struct kolo_hub *hub = comm->hub;
+    if (hub->run.may_show && memory == OF_PROCESS)
+        return SHOWN;
     return (hub->run.is_pulled ? PULLED : 0) | (hub->run.how == KOLO_STORE_STREAM ? STREAMED : 0) |
            (hub->run.cell_how == KOLO_STORE_STREAM ? CELLS_STREAMED : 0);
 }
@@ -171,7 +173,7 @@ static kolo_status call_again_and_again(struct kolo_comm *comm, const struct cal
             fill(calls, call, rank, at->send);
         be_late(&seed);
         WORLD_TRY(call_now(comm, calls, call, at));
-        ways[rank][call] = way_of(comm);
+        ways[rank][call] = way_of(comm, calls->memory);
         if (is_checked)
             WORLD_TRY(check(calls, call, rank, result_of(calls, call, rank, at)));
         if (call % 5 == 0)
@@ -279,6 +281,38 @@ Test(board_ways, lengths_in_turn, .timeout = 120)
 {
     const struct calls calls = {.calls = CALLS, .count = 12000, .longest = 50000};
     expect_tried(&calls, may_pull());
+}
+
+/** Shorter memory may be shown instead, which is chosen before a call; one's turn in which some
+ * memory is seen counts for nothing. */
+Test(board_ways, what_is_short_is_shown_staged_and_pulled, .timeout = 120)
+{
+    static const struct calls cases[] = {
+        {.calls = CALLS, .count = 2500},
+        {.what = SCATTERS, .calls = CALLS, .count = 5000},
+        {.what = SCATTERS, .then = GAPS, .calls = CALLS, .count = 5000},
+        {.calls = CALLS, .count = 2500, .longest = 6000},
+        {.calls = CALLS, .count = 2500, .longest = 20000},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int counts[WAYS];
+        run(&cases[i], counts);
+        if (!may_pull()) {
+            cr_assert_eq(counts[PULLED], 0);
+            continue;
+        }
+        cr_assert(counts[SHOWN] >= 2 && counts[PULLED] >= 2 && counts[0] >= 2,
+                  "case %zu: shown %d, pulled %d, staged %d", i, counts[SHOWN], counts[PULLED],
+                  counts[0]);
+    }
+}
+
+Test(board_ways, what_is_short_and_of_which_some_is_seen, .timeout = 120)
+{
+    const struct calls calls = {.memory = MIXED, .calls = CALLS, .count = 2500};
+    int counts[WAYS];
+    run(&calls, counts);
+    cr_assert_eq(counts[PULLED] + counts[0] + counts[CELLS_STREAMED], calls.calls);
 }
 
 Test(board_ways, sums_are_not_pulled, .timeout = 120)

@@ -189,6 +189,38 @@ Test(cost_board, pulled_memory_takes_what_the_kernel_takes)
     }
 }
 
+static enum kolo_unseen unseen(enum kolo_collective collective, size_t block,
+                               const struct kolo_layout *layout, const struct kolo_figures *figures)
+{
+    const struct kolo_plan_args args = {.size = layout->size, .count = block, .segment = 1};
+    return kolo_board_unseen(kolo_plan_on_board(collective, false), &args, 1, layout, figures);
+}
+
+/** What is short is shown, unless it is pulled in less time, or by a setting. */
+Test(cost_board, what_is_shown_and_what_is_not)
+{
+    enum { FROM = 8 << 10, BLOCK = 32 << 10 };
+    struct kolo_figures figures = {.pull_byte = 0.1, .share_byte = 1, .flag = 1000};
+    struct kolo_layout layout = {.size = 2,
+                                 .cores = 2,
+                                 .has_board = true,
+                                 .is_unseen = true,
+                                 .pull_from = FROM,
+                                 .pull_is_tried = true};
+    const enum kolo_collective alltoall = KOLO_COLLECTIVE_ALLTOALL;
+    cr_assert_eq(unseen(alltoall, BLOCK, &layout, &figures), KOLO_UNSEEN_PULLED);
+    cr_assert_eq(unseen(alltoall, FROM - 1, &layout, &figures), KOLO_UNSEEN_SHOWN);
+    cr_assert_eq(unseen(KOLO_COLLECTIVE_ALLREDUCE, BLOCK, &layout, &figures), KOLO_UNSEEN_SHOWN);
+    cr_assert_eq(unseen(KOLO_COLLECTIVE_ALLREDUCE, 32 * BLOCK, &layout, &figures),
+                 KOLO_UNSEEN_STAGED);
+    figures.pull_byte = 20; /* longer than a oneshot */
+    cr_assert_eq(unseen(alltoall, BLOCK, &layout, &figures), KOLO_UNSEEN_SHOWN);
+    layout.pull_is_tried = false;
+    cr_assert_eq(unseen(alltoall, BLOCK, &layout, &figures), KOLO_UNSEEN_PULLED);
+    layout.pull_from = 0;
+    cr_assert_eq(unseen(alltoall, BLOCK, &layout, &figures), KOLO_UNSEEN_SHOWN);
+}
+
 /** If no setting says from which length on blocks are pulled, the faster way is assumed. */
 Test(cost_board, memory_that_is_tried_is_taken_to_go_the_faster_way)
 {

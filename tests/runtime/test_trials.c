@@ -58,7 +58,7 @@ Test(trials, the_fastest_is_found_and_kept)
 {
     for (int best = 0; best < KOLO_TRIALS_WAYS; best++) {
         struct kolo_trials trials = {0};
-        double took[KOLO_TRIALS_WAYS] = {1.2, 1.3, 1.1, 1.4, 1.2};
+        double took[KOLO_TRIALS_WAYS] = {1.2, 1.3, 1.1, 1.4, 1.2, 1.3};
         int taken[KOLO_TRIALS_WAYS];
         took[best] = 1;
         int measured = use(&trials, ALL, took, ROUND_MOST + PAUSE, taken);
@@ -70,9 +70,9 @@ Test(trials, the_fastest_is_found_and_kept)
 Test(trials, a_slow_way_is_taken_twice_a_round)
 {
     struct kolo_trials trials = {0};
-    const double took[KOLO_TRIALS_WAYS] = {6, 1, 1.6, 1.4, 9};
+    const double took[KOLO_TRIALS_WAYS] = {6, 1, 1.6, 1.4, 9, 1.2};
     int taken[KOLO_TRIALS_WAYS];
-    cr_assert_eq(use(&trials, ALL, took, 24, taken), 4 + 4 + 2 + 4 + 2);
+    cr_assert_eq(use(&trials, ALL, took, 28, taken), 4 + 4 + 2 + 4 + 2 + 4);
     cr_assert(taken[0] == 4 && taken[1] == 4 + 8 && taken[2] == 2 && taken[3] == 4 && taken[4] == 2,
               "%d %d %d %d", taken[0], taken[2], taken[3], taken[4]);
 }
@@ -221,10 +221,52 @@ Test(trials, an_even_round_is_judged_by_all_its_uses)
     }
 }
 
+/** Each use is chosen before the time of the one before it is noted: one more use of each way, of
+ * which no time is missed, and the same result. */
+Test(trials, uses_that_are_chosen_early)
+{
+    const double took[] = {1.2, 1, 1.4};
+    for (int slow = 0; slow < 2; slow++) {
+        struct kolo_trials trials = {0};
+        int taken[3] = {0}, before = -1;
+        bool is_measured = true;
+        for (int i = 0; is_measured; i++) {
+            cr_assert(i < 4 * KOLO_TRIALS_TIMES_MOST, "the round does not end");
+            const int way = kolo_trials_take_early(&trials, 7, &is_measured);
+            if (before >= 0)
+                kolo_trials_note(&trials, before, took[before] * (slow && before == 2 ? 9 : 1));
+            before = is_measured ? way : -1;
+            taken[way] += is_measured;
+        }
+        cr_assert(taken[0] == 5 && taken[1] == 5 && taken[2] == (slow ? 3 : 5), "%d %d %d",
+                  taken[0], taken[1], taken[2]);
+        cr_assert_eq(next(&trials, 7), 1);
+    }
+}
+
+/** A way whose uses become faster is waited for by those too that are chosen early. */
+Test(trials, an_early_choice_waits_for_what_becomes_faster)
+{
+    struct kolo_trials trials = {0};
+    double took[2] = {4, 1};
+    int before = -1, way;
+    bool is_measured = true;
+    while (is_measured) {
+        way = kolo_trials_take_early(&trials, 3, &is_measured);
+        if (before >= 0)
+            kolo_trials_note(&trials, before, took[before]);
+        if (before == 0)
+            took[0] *= 0.9;
+        before = is_measured ? way : -1;
+    }
+    cr_assert(took[0] < 1);
+    cr_assert_eq(next(&trials, 3), 0);
+}
+
 Test(trials, a_way_that_closes_is_left)
 {
     struct kolo_trials trials = {0};
-    const double took[KOLO_TRIALS_WAYS] = {3, 2, 4, 4, 1};
+    const double took[KOLO_TRIALS_WAYS] = {3, 2, 4, 4, 1, 5};
     int taken[KOLO_TRIALS_WAYS];
     use(&trials, ALL, took, ROUND_MOST, taken);
     cr_assert_eq(next(&trials, ALL), 4);

@@ -41,7 +41,11 @@ target_compile_options(kolo_strict INTERFACE -Wconversion -Wsign-conversion)
 if(KOLO_WERROR)
     target_compile_options(kolo_flags INTERFACE -Werror)
 endif()
-if(KOLO_SANITIZE)
+if(KOLO_SANITIZE STREQUAL "delays")
+    target_compile_options(kolo_flags INTERFACE -fsanitize=thread -fno-omit-frame-pointer -Wno-null-dereference
+        $<$<C_COMPILER_ID:GNU>:-Wno-tsan>)
+    target_link_libraries(kolo_flags INTERFACE kolo_delays) # tests/delays
+elseif(KOLO_SANITIZE)
     # The branches that sanitizers insert make gcc warn of null pointers that cannot occur.
     target_compile_options(kolo_flags INTERFACE -fsanitize=${KOLO_SANITIZE} -fno-omit-frame-pointer
         -fno-sanitize-recover=all -Wno-null-dereference)

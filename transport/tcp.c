@@ -136,7 +136,7 @@ static void join(struct tcp_link *tcp)
         kolo_tcp_come_up(tcp);
 }
 
-/** Writing one byte to an empty socket does not block. */
+/** Writing one byte to an empty socket does not block, unless the system has no memory for it. */
 static bool say(int fd, uint8_t byte)
 {
     return send(fd, &byte, 1, MSG_NOSIGNAL) == 1;
@@ -236,8 +236,10 @@ static kolo_status welcome(struct tcp_link *tcp, int fd)
     kolo_status status = use_socket(tcp, fd);
 
     tcp->is_ours = tcp->is_joined = false;
-    if (status == KOLO_OK)
-        (void)say(fd, WELCOME); /* a dialler that has left is told by the end of the stream */
+    /* The dialler may have left, or the system have no memory for the byte: both sides then read
+     * the end of the stream, and dial again. Without it the dialler would wait for the byte. */
+    if (status == KOLO_OK && !say(fd, WELCOME))
+        (void)shutdown(fd, SHUT_RDWR);
     return status;
 }
 

@@ -15,6 +15,23 @@
 #include "transport/core.h"
 #include "transport/tcp.h"
 
+ssize_t __real_send(int fd, const void *data, size_t bytes, int flags);
+ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);
+
+/* So many sends of this single byte fail, as when the system has no memory left for sockets. */
+static uint8_t byte_to_fail;
+static int sends_to_fail;
+
+ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
+{
+    if (sends_to_fail > 0 && bytes == 1 && *(const uint8_t *)data == byte_to_fail) {
+        sends_to_fail--;
+        errno = EAGAIN;
+        return -1;
+    }
+    return __real_send(fd, data, bytes, flags);
+}
+
 enum {
     LINES_MAX = 64,
     LIMIT_MS = 60000,
@@ -343,6 +360,20 @@ Test(tcp_dials, a_dial_that_the_acceptor_alone_has_lost_is_replaced, .timeout = 
                                     .bytes = ANSWER_BYTES,
                                     .how = AWAY,
                                     .first = first});
+}
+
+/** The bytes by which the two sides agree are sent once; the other side waits for them. */
+Test(tcp_dials, a_byte_that_cannot_be_sent_costs_a_dial_only, .timeout = 300)
+{
+    static const uint8_t bytes[] = {'k', 's'};
+    for (size_t i = 0; i < sizeof bytes; i++)
+        for (int times = 1; times < 4; times++)
+            for (int first = 0; first < 3; first++) {
+                byte_to_fail = bytes[i];
+                sends_to_fail = times;
+                run_plan(&(struct plan){.first = first});
+                cr_assert(sends_to_fail == 0, "%d of '%c' are left", sends_to_fail, bytes[i]);
+            }
 }
 
 /* ---- dials in one direction only ---- */

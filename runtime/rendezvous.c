@@ -224,7 +224,8 @@ static kolo_status dial_by_file(const char *path, const struct kolo_secret *secr
         return status;
     for (;;) {
         status = kolo_rendezvous_file_load(path, &state);
-        if (status == KOLO_OK)
+        const bool is_there = status == KOLO_OK;
+        if (is_there)
             status = kolo_store_dial(&(struct kolo_store_dial_config){.places = state.places,
                                                                       .count = state.count,
                                                                       .secret = secret,
@@ -234,7 +235,8 @@ static kolo_status dial_by_file(const char *path, const struct kolo_secret *secr
                                                                       .is_stale = has_changed,
                                                                       .context = &looking},
                                      fd_out);
-        if (status == KOLO_OK || status == KOLO_ERR_NO_MEMORY)
+        if (status == KOLO_OK || status == KOLO_ERR_NO_MEMORY ||
+            (is_there && status == KOLO_ERR_SYSTEM)) // no other file helps
             break;
         if (status != KOLO_AGAIN && (status != KOLO_ERR_NOT_FOUND || state.count > 0)) {
             last = status;

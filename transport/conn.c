@@ -8,6 +8,8 @@
 // another rank. A dial whose attempts have all FAILED ends at once. A dial for which
 // kolo_conn_expect() set a time ends then, if no place has taken a connection; any other dial ends
 // at its deadline. A peer that is busy computing still takes connections, since its kernel does.
+// If this rank lacks a descriptor, or something else, for every attempt, the dial ends after
+// LACK_MS: time enough for other threads to give something back, and the other ranks hear of it.
 #include "transport/conn.h"
 
 #include <errno.h>
@@ -38,6 +40,7 @@ enum {
     /* After this many rejections in a row the peer has another secret and is not only busy. */
     REJECTIONS_MAX = 8,
     PLACES_MAX = 64,
+    LACK_MS = 1000,
     /* How much later than the first place the other places of a race may answer. */
     RACE_MIN_US = 1000,
     RACE_MAX_US = 20000
@@ -64,6 +67,7 @@ struct attempt {
     bool is_taken;                  /* a kernel or a program has taken a connection here */
     enum kolo_conn_verdict verdict; /* how the last try ended */
     int error;
+    kolo_deadline lacks_since; /* KOLO_NEVER: its last try did not end with a lack */
     kolo_deadline begun_at;
     struct kolo_path_quality quality; /* in a race, valid from HELD on */
 };
@@ -80,6 +84,8 @@ struct kolo_conn {
     void *context;
     struct kolo_race *race;  /* NULL: take the first place that answers */
     kolo_deadline settle_at; /* when the race is decided; KOLO_NEVER: nobody has answered yet */
+    kolo_status lack;        /* what this rank lacked last, in words too */
+    char lack_text[256];
     size_t count;
     struct attempt attempts[];
 };
@@ -98,6 +104,7 @@ static bool is_for_good(const struct attempt *attempt)
         return attempt->error == EAFNOSUPPORT || attempt->error == EPROTONOSUPPORT ||
                attempt->error == EINVAL || attempt->error == EPROTOTYPE;
     case KOLO_VERDICT_PROVED:
+    case KOLO_VERDICT_LACK:
     case KOLO_VERDICT_CLOSED:
     case KOLO_VERDICT_SILENT:
     default:
@@ -160,6 +167,9 @@ static void describe_attempt(const struct attempt *attempt, char *text, size_t c
     case KOLO_VERDICT_ERROR:
         snprintf(text, capacity, "%s", error_words(attempt->error, words, sizeof words));
         break;
+    case KOLO_VERDICT_LACK:
+        snprintf(text, capacity, "%s", attempt->conn->lack_text);
+        break;
     case KOLO_VERDICT_CLOSED:
         snprintf(text, capacity, "closed the connection");
         break;
@@ -196,6 +206,16 @@ static void rest(struct attempt *attempt, kolo_deadline now)
         attempt->pause_ms * 2 < REDIAL_MAX_MS ? attempt->pause_ms * 2 : REDIAL_MAX_MS;
 }
 
+/** Records what this rank lacks. */
+static void note_lack(struct attempt *attempt, kolo_deadline now)
+{
+    struct kolo_conn *conn = attempt->conn;
+
+    attempt->lacks_since = kolo_deadline_min(attempt->lacks_since, now);
+    conn->lack = attempt->handshake.lack;
+    snprintf(conn->lack_text, sizeof conn->lack_text, "%s", kolo_error_detail());
+}
+
 /** Records the end of an attempt, which is tried again later, or never. */
 static void note_end(struct attempt *attempt, enum kolo_conn_verdict verdict, int error)
 {
@@ -203,6 +223,10 @@ static void note_end(struct attempt *attempt, enum kolo_conn_verdict verdict, in
     struct kolo_conn *conn = attempt->conn;
     char place[96], words[160];
 
+    if (verdict == KOLO_VERDICT_LACK)
+        note_lack(attempt, now);
+    else
+        attempt->lacks_since = KOLO_NEVER;
     attempt->verdict = verdict;
     attempt->error = error;
     attempt->rejected = verdict == KOLO_VERDICT_REJECTED ? attempt->rejected + 1 : 0;
@@ -349,11 +373,30 @@ static void release(struct kolo_conn *conn)
     kolo_free_memory(conn);
 }
 
+/** Since when this rank lacks what it takes to reach any place; KOLO_NEVER: some may be reached. */
+static kolo_deadline lacks_since(const struct kolo_conn *conn)
+{
+    kolo_deadline latest = KOLO_NEVER;
+
+    for (size_t i = 0; i < conn->count; i++) {
+        const struct attempt *attempt = &conn->attempts[i];
+        if (attempt->state == ATTEMPT_FAILED)
+            continue;
+        if (attempt->state == ATTEMPT_RUNNING || attempt->lacks_since == KOLO_NEVER)
+            return KOLO_NEVER;
+        if (latest == KOLO_NEVER || attempt->lacks_since > latest)
+            latest = attempt->lacks_since;
+    }
+    return latest;
+}
+
 /** The status that describes best why no place was reached. */
 static kolo_status sum_up(const struct kolo_conn *conn)
 {
     bool has_auth = false, has_protocol = false, is_silent = true;
 
+    if (lacks_since(conn) != KOLO_NEVER)
+        return conn->lack;
     for (size_t i = 0; i < conn->count; i++) {
         enum kolo_conn_verdict verdict = conn->attempts[i].verdict;
         if (is_unanswered(&conn->attempts[i])) /* however its last try ended */
@@ -391,6 +434,10 @@ void kolo_conn_explain(const struct kolo_conn *conn, char *text, size_t capacity
 
     if (conn->mine.to >= 0)
         snprintf(peer, sizeof peer, "rank %d", (int)conn->mine.to);
+    if (lacks_since(conn) != KOLO_NEVER) { /* the same for every place */
+        snprintf(text, capacity, "cannot reach %s: %s", peer, conn->lack_text);
+        return;
+    }
     used = (size_t)snprintf(text, capacity, is_late ? "%s is late" : "cannot reach %s", peer);
     for (size_t i = 0; i < conn->count && used < capacity; i++) {
         char place[128], words[160];
@@ -439,7 +486,9 @@ static void begin(struct attempt *attempt)
     attempt->at = after_ms(attempt->begun_at, (int64_t)RENEW_MS << attempt->renewed);
     error = kolo_handshake_dial(&attempt->handshake);
     if (error != 0)
-        note_end(attempt, KOLO_VERDICT_ERROR, error);
+        note_end(attempt,
+                 attempt->handshake.lack == KOLO_OK ? KOLO_VERDICT_ERROR : KOLO_VERDICT_LACK,
+                 error);
 }
 
 /** Lets an attempt that is held prove itself, unless another one is doing so. Must be the last call
@@ -534,11 +583,20 @@ static bool is_unexpected(struct kolo_conn *conn, kolo_deadline now)
     return now >= conn->taken_by && !find_attempt(conn, is_promising);
 }
 
+/** Whether this rank itself has lacked something for too long. */
+static bool is_poor(const struct kolo_conn *conn, kolo_deadline now)
+{
+    const kolo_deadline since = lacks_since(conn);
+
+    return since != KOLO_NEVER && now >= after_ms(since, LACK_MS);
+}
+
 static void fire(struct kolo_conn_timer *timer, kolo_deadline now)
 {
     struct kolo_conn *conn = (struct kolo_conn *)timer;
 
-    if (now >= conn->deadline || !find_attempt(conn, has_hope) || is_unexpected(conn, now)) {
+    if (now >= conn->deadline || !find_attempt(conn, has_hope) || is_unexpected(conn, now) ||
+        is_poor(conn, now)) {
         give_up(conn);
         return;
     }
@@ -565,6 +623,7 @@ static void prepare(struct kolo_conn *conn, const struct kolo_place *places, int
         attempt->at = after_ms(first, conn->race ? 0 : (int64_t)i * STAGGER_MS);
         attempt->pause_ms = REDIAL_FIRST_MS;
         attempt->verdict = KOLO_VERDICT_SILENT;
+        attempt->lacks_since = KOLO_NEVER;
         attempt->handshake.poller = conn->poller;
         attempt->handshake.owner = &owner;
         attempt->handshake.secret = &conn->secret;

@@ -100,7 +100,8 @@ struct kolo_dial_config {
  *
  *  ERR_INVALID: no places, or too many; ERR_NO_MEMORY. done() gets KOLO_OK, or ERR_CONNECT,
  *  ERR_AUTH, ERR_PROTOCOL or ERR_TIMEOUT (all silent), with every place and its answer in the
- *  detail; errors come at the deadline, or as soon as all places are given up. */
+ *  detail; errors come at the deadline, or as soon as all places are given up. ERR_SYSTEM: this
+ *  rank has lacked for a second what it takes to dial at all, such as a descriptor. */
 kolo_status kolo_conn_dial(struct kolo_poller *poller, const struct kolo_dial_config *config,
                            struct kolo_conn **conn_out) KOLO_NODISCARD;
 /** Writes what each place has answered so far: "cannot reach rank 1: 10.0.0.5:4711 no answer;

@@ -179,10 +179,12 @@ static void write_claim(struct kolo_handshake *handshake)
 
 static void claim(struct kolo_handshake *handshake)
 {
-    if (kolo_random(handshake->nonce_d, KOLO_NONCE_BYTES) != KOLO_OK ||
-        kolo_claim_make(handshake->secret, handshake->nonce_a, handshake->nonce_d, handshake->mine,
-                        handshake->buf) != KOLO_OK) {
-        finish(handshake, KOLO_VERDICT_ERROR, EIO);
+    handshake->lack = kolo_random(handshake->nonce_d, KOLO_NONCE_BYTES);
+    if (handshake->lack == KOLO_OK)
+        handshake->lack = kolo_claim_make(handshake->secret, handshake->nonce_a, handshake->nonce_d,
+                                          handshake->mine, handshake->buf);
+    if (handshake->lack != KOLO_OK) {
+        finish(handshake, KOLO_VERDICT_LACK, 0);
         return;
     }
     enter(handshake, KOLO_HANDSHAKE_SENDS_CLAIM, KOLO_CLAIM_BYTES);
@@ -317,7 +319,8 @@ static int begin(struct kolo_handshake *handshake, int fd, enum kolo_handshake_s
 {
     send_at_once(fd, handshake->place->addr.ss_family);
     handshake->watch = (struct kolo_watch){.fd = fd, .ready = ready};
-    if (kolo_poller_add(handshake->poller, &handshake->watch, states[state].interest) != KOLO_OK) {
+    handshake->lack = kolo_poller_add(handshake->poller, &handshake->watch, states[state].interest);
+    if (handshake->lack != KOLO_OK) {
         close(fd);
         handshake->watch.fd = -1;
         return ENOSPC; /* of epoll watches */
@@ -344,6 +347,14 @@ void kolo_conn_set_unpaced(int fd)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", sizeof "reno" - 1);
 }
 
+/** Whether a socket cannot be made only since the machine lacks the family of the address. For any
+ *  other reason this process gets none: it has run out of descriptors, or a sandbox refuses. */
+static bool is_of_family(int error)
+{
+    return error == EAFNOSUPPORT || error == EPROTONOSUPPORT || error == EINVAL ||
+           error == EPROTOTYPE;
+}
+
 int kolo_handshake_dial(struct kolo_handshake *handshake)
 {
     const struct kolo_place *place = handshake->place;
@@ -351,8 +362,13 @@ int kolo_handshake_dial(struct kolo_handshake *handshake)
     int fd = kolo_descriptor_keep(
         socket(place->addr.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
-    if (fd < 0)
-        return errno;
+    handshake->lack = KOLO_OK;
+    if (fd < 0) {
+        error = errno;
+        if (!is_of_family(error))
+            handshake->lack = kolo_fail_errno(KOLO_ERR_SYSTEM, error, "socket");
+        return error;
+    }
     kolo_conn_set_unpaced(fd);
     if (connect(fd, (const struct sockaddr *)&place->addr, place->bytes) == 0)
         return begin(handshake, fd, KOLO_HANDSHAKE_AWAITS_NONCE, KOLO_NONCE_BYTES);

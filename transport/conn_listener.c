@@ -248,6 +248,7 @@ static const char *verdict_words(enum kolo_conn_verdict verdict)
         return "wants another rank";
     case KOLO_VERDICT_PROVED:
     case KOLO_VERDICT_ERROR:
+    case KOLO_VERDICT_LACK:
     case KOLO_VERDICT_CLOSED:
     case KOLO_VERDICT_REJECTED:
     case KOLO_VERDICT_SILENT:

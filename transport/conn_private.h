@@ -34,6 +34,7 @@ struct kolo_conn_room **kolo_conn_room(struct kolo_poller *poller);
 enum kolo_conn_verdict {
     KOLO_VERDICT_PROVED,
     KOLO_VERDICT_ERROR,       /* a system call failed: errno value in `error` */
+    KOLO_VERDICT_LACK,        /* this rank lacks what it takes: a descriptor, say */
     KOLO_VERDICT_CLOSED,      /* the peer closed, and had not read a proof of ours */
     KOLO_VERDICT_REJECTED,    /* the peer closed after it had our proof */
     KOLO_VERDICT_WRONG_PROOF, /* the peer does not know the secret */
@@ -89,10 +90,14 @@ struct kolo_handshake {
     uint8_t buf[KOLO_CLAIM_BYTES];
     size_t bytes, bytes_done; /* bytes of buf to move in this state, and moved so far */
     struct kolo_greeting theirs;
+    /** KOLO_OK, or the status of what this rank itself lacked, when the thread's detail said what.
+     *  Valid when a dial has failed at once, and when the verdict is KOLO_VERDICT_LACK. */
+    kolo_status lack;
 };
 
-/** Begins to connect to handshake->place. Returns 0, or the errno value of what failed at once. The
- *  fields poller, owner, secret, mine and place must be set. */
+/** Begins to connect to handshake->place. Returns 0, or the errno value of what failed at once;
+ *  then `lack` says whether it is this rank that lacks something. The fields poller, owner, secret,
+ *  mine and place must be set. */
 int kolo_handshake_dial(struct kolo_handshake *handshake);
 /** Begins with an accepted socket, which it takes in every case. */
 int kolo_handshake_accept(struct kolo_handshake *handshake, int fd);

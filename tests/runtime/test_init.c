@@ -191,26 +191,33 @@ ParameterizedTest(struct meeting *meeting, init, processes, .timeout = 60)
         cr_assert(access(text + strlen("file://"), F_OK) != 0, "%s is left behind", text);
 }
 
-/** Rank 1 lacks descriptors from the start on, or comes to lack them while it meets the others. */
+/** Rank 1 lacks descriptors from the start on, or comes to lack them while it meets the others,
+ * which wait until it has none to give. */
 static kolo_status lacks_descriptors(struct kolo_comm *comm, struct party *party)
 {
     const int next = dup(0); /* the lowest free one */
     const struct rlimit few = {(rlim_t)(next + party->left), (rlim_t)(next + party->left)};
     float one = 1, sum = 0;
+    char byte = 0;
+    size_t bytes = sizeof byte;
     close(next);
     if (kolo_rank(comm) == 1 && setrlimit(RLIMIT_NOFILE, &few) != 0)
         return kolo_fail_errno(KOLO_ERR_INTERNAL, errno, "setrlimit");
+    kolo_status status = kolo_rank(comm) == 1 ? kolo_kv_set(comm, "few", &byte, sizeof byte)
+                                              : kolo_kv_get(comm, "few", &byte, &bytes, -1);
+    if (status != KOLO_OK)
+        return status;
     return kolo_allreduce(comm, &one, &sum, 1, KOLO_FLOAT32, KOLO_SUM, NULL, NULL);
 }
 
 /** Every rank gets the status of the one that lacks them, and its name. */
-Test(init, who_lacks_descriptors_is_named, .timeout = 120)
+static void expect_who_lacks(const char *transport)
 {
     enum { RANKS = 3, MANY = 32 };
     char text[128];
     struct party party = {
-        .size = RANKS, .transport = "shm", .rendezvous = text, .body = lacks_descriptors};
-    name_file(text, "few");
+        .size = RANKS, .transport = transport, .rendezvous = text, .body = lacks_descriptors};
+    name_file(text, transport);
     for (; party.left < MANY && (party.left == 0 || party.results[0].status != KOLO_OK);
          party.left++) {
         for (int rank = 0; rank < RANKS; rank++)
@@ -226,6 +233,16 @@ Test(init, who_lacks_descriptors_is_named, .timeout = 120)
         }
     }
     cr_assert(party.left > 1 && party.left < MANY, "%d", party.left);
+}
+
+Test(init, who_lacks_descriptors_is_named, .timeout = 120)
+{
+    expect_who_lacks("shm");
+}
+
+Test(init, who_lacks_descriptors_for_tcp_is_named, .timeout = 120)
+{
+    expect_who_lacks("tcp");
 }
 
 /** None of kolo's descriptors has the number of a closed standard stream. A file that is read at

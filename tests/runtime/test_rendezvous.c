@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -298,6 +299,39 @@ Test(rendezvous, address_where_nobody_listens)
     cr_assert(strstr(kolo_error_detail(), "127.0.0.1:1 connection refused; is rank 0 ") &&
                   strstr(kolo_error_detail(), "KOLO_RENDEZVOUS=tcp://127.0.0.1:1 "),
               "%s", kolo_error_detail());
+}
+
+/** A dial has a poller, which takes two descriptors, and needs one for each connection. To wait for
+ * a file takes another poller. */
+static void expect_lack(const struct kolo_rendezvous *where)
+{
+    enum { FILES = 64 };
+    const struct rlimit few = {FILES, FILES};
+    int taken[FILES], count = 0, fd = -1;
+    cr_assert(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    while (count < FILES && (taken[count] = dup(0)) >= 0)
+        count++;
+    for (int left = where->kind == KOLO_RENDEZVOUS_FILE ? 4 : 2; left > 0; left--)
+        close(taken[--count]);
+    const kolo_deadline begun = kolo_now_ns();
+    kolo_status status =
+        kolo_rendezvous_dial(where, "", &secret, 1, kolo_deadline_in_ms(60000), &fd);
+    while (count > 0)
+        close(taken[--count]);
+    cr_assert_eq(status, KOLO_ERR_SYSTEM, "%s", kolo_error_detail());
+    cr_assert_str_eq(kolo_error_detail(), "cannot reach the rendezvous: socket: Too many open "
+                                          "files: raise `ulimit -n`");
+    cr_assert(kolo_now_ns() - begun < 50000 * KOLO_NS_PER_MS, "only at its deadline");
+}
+
+/** It is not asked whether rank 0 runs, or a firewall is there. */
+Test(rendezvous, who_has_no_descriptor_left_is_told_soon, .init = setup, .fini = teardown)
+{
+    struct kolo_rendezvous where;
+    cr_assert(kolo_rendezvous_parse("tcp://127.0.0.1:9", &where) == KOLO_OK);
+    expect_lack(&where);
+    write_stale("kolo-rendezvous 1\njob 0123456789abcdef\nplace 127.0.0.1:9\nend\n");
+    expect_lack(&at);
 }
 
 Test(rendezvous, networks_that_this_host_has_not_are_named)

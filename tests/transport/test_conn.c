@@ -15,11 +15,13 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "tests/support/refuse.h"
 #include "transport/auth.h"
 #include "transport/conn.h"
 
@@ -1128,6 +1130,77 @@ Test(conn, out_of_file_descriptors_the_oldest_gives_up_its_own, .timeout = 120)
     kolo_log_set_sink(NULL, NULL);
     close(fd);
     close(last);
+    close_world(&w);
+}
+
+/** Lets the process open @p count more descriptors. Returns the limit that it had. */
+static struct rlimit leave_descriptors(int count)
+{
+    struct rlimit limit, few;
+    int next = dup(0); /* the lowest free one */
+
+    cr_assert(next >= 0 && close(next) == 0);
+    cr_assert(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    few = limit;
+    few.rlim_cur = (rlim_t)(next + count);
+    cr_assert(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    return limit;
+}
+
+/** Whatever the places answered before. */
+Test(conn, a_dial_without_a_descriptor_is_told_soon, .timeout = 120)
+{
+    struct world w;
+    struct end end = {0};
+    struct kolo_place places[2];
+    kolo_deadline begun = kolo_now_ns();
+
+    open_world(&w, 30000);
+    places[0] = w.place;
+    places[1] = loopback6();
+    struct rlimit limit = leave_descriptors(0);
+    dial(&w, places, 2, &w.secret, 100000, &end);
+    run_until(&w, &end.calls, 1, 60000);
+    cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    cr_assert(end.calls == 1 && end.status == KOLO_ERR_SYSTEM, "%s", end.detail);
+    cr_assert(kolo_now_ns() - begun < 50000 * KOLO_NS_PER_MS, "only at its deadline");
+    cr_assert_str_eq(end.detail,
+                     "cannot reach rank 3: socket: Too many open files: raise `ulimit -n`");
+    close_world(&w);
+}
+
+Test(conn, a_dial_that_a_sandbox_refuses_is_told_soon, .timeout = 120)
+{
+    struct world w;
+    struct end end = {0};
+
+    open_world(&w, 30000);
+    if (!refuse_call(SYS_socket, -1, 0, ENOSYS))
+        cr_skip("no system call can be refused here");
+    dial(&w, &w.place, 1, &w.secret, 100000, &end);
+    run_until(&w, &end.calls, 1, 60000);
+    cr_assert(end.calls == 1 && end.status == KOLO_ERR_SYSTEM, "%s", end.detail);
+    cr_assert_str_eq(end.detail, "cannot reach rank 3: socket: Function not implemented: this "
+                                 "kernel has no such call, or a sandbox's filter refuses it: have "
+                                 "it allowed");
+    close_world(&w);
+}
+
+Test(conn, a_dial_waits_a_moment_for_a_descriptor, .timeout = 120)
+{
+    struct world w;
+    struct end end = {0};
+
+    open_world(&w, 30000);
+    kolo_log_set_level(KOLO_LOG_NONE);
+    struct rlimit limit = leave_descriptors(0);
+    dial(&w, &w.place, 1, &w.secret, 100000, &end);
+    run_for(&w, 100);
+    cr_assert(end.calls == 0, "%s", end.detail);
+    cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    run_until(&w, &end.calls, 1, 60000);
+    cr_assert(end.calls == 1 && end.status == KOLO_OK, "%s", end.detail);
+    close(end.fd);
     close_world(&w);
 }
 

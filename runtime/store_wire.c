@@ -155,10 +155,20 @@ kolo_status kolo_stream_flush(struct kolo_stream *stream)
         } else if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) {
             return KOLO_OK;
         } else if (errno != EINTR) {
+            stream->out_error = stream->out_error == 0 ? errno : stream->out_error;
             return kolo_fail_errno(KOLO_ERR_LINK, errno, "store: cannot send");
         }
     }
     return KOLO_OK;
+}
+
+/** The system says only once why a connection broke. If it has said so to a send, it shows no more
+ *  than the end of the stream here. */
+static kolo_status fail_ended(const struct kolo_stream *stream)
+{
+    if (stream->out_error != 0 && stream->out_error != EPIPE)
+        return kolo_fail_errno(KOLO_ERR_LINK, stream->out_error, "store: cannot send");
+    return kolo_fail(KOLO_ERR_LINK, "store: the other side closed the connection");
 }
 
 /** Makes room for more input at in_end. A large buffer that has become empty is freed first. */
@@ -202,7 +212,7 @@ kolo_status kolo_stream_fill(struct kolo_stream *stream)
         return KOLO_OK;
     }
     if (got == 0)
-        return kolo_fail(KOLO_ERR_LINK, "store: the other side closed the connection");
+        return fail_ended(stream);
     if (errno == EAGAIN || errno == EWOULDBLOCK)
         return KOLO_AGAIN;
     return kolo_fail_errno(KOLO_ERR_LINK, errno, "store: cannot receive");

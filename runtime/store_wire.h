@@ -87,6 +87,7 @@ struct kolo_stream {
     size_t out_capacity, out_head, out_count;
     size_t out_sent;  /* bytes sent of the message at out_head */
     size_t out_bytes; /* queued and not yet sent */
+    int out_error;    /* the errno value with which the first send failed; 0: none did */
 };
 /** Takes @p fd and makes it non-blocking. */
 kolo_status kolo_stream_init(struct kolo_stream *stream, int fd, size_t in_max) KOLO_NODISCARD;
@@ -100,7 +101,8 @@ kolo_status kolo_stream_queue(struct kolo_stream *stream,
                               struct kolo_message *message) KOLO_NODISCARD;
 /** Sends what the socket takes. ERR_LINK: the connection is broken. */
 kolo_status kolo_stream_flush(struct kolo_stream *stream) KOLO_NODISCARD;
-/** Reads once. OK: bytes came; AGAIN: none are there; ERR_LINK: the connection ended. */
+/** Reads once. OK: bytes came; AGAIN: none are there; ERR_LINK: the connection ended. The detail
+ * says why, also if it was a send that found it out. */
 kolo_status kolo_stream_fill(struct kolo_stream *stream) KOLO_NODISCARD;
 /** Gets the next complete message; *body_out is valid until the next fill. AGAIN: not all of it has
  * arrived; ERR_PROTOCOL: its length is not allowed; ERR_DATA: it changed on the way. */

@@ -3,6 +3,8 @@
 #include "runtime/store_wire.h"
 
 #include <criterion/criterion.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -83,6 +85,45 @@ Test(store_wire, announced_length_costs_nothing)
 
 /** Each bit of a message, changed on the way, is noticed as soon as the message is there; a wrong
  * length at once, whatever it is. */
+/** A pair of connected TCP sockets, whose end may be more than a close. */
+static void open_tcp_pair(int pair[2])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t bytes = sizeof at;
+    const int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert(bind(door, (struct sockaddr *)&at, sizeof at) == 0 && listen(door, 1) == 0);
+    cr_assert(getsockname(door, (struct sockaddr *)&at, &bytes) == 0);
+    pair[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert(connect(pair[0], (struct sockaddr *)&at, sizeof at) == 0);
+    pair[1] = accept4(door, NULL, NULL, SOCK_CLOEXEC);
+    cr_assert(pair[1] >= 0);
+    close(door);
+}
+
+/** Whoever reads after the send that failed must not believe that the other side just closed. */
+Test(store_wire, what_a_send_finds_out_is_told)
+{
+    static const char text[] = "store: cannot send: Connection reset by peer";
+    const struct linger none = {.l_onoff = 1};
+    struct kolo_stream stream;
+    int pair[2];
+    open_tcp_pair(pair);
+    cr_assert(kolo_stream_init(&stream, pair[0], 1 << 20) == KOLO_OK);
+    cr_assert(setsockopt(pair[1], SOL_SOCKET, SO_LINGER, &none, sizeof none) == 0);
+    close(pair[1]); /* a reset */
+    struct pollfd ended = {.fd = pair[0]};
+    cr_assert(poll(&ended, 1, 20000) == 1);
+    struct kolo_message *message = make_message(1, 100);
+    cr_assert(kolo_stream_queue(&stream, message) == KOLO_OK);
+    kolo_message_drop(message);
+    cr_assert_eq(kolo_stream_flush(&stream), KOLO_ERR_LINK);
+    cr_assert_str_eq(kolo_error_detail(), text);
+    cr_assert_eq(kolo_stream_flush(&stream), KOLO_ERR_LINK);
+    cr_assert_eq(kolo_stream_fill(&stream), KOLO_ERR_LINK);
+    cr_assert_str_eq(kolo_error_detail(), text);
+    kolo_stream_fini(&stream);
+}
+
 Test(store_wire, a_changed_bit_is_noticed)
 {
     struct kolo_message *message = make_message(7, 40);

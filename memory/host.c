@@ -101,7 +101,7 @@ kolo_status kolo_shared_memory_check(size_t bytes)
     return KOLO_OK;
 }
 
-static kolo_status reserve_failed(int error, size_t bytes)
+kolo_status kolo_shared_memory_refused(int error, size_t bytes)
 {
     switch (error) {
     case ENOSPC:
@@ -125,12 +125,12 @@ static kolo_status reserve(int fd, size_t bytes)
     const int error =
         ftruncate(fd, (off_t)bytes) == 0 ? kolo_shared_file_reserve(fd, 0, bytes) : errno;
     if (error != 0)
-        return reserve_failed(error, bytes);
+        return kolo_shared_memory_refused(error, bytes);
     (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     return KOLO_OK;
 }
 
-static kolo_status map_failed(int error, size_t bytes)
+kolo_status kolo_shared_memory_unmappable(int error, size_t bytes)
 {
     return kolo_fail_errno(KOLO_ERR_NO_MEMORY, error,
                            "mapping %zu bytes of shared memory: raise `ulimit -v` (or `ulimit -l` "
@@ -161,7 +161,7 @@ static kolo_status host_alloc(size_t bytes, struct kolo_span *span_out)
         goto close_fd;
     void *base = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
-        status = map_failed(errno, whole);
+        status = kolo_shared_memory_unmappable(errno, whole);
         goto close_fd;
     }
     *span_out = (struct kolo_span){.base = base, .bytes = whole, .fd = fd, .file_bytes = whole};

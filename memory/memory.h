@@ -155,6 +155,11 @@ extern const struct kolo_memory_ops *const kolo_memory_kinds[];
  * only fail later and worse, by a signal or the out-of-memory killer: ERR_NO_MEMORY, which names
  * the limit. Threads: any. */
 kolo_status kolo_shared_memory_check(size_t bytes) KOLO_NODISCARD;
+/** The failure that @p bytes bytes of a memfd were refused with errno value @p error, and the next
+ * step: ERR_NO_MEMORY or ERR_SYSTEM. Threads: any. */
+kolo_status kolo_shared_memory_refused(int error, size_t bytes);
+/** The same if they cannot be mapped: ERR_NO_MEMORY. Threads: any. */
+kolo_status kolo_shared_memory_unmappable(int error, size_t bytes);
 
 /** Whether some pointer of this process may point to memory other than the host's. Takes tens of
  * nanoseconds. Threads, as of the next two: any. */

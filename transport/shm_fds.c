@@ -216,12 +216,12 @@ static kolo_status create(const char *name, size_t bytes, size_t now_bytes, bool
     int error =
         ftruncate(fd, (off_t)bytes) == 0 ? kolo_shared_file_allocate(fd, 0, now_bytes) : errno;
     if (error != 0) {
-        status = kolo_fail_errno(KOLO_ERR_NO_MEMORY, error, "%zu bytes for %s", bytes, name);
+        status = kolo_shared_memory_refused(error, bytes);
         goto out;
     }
     base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
-        status = kolo_fail_errno(KOLO_ERR_NO_MEMORY, errno, "map %zu bytes of %s", bytes, name);
+        status = kolo_shared_memory_unmappable(errno, bytes);
         goto out;
     }
     if (!(is_for_readers && seal_for_readers(fd)) &&
@@ -252,9 +252,7 @@ kolo_status kolo_shm_segment_create(const char *name, size_t bytes, size_t now_b
 kolo_status kolo_shm_segment_reserve(int fd, size_t bytes)
 {
     int error = kolo_shared_file_allocate(fd, 0, bytes);
-    if (error == 0)
-        return KOLO_OK;
-    return kolo_fail_errno(KOLO_ERR_NO_MEMORY, error, "%zu bytes of shared memory", bytes);
+    return error == 0 ? KOLO_OK : kolo_shared_memory_refused(error, bytes);
 }
 
 kolo_status kolo_shm_memory_check(int fd, size_t bytes)
@@ -282,7 +280,7 @@ kolo_status kolo_shm_memory_map(int fd, size_t bytes, bool is_writable, void **b
     int protection = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
     void *base = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
-        return kolo_fail_errno(KOLO_ERR_NO_MEMORY, errno, "shm: map %zu bytes of the peer", bytes);
+        return kolo_shared_memory_unmappable(errno, bytes);
     *base_out = base;
     return KOLO_OK;
 }

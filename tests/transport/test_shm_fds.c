@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,9 +13,11 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/wire.h"
+#include "tests/support/refuse.h"
 
 static int count_fds(void)
 {
@@ -92,6 +95,25 @@ Test(shm_fds, a_limit_of_file_size_is_an_error)
     cr_assert(fd == -1 && !base && strstr(kolo_error_detail(), "ulimit -f"), "%s",
               kolo_error_detail());
     cr_assert(kolo_shm_segment_create("kolo-test", 8192, 4096, &fd, &base) == KOLO_ERR_NO_MEMORY);
+}
+
+/** The same next step as for kolo_alloc(), whatever the memory is for. */
+Test(shm_fds, memory_that_is_refused_is_told_with_the_next_step)
+{
+    void *base = NULL, *same = NULL;
+    int fd = -1, none = -1;
+    cr_assert(kolo_shm_memory_create("test", 4096, &fd, &base) == KOLO_OK);
+    if (!refuse_call(SYS_mmap, 3, MAP_SHARED, ENOMEM) || !refuse_call(SYS_fallocate, -1, 0, ENOSPC))
+        cr_skip("no system call can be refused here");
+    cr_assert_eq(kolo_shm_memory_map(fd, 4096, true, &same), KOLO_ERR_NO_MEMORY);
+    cr_assert(strstr(kolo_error_detail(), "4096 bytes") && strstr(kolo_error_detail(), "ulimit -v"),
+              "%s", kolo_error_detail());
+    cr_assert_eq(kolo_shm_memory_create("test", 8192, &none, &same), KOLO_ERR_NO_MEMORY);
+    cr_assert(strstr(kolo_error_detail(), "8192 bytes") &&
+                  strstr(kolo_error_detail(), "raise the limit of memory of this container or job"),
+              "%s", kolo_error_detail());
+    kolo_shm_memory_unmap(base, 4096);
+    close(fd);
 }
 
 Test(shm_fds, messages_bring_their_descriptors_in_order)

@@ -243,10 +243,11 @@ static void warn_stall(void *context, const struct kolo_stall *stall)
     server->config.events.notice(server->config.events.context, text);
 }
 
-/** A missing rank may have come with another secret, or have been kept out by many strangers. */
+/** A missing rank may have come with another secret, or have been kept out by many strangers, or by
+ * a lack of descriptors, of which it is enough to hear from one listener. */
 static void say_dropped(const struct kolo_store_server *server, struct words *words)
 {
-    char text[256];
+    char text[320];
     uint64_t strangers = 0;
     for (size_t i = 0; i < server->listener_count; i++) {
         strangers += kolo_listener_strangers(server->listeners[i]);
@@ -256,6 +257,11 @@ static void say_dropped(const struct kolo_store_server *server, struct words *wo
     if (strangers >= KOLO_LISTENER_PENDING_MAX)
         say(words, "; %llu connections that did not prove themselves were dropped meanwhile",
             (unsigned long long)strangers);
+    for (size_t i = 0; i < server->listener_count; i++)
+        if (kolo_listener_explain_lack(server->listeners[i], text, sizeof text)) {
+            say(words, "; %s", text);
+            break;
+        }
 }
 
 /** Writes where the ranks were started that have not joined, as far as the owner knows. */

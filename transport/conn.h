@@ -152,6 +152,9 @@ uint64_t kolo_listener_strangers(const struct kolo_listener *listener);
 /** Writes who tried last to prove itself, and why it was dropped: "a process at 10.0.0.5:4711 does
  *  not know the secret". False: nobody was. */
 bool kolo_listener_explain(const struct kolo_listener *listener, char *text, size_t capacity);
+/** Writes what it has lacked to accept connections: "listener 0.0.0.0:4711: accept: Too many open
+ *  files; ...". False: nothing. */
+bool kolo_listener_explain_lack(const struct kolo_listener *listener, char *text, size_t capacity);
 
 /** Handles the deadlines and redials that are due, for every connection and listener of the poller,
  *  and returns when it must be called next (KOLO_NEVER: there is none). The poller holds their

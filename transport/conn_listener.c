@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -87,7 +88,7 @@ struct kolo_listener {
     struct pending *oldest, *newest;
     int64_t grace_ms; /* for the next connection */
     uint64_t strangers;
-    bool has_run_out;               /* of descriptors or memory, and has said so */
+    int lack;                       /* the errno value when it first ran out; 0: it never did */
     struct kolo_place failed;       /* the latest stranger that tried to prove itself */
     enum kolo_conn_verdict verdict; /* on that one; KOLO_VERDICT_PROVED: there was none */
 };
@@ -297,18 +298,30 @@ static const struct kolo_handshake_owner owner = {.may_prove = never_held, .over
 
 /* ---- accepting ---- */
 
+bool kolo_listener_explain_lack(const struct kolo_listener *listener, char *text, size_t capacity)
+{
+    char place[128], words[96];
+
+    if (listener->lack == 0)
+        return false;
+    kolo_place_format(&listener->place, place, sizeof place);
+    snprintf(text, capacity,
+             "listener %s: accept: %s; connections are dropped or wait, and are tried again (see "
+             "`ulimit -n`)",
+             place, strerror_r(listener->lack, words, sizeof words));
+    return true;
+}
+
 /** Said once, since a listener that runs out does so for each connection that follows. */
 static void warn_of_shortage(struct kolo_listener *listener, int error)
 {
-    char text[128], words[96];
+    char text[320];
 
-    if (listener->has_run_out)
+    if (listener->lack != 0)
         return;
-    listener->has_run_out = true;
-    kolo_place_format(&listener->place, text, sizeof text);
-    KOLO_WARN("listener %s: accept: %s; connections are dropped or wait, and are tried again (see "
-              "`ulimit -n`)",
-              text, strerror_r(error, words, sizeof words));
+    listener->lack = error;
+    if (kolo_listener_explain_lack(listener, text, sizeof text))
+        KOLO_WARN("%s", text);
 }
 
 /** The older one of two; either may be NULL. */

@@ -50,9 +50,20 @@ struct party {
     pid_t pids[8];
     int reports[8]; /* the reading ends of pipes */
     int left;       /* descriptors that one rank may still open */
-    bool is_mute;   /* the ranks have no standard input, output and error, and log much */
+    int poor_rank;  /* which one, from before kolo_init on, if is_poor */
+    bool is_poor;
+    bool is_mute; /* the ranks have no standard input, output and error, and log much */
     struct report results[8];
 };
+
+/** From now on this process may open @p left more descriptors. */
+static bool leave_descriptors(int left)
+{
+    const int next = dup(0); /* the lowest free one */
+    const struct rlimit few = {(rlim_t)(next + left), (rlim_t)(next + left)};
+    close(next);
+    return setrlimit(RLIMIT_NOFILE, &few) == 0;
+}
 
 static void run_rank(struct party *party, int rank, int report_fd)
 {
@@ -67,6 +78,8 @@ static void run_rank(struct party *party, int rank, int report_fd)
                               NULL};
     struct report report = {.status = KOLO_OK};
     struct kolo_comm *comm = NULL;
+    if (party->is_poor && party->poor_rank == rank)
+        leave_descriptors(party->left);
     for (int fd = STDIN_FILENO; party->is_mute && fd <= STDERR_FILENO; fd++)
         close(fd);
     snprintf(transport, sizeof transport, "KOLO_TRANSPORT=%s", party->transport);
@@ -195,13 +208,10 @@ ParameterizedTest(struct meeting *meeting, init, processes, .timeout = 60)
  * which wait until it has none to give. */
 static kolo_status lacks_descriptors(struct kolo_comm *comm, struct party *party)
 {
-    const int next = dup(0); /* the lowest free one */
-    const struct rlimit few = {(rlim_t)(next + party->left), (rlim_t)(next + party->left)};
     float one = 1, sum = 0;
     char byte = 0;
     size_t bytes = sizeof byte;
-    close(next);
-    if (kolo_rank(comm) == 1 && setrlimit(RLIMIT_NOFILE, &few) != 0)
+    if (kolo_rank(comm) == 1 && !leave_descriptors(party->left))
         return kolo_fail_errno(KOLO_ERR_INTERNAL, errno, "setrlimit");
     kolo_status status = kolo_rank(comm) == 1 ? kolo_kv_set(comm, "few", &byte, sizeof byte)
                                               : kolo_kv_get(comm, "few", &byte, &bytes, -1);
@@ -243,6 +253,54 @@ Test(init, who_lacks_descriptors_is_named, .timeout = 120)
 Test(init, who_lacks_descriptors_for_tcp_is_named, .timeout = 120)
 {
     expect_who_lacks("tcp");
+}
+
+static kolo_status meets_only(struct kolo_comm *comm, struct party *party)
+{
+    (void)comm;
+    (void)party;
+    return KOLO_OK;
+}
+
+/** However many @p rank may open, from its start on, its error says that they are too few. */
+static void expect_said_at_start(int rank)
+{
+    enum { RANKS = 2, MANY = 40 };
+    char text[128];
+    struct party party = {.size = RANKS,
+                          .transport = "auto",
+                          .rendezvous = text,
+                          .body = meets_only,
+                          .is_poor = true,
+                          .poor_rank = rank,
+                          .patience = {"KOLO_START_TIMEOUT=5s", "KOLO_START_TIMEOUT=5s"}};
+    name_file(text, "poor");
+    for (; party.left < MANY && (party.left == 0 || party.results[rank].status != KOLO_OK);
+         party.left++) {
+        start(&party, 0);
+        if (rank == 1) /* once the file has its name, no other is there */
+            cr_assert(AWAIT(access(text + strlen("file://"), F_OK) == 0));
+        start(&party, 1);
+        finish_one(&party, rank);
+        const struct report *result = &party.results[rank];
+        if (result->status != KOLO_OK) /* the other would wait for it */
+            kill(party.pids[1 - rank], SIGKILL);
+        finish(&party);
+        (void)unlink(text + strlen("file://"));
+        cr_assert(result->status == KOLO_OK || strstr(result->text, "ulimit -n"),
+                  "%d left, rank %d: %s", party.left, rank, result->text);
+    }
+    cr_assert(party.left > 1 && party.left < MANY, "%d", party.left);
+}
+
+Test(init, who_serves_the_store_without_descriptors_says_so, .timeout = 240)
+{
+    expect_said_at_start(0);
+}
+
+Test(init, who_comes_to_the_store_without_descriptors_says_so, .timeout = 240)
+{
+    expect_said_at_start(1);
 }
 
 /** None of kolo's descriptors has the number of a closed standard stream. A file that is read at

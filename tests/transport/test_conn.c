@@ -1124,6 +1124,9 @@ Test(conn, out_of_file_descriptors_the_oldest_gives_up_its_own, .timeout = 120)
     kolo_log_set_sink(collect, NULL);
     expect_dropped(&w, fd, 25000);
     cr_assert(kolo_listener_strangers(w.listener) == 0);
+    char why[320];
+    cr_assert(kolo_listener_explain_lack(w.listener, why, sizeof why) && strstr(logged, why), "%s",
+              logged);
     const char *word = strstr(logged, "ulimit -n");
     cr_assert(word && !strstr(word + 1, "ulimit -n"), "not said once: %s", logged);
     cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);

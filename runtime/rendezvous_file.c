@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -145,11 +146,20 @@ static void sync_folder(const char *path)
     close(fd);
 }
 
+/** What a file may not hold must not be written: that would end the program by SIGXFSZ. */
+static bool may_hold(size_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur;
+}
+
 /** Writes @p text to @p path: all of it or nothing. */
 static kolo_status put_file(const char *path, const char *text, size_t bytes)
 {
     char fresh[KOLO_TEXT_MAX + 8];
     struct stat there;
+    if (!may_hold(bytes))
+        return kolo_fail_errno(KOLO_ERR_SYSTEM, EFBIG, "cannot write rendezvous file %s", path);
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) /* the rename would replace it */
         return kolo_fail(KOLO_ERR_CONFIG, "rendezvous file %s: exists and is not a regular file",
                          path);

@@ -269,6 +269,19 @@ Test(rendezvous, folder_that_is_not_there)
               kolo_error_detail());
 }
 
+/** The system would end the program by a signal. */
+Test(rendezvous, a_limit_of_file_size_is_an_error, .init = setup, .fini = teardown)
+{
+    struct kolo_rendezvous_host *host;
+    struct kolo_store_server_config config = make_config(1);
+    const struct rlimit short_files = {16, RLIM_INFINITY};
+    cr_assert(setrlimit(RLIMIT_FSIZE, &short_files) == 0);
+    cr_assert_eq(kolo_rendezvous_host_open(&at, "", &config, KOLO_NEVER, &host), KOLO_ERR_SYSTEM);
+    cr_assert(strstr(kolo_error_detail(), at.where) && strstr(kolo_error_detail(), "ulimit -f"),
+              "%s", kolo_error_detail());
+    cr_assert(files_in_folder() == 0, "%d files left", files_in_folder());
+}
+
 /** A port that was free a moment ago. */
 static int free_port(void)
 {

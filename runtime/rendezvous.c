@@ -122,10 +122,12 @@ static kolo_status start_store(struct kolo_rendezvous_host *host,
     if (status != KOLO_OK)
         return status;
     status = kolo_store_thread_start(config, places, count, port_out, &host->thread);
-    for (size_t i = 0; status != KOLO_OK && count > 1 && i < count; i++)
+    for (size_t i = 0; status == KOLO_ERR_CONNECT && count > 1 && i < count; i++)
         status = kolo_store_thread_start(config, &places[i], 1, port_out, &host->thread);
-    if (status == KOLO_OK || host->rendezvous.kind == KOLO_RENDEZVOUS_FILE)
+    if (status != KOLO_ERR_CONNECT) // what else it lacks has nothing to do with the place
         return status;
+    if (host->rendezvous.kind == KOLO_RENDEZVOUS_FILE)
+        return KOLO_ERR_SYSTEM;
     kolo_detail_keep(why);
     return kolo_fail(
         KOLO_ERR_CONNECT,

@@ -150,7 +150,8 @@ void kolo_store_server_destroy(struct kolo_store_server *server);
  * That waits until every rank has left (up to the deadline), then ends the server. *port_out, which
  * may be NULL, gets the port of all places; places with port 0 share one that the system chooses.
  * If the thread can no longer notice what ranks send, it fails the job with ERR_SYSTEM and ends the
- * server at once. */
+ * server at once. ERR_CONNECT: it cannot listen at one of the places; ERR_SYSTEM: it lacks
+ * something else; ERR_NO_MEMORY. */
 struct kolo_store_thread;
 kolo_status kolo_store_thread_start(const struct kolo_store_server_config *config,
                                     const struct kolo_place *places, size_t count,

@@ -91,7 +91,7 @@ static kolo_status listen_all(struct kolo_store_server *server, const struct kol
             kolo_place_set_port(&at, port);
         kolo_status status = kolo_store_server_listen(server, &at, &port);
         if (status != KOLO_OK)
-            return status;
+            return status == KOLO_ERR_SYSTEM ? KOLO_ERR_CONNECT : status;
     }
     *port_out = port;
     return KOLO_OK;

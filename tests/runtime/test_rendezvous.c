@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -12,8 +13,10 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "tests/support/refuse.h"
 #include "tests/support/store_rank.h"
 
 TestSuite(rendezvous, .timeout = 60);
@@ -292,6 +295,26 @@ static int free_port(void)
     cr_assert(getsockname(fd, (struct sockaddr *)&any, &bytes) == 0);
     close(fd);
     return ntohs(any.sin_port);
+}
+
+/** The next step is not another port. */
+Test(rendezvous, a_store_without_a_thread_is_told)
+{
+    char text[64];
+    const char *const texts[] = {text, "file:///tmp/kolo-rendezvous-never"};
+    struct kolo_rendezvous_host *host;
+    struct kolo_store_server_config config = make_config(1);
+    snprintf(text, sizeof text, "tcp://127.0.0.1:%d", free_port());
+    if (!refuse_call(SYS_clone3, -1, 0, EAGAIN) || !refuse_call(SYS_clone, -1, 0, EAGAIN))
+        cr_skip("no system call can be refused here");
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        cr_assert(kolo_rendezvous_parse(texts[i], &at) == KOLO_OK);
+        cr_assert_eq(kolo_rendezvous_host_open(&at, "", &config, KOLO_NEVER, &host),
+                     KOLO_ERR_SYSTEM, "%s: %s", texts[i], kolo_error_detail());
+        cr_assert(strstr(kolo_error_detail(), "store: cannot start a thread: ") ==
+                      kolo_error_detail(),
+                  "%s: %s", texts[i], kolo_error_detail());
+    }
 }
 
 Test(rendezvous, by_address)

@@ -56,6 +56,7 @@ struct kolo_children {
     uint32_t count, running;
     struct kolo_lines_shared lines;
     uv_pipe_t input;
+    uv_shutdown_t input_end;
     bool has_input;
     char program[PATH_MAX];
     uint64_t kills_before; /* out-of-memory kills before */
@@ -262,15 +263,18 @@ static void close_all(int fds[3])
 }
 
 /* Opens the way of standard input, which may come before the rank is executed. */
-static void open_input(struct kolo_children *children, int *fd)
+static kolo_status open_input(struct kolo_children *children, int *fd)
 {
     if (*fd < 0)
-        return;
+        return KOLO_OK;
     (void)uv_pipe_init(children->loop, &children->input, 0);
     children->input.data = children;
     children->has_input = true;
-    if (uv_pipe_open(&children->input, *fd) == 0)
-        *fd = -1;
+    const int error = uv_pipe_open(&children->input, *fd);
+    if (error != 0)
+        return kolo_fail(KOLO_ERR_SYSTEM, "open the input of rank 0: %s", uv_strerror(error));
+    *fd = -1;
+    return KOLO_OK;
 }
 
 static kolo_status open_outputs(struct kolo_children *children, struct child *child)
@@ -368,6 +372,7 @@ static kolo_status start_child(struct kolo_children *children, uint32_t local)
         (struct child){.children = children, .rank = spec->ranks.at[local], .ours = {-1, -1, -1}};
     KOLO_TRY(make_env(children, local, &env));
     KOLO_TRY(make_pipes(spec->has_input && child->rank == 0, theirs, child->ours));
+    KOLO_TRY(open_input(children, &child->ours[0]));
     struct kolo_spawn spawn = {.path = children->program,
                                .argv = spec->argv.at,
                                .env = env.at,
@@ -379,7 +384,6 @@ static kolo_status start_child(struct kolo_children *children, uint32_t local)
                                .may_be_unbound = children->spec->bind == KOLO_BIND_AUTO};
     KOLO_TRY(kolo_spawn_begin(&spawn, &child->pid, &child->report_fd, &error));
     children->count = local + 1;
-    open_input(children, &child->ours[0]);
     KOLO_TRY(watch_report(children, child));
     child->is_running = true;
     child->started_ns = kolo_now_ns();
@@ -504,32 +508,31 @@ static void input_shut(uv_shutdown_t *request, int error)
 {
     (void)error;
     end_input(request->data);
-    kolo_free_memory(request);
 }
 
+/* After what was written before. */
 static void shut_input(struct kolo_children *children)
 {
-    uv_shutdown_t *request = kolo_calloc(1, sizeof *request);
-    if (request)
-        request->data = children;
-    if (!request || uv_shutdown(request, (uv_stream_t *)&children->input, input_shut) != 0) {
-        kolo_free_memory(request);
+    children->input_end.data = children;
+    if (uv_shutdown(&children->input_end, (uv_stream_t *)&children->input, input_shut) != 0)
         end_input(children);
-    }
 }
 
-void kolo_children_input(struct kolo_children *children, const void *data, size_t bytes)
+kolo_status kolo_children_input(struct kolo_children *children, const void *data, size_t bytes)
 {
-    bool is_open = children->has_input && !uv_is_closing((uv_handle_t *)&children->input);
-    if (bytes == 0 && is_open)
-        shut_input(children);
-    if (bytes == 0)
-        return;
-    struct input *input = is_open ? kolo_calloc(1, sizeof *input + bytes) : NULL;
-    if (!input) {
-        kolo_agent_channel_send_u32(children->channel, KOLO_FRAME_WANTED, (uint32_t)bytes);
-        return;
+    const bool is_open = children->has_input && !uv_is_closing((uv_handle_t *)&children->input);
+    if (bytes == 0) {
+        if (is_open)
+            shut_input(children);
+        return KOLO_OK;
     }
+    if (!is_open) {
+        kolo_agent_channel_send_u32(children->channel, KOLO_FRAME_WANTED, (uint32_t)bytes);
+        return KOLO_OK;
+    }
+    struct input *input = kolo_calloc(1, sizeof *input + bytes);
+    if (!input)
+        return KOLO_ERR_NO_MEMORY;
     memcpy(input->data, data, bytes);
     input->children = children;
     input->bytes = (uint32_t)bytes;
@@ -537,6 +540,7 @@ void kolo_children_input(struct kolo_children *children, const void *data, size_
     uv_buf_t buf = uv_buf_init((char *)input->data, (unsigned)bytes);
     if (uv_write(&input->request, (uv_stream_t *)&children->input, &buf, 1, input_written) != 0)
         input_written(&input->request, UV_EPIPE);
+    return KOLO_OK;
 }
 
 static void more_credit(struct kolo_children *children, int64_t bytes)

@@ -27,8 +27,9 @@ void kolo_children_reaped(struct kolo_children *children, pid_t pid, int wait_st
                           const struct rusage *usage);
 /** Sends a signal to the process groups of the running ranks. */
 void kolo_children_signal(struct kolo_children *children, int number);
-/** Passes standard input on to rank 0; 0 bytes: its end. */
-void kolo_children_input(struct kolo_children *children, const void *data, size_t bytes);
+/** Passes standard input on to rank 0; 0 bytes: its end. Fails if there is no memory for them. */
+kolo_status kolo_children_input(struct kolo_children *children, const void *data,
+                                size_t bytes) KOLO_NODISCARD;
 /** Allows @p bytes more bytes of output to be sent. */
 void kolo_children_credit(struct kolo_children *children, size_t bytes);
 /** Nobody reads any more: output is discarded from now on. */

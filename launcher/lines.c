@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collects lines. The buffer grows only for a line that does not fit, up to LINE_MAX_BYTES; a
-// longer line is sent in pieces, each of which becomes a line of its own.
+// longer line is sent in pieces, each of which becomes a line of its own, and so is one for which
+// there is no memory.
 #include <string.h>
 
 #include "base/alloc.h"
@@ -28,7 +29,9 @@ static size_t sendable(const struct kolo_lines *lines)
     const uint8_t *end = back && (!newline || back > newline) ? back : newline;
     if (end)
         return (size_t)(end - lines->data) + 1;
-    return lines->at_end || lines->is_prompt || lines->used >= LINE_MAX_BYTES ? lines->used : 0;
+    return lines->at_end || lines->is_prompt || lines->is_full || lines->used >= LINE_MAX_BYTES
+               ? lines->used
+               : 0;
 }
 
 static void send_bytes(struct kolo_lines *lines, size_t bytes)
@@ -45,7 +48,7 @@ static void send_bytes(struct kolo_lines *lines, size_t bytes)
     lines->used -= bytes;
     if (lines->used > 0)
         memmove(lines->data, lines->data + bytes, lines->used);
-    lines->is_prompt = false;
+    lines->is_prompt = lines->is_full = false;
     if (lines->shows_prompts)
         (void)uv_timer_stop(&lines->prompt_timer);
 }
@@ -69,16 +72,25 @@ void kolo_lines_close(struct kolo_lines *lines)
         uv_close((uv_handle_t *)&lines->prompt_timer, NULL);
 }
 
+static kolo_status make_room(struct kolo_lines *lines)
+{
+    void *data = lines->data;
+    const kolo_status status = kolo_grow(&data, &lines->capacity, lines->used + READ_BYTES, 1);
+    if (status == KOLO_OK)
+        lines->data = data;
+    return status;
+}
+
+/* Without memory, what room is left: none (which libuv reports as ENOBUFS) if the buffer is full.
+ */
 static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     (void)suggested;
     struct kolo_lines *lines = handle->data;
-    void *data = lines->data;
-    *buf = uv_buf_init(NULL, 0);
-    if (kolo_grow(&data, &lines->capacity, lines->used + READ_BYTES, 1) != KOLO_OK)
-        return;
-    lines->data = data;
-    *buf = uv_buf_init((char *)lines->data + lines->used, READ_BYTES);
+    size_t room = READ_BYTES;
+    if (make_room(lines) != KOLO_OK)
+        room = lines->capacity - lines->used;
+    *buf = uv_buf_init((char *)lines->data + lines->used, (unsigned)room);
 }
 
 static void on_prompt(uv_timer_t *timer)
@@ -103,7 +115,9 @@ static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
     if (got == 0)
         return;
     lines->shared->heard_ns = kolo_now_ns();
-    if (got < 0) {
+    if (got == UV_ENOBUFS) {
+        lines->is_full = true;
+    } else if (got < 0) {
         lines->at_end = true;
     } else {
         lines->used += (size_t)got;
@@ -148,6 +162,8 @@ kolo_status kolo_lines_open(struct kolo_lines *lines, struct kolo_lines_shared *
     lines->pipe.data = lines;
     lines->is_open = true;
     shared->open++;
+    if (make_room(lines) != KOLO_OK)
+        return KOLO_ERR_NO_MEMORY;
     int error = uv_pipe_open(&lines->pipe, fd);
     if (error)
         return kolo_fail(KOLO_ERR_SYSTEM, "open the output of rank %u: %s", rank,

@@ -28,6 +28,7 @@ struct kolo_lines {
     bool is_open, is_reading, at_end;
     bool shows_prompts;
     bool is_prompt; /* what waits is sent though it has no end */
+    bool is_full;   /* and there is no memory for more */
     bool is_cut;    /* it ends where the buffer of a program may have been full */
     bool is_bar;    /* it follows a carriage return */
     uint64_t heard;

@@ -446,8 +446,7 @@ static kolo_status on_rank_message(struct worker *worker, const struct kolo_fram
         return kolo_fail(KOLO_ERR_PROTOCOL, "%s without a job", kolo_frame_text(message->type));
     switch ((int)message->type) {
     case KOLO_FRAME_INPUT:
-        kolo_children_input(worker->children, message->piece.at, message->piece.bytes);
-        return KOLO_OK;
+        return kolo_children_input(worker->children, message->piece.at, message->piece.bytes);
     case KOLO_FRAME_CREDIT:
         kolo_children_credit(worker->children, message->value);
         return KOLO_OK;

@@ -54,9 +54,26 @@ static void end(struct kolo_agent_channel *channel, kolo_status why)
     if (channel->has_ended)
         return;
     channel->has_ended = true;
-    if (channel->is_open)
+    if (channel->is_open) {
         uv_timer_stop(&channel->beat);
+        uv_timer_stop(&channel->failing);
+    }
     channel->ended(channel->context, why);
+}
+
+static void on_failing(uv_timer_t *timer)
+{
+    struct kolo_agent_channel *channel = timer->data;
+    end(channel, kolo_fail(channel->failed, "%s", channel->why));
+}
+
+/* A frame is lost. Whoever sends it may be in the middle of anything, so the loop ends the channel;
+ * until then nothing more is sent. */
+static void fail(struct kolo_agent_channel *channel, kolo_status why)
+{
+    channel->failed = why;
+    kolo_detail_keep(channel->why);
+    (void)uv_timer_start(&channel->failing, on_failing, 0, 0);
 }
 
 static void give_room(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -76,6 +93,10 @@ static void took(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
     struct kolo_agent_channel *channel = stream->data;
     if (channel->has_ended || got == 0)
         return;
+    if (got == UV_ENOBUFS) { /* as give_room has said */
+        end(channel, KOLO_ERR_NO_MEMORY);
+        return;
+    }
     if (got < 0) {
         (void)kolo_fail(KOLO_ERR_LINK, "%s", got == UV_EOF ? "closed" : uv_strerror((int)got));
         end(channel, KOLO_ERR_LINK);
@@ -136,7 +157,8 @@ kolo_status kolo_agent_channel_open(struct kolo_agent_channel *channel, uv_loop_
     (void)uv_pipe_init(loop, &channel->in, 0);
     (void)uv_pipe_init(loop, &channel->out, 0);
     (void)uv_timer_init(loop, &channel->beat);
-    channel->in.data = channel->out.data = channel->beat.data = channel;
+    (void)uv_timer_init(loop, &channel->failing);
+    channel->in.data = channel->out.data = channel->beat.data = channel->failing.data = channel;
     channel->is_open = true;
     channel->heard_ns = kolo_now_ns();
     int error = uv_pipe_open(&channel->in, fd_in);
@@ -199,7 +221,7 @@ static void written(uv_write_t *request, int error)
         (void)kolo_fail(KOLO_ERR_LINK, "%s", uv_strerror(error));
         end(channel, KOLO_ERR_LINK);
     }
-    if (!error && channel->drained &&
+    if (!error && channel->drained && channel->failed == KOLO_OK &&
         uv_stream_get_write_queue_size((uv_stream_t *)&channel->out) == 0)
         channel->drained(channel->context);
 }
@@ -207,11 +229,11 @@ static void written(uv_write_t *request, int error)
 static void queue(struct kolo_agent_channel *channel, const uv_buf_t parts[3])
 {
     size_t bytes = parts[0].len + parts[1].len + parts[2].len;
-    if (!channel->is_open || channel->has_ended)
+    if (!channel->is_open || channel->has_ended || channel->failed != KOLO_OK)
         return;
     struct write *write = kolo_calloc(1, sizeof *write + bytes);
     if (!write) {
-        end(channel, KOLO_ERR_NO_MEMORY);
+        fail(channel, KOLO_ERR_NO_MEMORY);
         return;
     }
     uint8_t *at = write->data;
@@ -227,8 +249,7 @@ static void queue(struct kolo_agent_channel *channel, const uv_buf_t parts[3])
     int error = uv_write(&write->request, (uv_stream_t *)&channel->out, &buf, 1, written);
     if (error) {
         forget(write);
-        (void)kolo_fail(KOLO_ERR_LINK, "%s", uv_strerror(error));
-        end(channel, KOLO_ERR_LINK);
+        fail(channel, kolo_fail(KOLO_ERR_LINK, "%s", uv_strerror(error)));
     }
 }
 
@@ -280,4 +301,5 @@ void kolo_agent_channel_close(struct kolo_agent_channel *channel)
     uv_close((uv_handle_t *)&channel->in, NULL);
     uv_close((uv_handle_t *)&channel->out, NULL);
     uv_close((uv_handle_t *)&channel->beat, NULL);
+    uv_close((uv_handle_t *)&channel->failing, NULL);
 }

@@ -11,11 +11,11 @@
 
 struct kolo_agent_channel {
     uv_pipe_t in, out;
-    uv_timer_t beat;
+    uv_timer_t beat, failing;
     struct kolo_frames frames;
     kolo_frame_fn *frame;
-    /* Called once: ERR_LINK (the other end closed or broke), ERR_TIMEOUT (it was silent),
-     * ERR_PROTOCOL. */
+    /* Called once, by the loop and never by a function below: ERR_LINK (the other end closed or
+     * broke), ERR_TIMEOUT (it was silent), ERR_PROTOCOL, ERR_NO_MEMORY. */
     void (*ended)(void *context, kolo_status why);
     void (*drained)(void *context); /* all that was queued has been written; may be NULL */
     void *context;
@@ -25,6 +25,8 @@ struct kolo_agent_channel {
     int64_t beaten_ns;          /* last heartbeat sent */
     unsigned looks;
     bool is_open, has_ended;
+    kolo_status failed; /* why a frame could not be queued, which is about to end the channel */
+    char why[KOLO_DETAIL_MAX];
 };
 
 /** Opens a loop for channels; ERR_SYSTEM says what is missing, and what helps. */

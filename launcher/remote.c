@@ -325,9 +325,11 @@ static kolo_status open_handles(struct kolo_remote *remote, int fd_in, int fd_ou
     }
     remote->has_handles = true;
     kolo_status status = kolo_agent_channel_open(&remote->channel, loop, fd_in, fd_out, true);
-    if (uv_pipe_open(&remote->errors, fd_errors) != 0) {
+    const int error = uv_pipe_open(&remote->errors, fd_errors);
+    if (error != 0) {
         close(fd_errors);
-        return kolo_fail(KOLO_ERR_SYSTEM, "watch the standard error of a host");
+        return kolo_fail(KOLO_ERR_SYSTEM, "watch the standard error of a host: %s",
+                         uv_strerror(error));
     }
     if (uv_read_start((uv_stream_t *)&remote->errors, give_words_room, took_words) != 0)
         remote->errors_ended = true;

@@ -152,8 +152,8 @@ void kolo_remote_describe_call(const struct kolo_remote *remote, char *text, siz
     else if (remote->broken[0] && !remote->process_ended)
         snprintf(text, capacity, "host %s: %s", name, remote->broken);
     else if (remote->host->is_here)
-        snprintf(text, capacity, "the agent on this machine did not start (%s): %s", process,
-                 words);
+        snprintf(text, capacity, "the agent on this machine did not start (%s)%s%s", process,
+                 words[0] ? ": " : "", words);
     else if (code != REMOTE_SSH_FAILED && agent_words(remote, words, sizeof words))
         snprintf(text, capacity, "host %s: %s", name, words);
     else if (code == 126 || code == 127)

@@ -79,37 +79,37 @@ static void write_texts(struct kolo_writer *writer, const struct kolo_texts *tex
         kolo_write_blob(writer, texts->at[i], strlen(texts->at[i]));
 }
 
-/* A blob as a NUL-terminated copy; NULL if it contains a NUL or memory is short. */
-static char *read_string(struct kolo_reader *reader)
+/* A blob as a NUL-terminated copy; NULL, and the reader has failed, if it contains a NUL. */
+static kolo_status read_string(struct kolo_reader *reader, char **text_out)
 {
     size_t bytes = 0;
     const uint8_t *data = kolo_read_blob(reader, &bytes);
+    *text_out = NULL;
     if (!data || reader->failed || memchr(data, 0, bytes)) {
         reader->failed = true;
-        return NULL;
+        return KOLO_OK;
     }
-    char *text = kolo_calloc(bytes + 1, 1);
-    if (text)
-        memcpy(text, data, bytes);
-    else
-        reader->failed = true;
-    return text;
+    *text_out = kolo_calloc(bytes + 1, 1);
+    if (!*text_out)
+        return KOLO_ERR_NO_MEMORY;
+    memcpy(*text_out, data, bytes);
+    return KOLO_OK;
 }
 
 static kolo_status read_texts(struct kolo_reader *reader, struct kolo_texts *texts)
 {
+    kolo_status status = KOLO_OK;
     size_t count = kolo_read_u32(reader);
     if (count > TEXTS_MAX)
         return kolo_fail(KOLO_ERR_DATA, "a list of %zu texts", count);
     for (size_t i = 0; i < count && !reader->failed; i++) {
-        char *text = read_string(reader);
-        if (!text)
-            break;
-        kolo_status status = take_text(texts, text);
-        if (status != KOLO_OK)
-            return status;
+        char *text;
+        KOLO_TRY(read_string(reader, &text));
+        if (text)
+            KOLO_TRY(take_text(texts, text));
     }
-    return KOLO_OK;
+out:
+    return status;
 }
 
 kolo_status kolo_spec_pack(const struct kolo_spec *spec, uint8_t **data_out, size_t *bytes_out)
@@ -163,7 +163,8 @@ static kolo_status read_ranks(struct kolo_reader *reader, struct kolo_ranks *ran
 kolo_status kolo_spec_unpack(struct kolo_reader *reader, struct kolo_spec *spec_out)
 {
     kolo_status status = KOLO_OK;
-    *spec_out = (struct kolo_spec){.cwd = read_string(reader)};
+    *spec_out = (struct kolo_spec){.cwd = NULL};
+    KOLO_TRY(read_string(reader, &spec_out->cwd));
     KOLO_TRY(read_texts(reader, &spec_out->argv));
     KOLO_TRY(read_texts(reader, &spec_out->env));
     spec_out->size = kolo_read_u32(reader);

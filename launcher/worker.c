@@ -268,13 +268,13 @@ static void hang_up(struct worker *worker)
 static void channel_ended(void *context, kolo_status why)
 {
     struct worker *worker = context;
+    if (why != KOLO_ERR_LINK) /* silent or nonsense: kolorun may still read a note */
+        fprintf(stderr, "agent: disconnected from kolorun: %s\n", kolo_error_detail());
     if (worker->state == DONE) {
         finish(worker);
         return;
     }
-    if (why != KOLO_ERR_LINK) /* silent or nonsense: kolorun may still read a note */
-        fprintf(stderr, "agent: disconnected from kolorun: %s\n", kolo_error_detail());
-    else if (worker->state == WAITING) /* what kolorun sends does not arrive */
+    if (why == KOLO_ERR_LINK && worker->state == WAITING) /* what kolorun sends does not arrive */
         fprintf(stderr, "agent: its standard input ended before the job came: a start-up file of "
                         "the shell there (.bashrc) redirects it, or ssh was told to (-n)\n");
     hang_up(worker);
@@ -540,10 +540,12 @@ int kolo_worker_main(int fd_in, int fd_out, pid_t guardian)
     worker.patience.data = &worker;
     kolo_status status =
         kolo_agent_channel_open(&worker.channel, &worker.loop, fd_in, fd_out, false);
-    if (status == KOLO_OK)
+    if (status == KOLO_OK) {
         greet(&worker);
-    else
+    } else {
+        fprintf(stderr, "agent: %s\n", kolo_error_detail());
         hang_up(&worker);
+    }
     (void)uv_run(&worker.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&worker.loop);
     kolo_children_destroy(worker.children);

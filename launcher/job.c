@@ -355,6 +355,7 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
     kolo_job_settle_files(&job);
     hush_if_unread(&job);
     close_job(&job);
+    kolo_job_tell_unstored(&job);
     return kolo_job_end_files(&job, end_timeline(&job));
 }
 

@@ -143,13 +143,14 @@ static void tell_missing(const struct kolo_job *job)
     else if (job->lost > 0)
         fprintf(
             stderr,
-            "kolorun: %ju bytes of the ranks' output are lost: they are neither in %s nor here\n",
-            (uintmax_t)job->lost, directory);
+            "kolorun: %ju bytes of the ranks' output are lost: they are neither in %s nor here%s\n",
+            (uintmax_t)job->lost, directory,
+            job->unstored[JOB_FILES] > 0 ? ": kolorun had no memory for them" : "");
 }
 
 int kolo_job_end_files(struct kolo_job *job, int exit_status)
 {
-    bool is_whole = !job->files.are_broken && job->lost == 0;
+    bool is_whole = !job->files.are_broken && job->lost == 0 && job->unstored[JOB_FILES] == 0;
     const kolo_status ended =
         kolo_filer_end(job->files.filer, job->has_started, job->options->settings.exit_timeout_ms);
     job->files.filer = NULL;

@@ -90,7 +90,8 @@ struct kolo_job {
     struct kolo_gather *gather; /* NULL: no timeline */
     char verdict_line[2 * KOLO_DETAIL_MAX];
     int64_t began_ns;
-    uint64_t lost;     /* bytes of output that are nowhere; known once the streams are closed */
+    uint64_t lost; /* bytes of output that are nowhere; known once the streams are closed */
+    uint64_t unstored[JOB_STREAMS]; /* for how many there was no memory; known then as well */
     bool has_output;   /* not all is passed on that ranks have written to standard output */
     int lost_double;   /* the error of one output that is both, which ended no job; 0: none */
     int broken_error;  /* that standard output cannot be written with; 0: none yet */
@@ -209,6 +210,9 @@ void kolo_job_open_input(struct kolo_job *job);
 bool kolo_job_is_drained(const struct kolo_job *job);
 /** As kolo_output_close and kolo_output_destroy. */
 void kolo_job_close_streams(struct kolo_job *job);
+/** When they are closed: says how much of the output is lost, and fails the job, if there was no
+ * memory for it. */
+void kolo_job_tell_unstored(struct kolo_job *job);
 void kolo_job_destroy_streams(struct kolo_job *job);
 
 /* job_files.c */

@@ -10,12 +10,14 @@
 #include "launcher/job_state.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "launcher/fold.h"
 #include "launcher/job_spec.h"
+#include "tools/exit_status.h"
 
 enum { BROKEN_MS = 200 /* for a signal that broken output came with */ };
 enum { TO_SELF, TO_FILES }; /* where bytes were written: index of kolo_remote.written */
@@ -268,8 +270,22 @@ void kolo_job_close_streams(struct kolo_job *job)
             continue;
         if (job->streams[i] && !copies(job))
             job->lost += kolo_output_lost(job->streams[i]);
+        if (job->streams[i])
+            job->unstored[i] = kolo_output_unstored(job->streams[i]);
         kolo_output_close(job->streams[i]);
     }
+}
+
+void kolo_job_tell_unstored(struct kolo_job *job)
+{
+    const uint64_t bytes = job->unstored[JOB_OUT] + job->unstored[JOB_ERR];
+    if (bytes == 0 || !copies(job))
+        return;
+    fprintf(stderr,
+            "kolorun: %ju bytes of the ranks' output are lost: kolorun had no memory for them\n",
+            (uintmax_t)bytes);
+    if (job->exit_status == 0)
+        job->exit_status = EXIT_STATUS_FAILED;
 }
 
 void kolo_job_destroy_streams(struct kolo_job *job)

@@ -6,7 +6,7 @@
 // Equal lines of several ranks are found before that, in fold.c, which holds them back for a while.
 //
 // Threads: the thread's lock guards queue, done, error and lost. Only the thread uses batch, parts,
-// count and failed; only the loop uses told_broken, events and fold.
+// count and failed; only the loop uses told_broken, events, fold, spare and unstored.
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,12 +22,13 @@
 #include "launcher/parts.h"
 #include "launcher/side_thread.h"
 
-enum { BATCH = 64, PREFIX_MAX = 16, NOBODY = -1 };
+enum { BATCH = 64, PREFIX_MAX = 16, NOBODY = -1, LINE_BYTES = 2 * KOLO_DETAIL_MAX };
 
 struct chunk {
     struct chunk *next;
     int fd;
     int owner;
+    bool is_spare;
     size_t owed;  /* bytes of credit that the owner gets back */
     size_t bytes; /* bytes to write */
     uint8_t data[];
@@ -50,6 +51,8 @@ struct kolo_output {
     int error;     /* that a write failed with; 0: none */
     uint64_t lost; /* as kolo_output_lost */
     bool told_broken;
+    struct chunk *spare; /* for a line of kolorun's own without memory; NULL: it is in use */
+    uint64_t unstored;   /* as kolo_output_unstored */
     struct chunk *batch; /* what is being written, */
     struct iovec parts[BATCH];
     int fds[BATCH];
@@ -127,6 +130,14 @@ static void give_back(void *owner)
     }
 }
 
+static void forget_chunk(struct kolo_output *output, struct chunk *chunk)
+{
+    if (chunk->is_spare)
+        output->spare = chunk;
+    else
+        kolo_free_memory(chunk);
+}
+
 static void tell(void *owner)
 {
     struct kolo_output *output = owner;
@@ -140,7 +151,7 @@ static void tell(void *owner)
         struct chunk *next = done->next;
         if (done->owner != NOBODY)
             output->events.written(output->events.context, done->owner, done->owed);
-        kolo_free_memory(done);
+        forget_chunk(output, done);
         done = next;
     }
     output->events.batch(output->events.context);
@@ -164,6 +175,7 @@ static void free_output(void *owner)
     struct kolo_output *output = owner;
     free_chunks(output->queue);
     free_chunks(output->done);
+    kolo_free_memory(output->spare);
     kolo_fold_destroy(output->fold);
     kolo_free_memory(output);
 }
@@ -178,8 +190,14 @@ kolo_status kolo_output_create(uv_loop_t *loop, int fd, const struct kolo_output
                                                  .heard = tell,
                                                  .free = free_output};
     struct kolo_output *output = kolo_calloc(1, sizeof *output);
-    if (!output)
+    struct chunk *spare = kolo_calloc(1, sizeof *spare + LINE_BYTES);
+    if (!output || !spare) {
+        kolo_free_memory(output);
+        kolo_free_memory(spare);
         return KOLO_ERR_NO_MEMORY;
+    }
+    spare->is_spare = true;
+    output->spare = spare;
     output->fd = fd;
     output->events = *events;
     output->write = write_directly;
@@ -189,7 +207,7 @@ kolo_status kolo_output_create(uv_loop_t *loop, int fd, const struct kolo_output
     if (status == KOLO_OK)
         *output_out = output;
     else
-        kolo_free_memory(output);
+        free_output(output);
     return status;
 }
 
@@ -240,16 +258,23 @@ static size_t prefix_lines(uint8_t *out, const char *prefix, const uint8_t *data
     return (size_t)(to - out);
 }
 
+static void note_unstored(struct kolo_output *output, size_t bytes)
+{
+    kolo_side_lock(&output->side);
+    output->lost += bytes;
+    kolo_side_unlock(&output->side);
+    output->unstored += bytes;
+}
+
 /* A chunk with room for @p room bytes that returns @p bytes bytes of credit. Without memory the
- * bytes are lost, but the credit is returned. */
+ * bytes are lost (unless others stand for them: no room), but the credit is returned. */
 static struct chunk *make_chunk(struct kolo_output *output, int fd, int owner, size_t bytes,
                                 size_t room)
 {
     struct chunk *chunk = kolo_calloc(1, sizeof *chunk + room);
     if (!chunk) {
-        kolo_side_lock(&output->side);
-        output->lost += bytes;
-        kolo_side_unlock(&output->side);
+        if (room > 0)
+            note_unstored(output, bytes);
         output->events.written(output->events.context, owner, bytes);
         return NULL;
     }
@@ -270,17 +295,30 @@ void kolo_output_bytes(struct kolo_output *output, int fd, int owner, const void
     put(output, chunk);
 }
 
-/* Of kolorun's own, for which nobody gets credit back. Without memory it is not written. */
-static void put_own(struct kolo_output *output, const char *text, size_t bytes)
+static struct chunk *take_spare(struct kolo_output *output)
+{
+    struct chunk *chunk = output->spare;
+    output->spare = NULL;
+    if (chunk)
+        chunk->next = NULL;
+    return chunk;
+}
+
+/* Of kolorun's own, for which nobody gets credit back. Without memory one such line at a time is
+ * written, and false returned for others. The end of a line leaves the spare chunk to the next. */
+static bool put_own(struct kolo_output *output, const char *text, size_t bytes)
 {
     struct chunk *chunk = kolo_calloc(1, sizeof *chunk + bytes);
+    if (!chunk && bytes > 1 && bytes <= LINE_BYTES)
+        chunk = take_spare(output);
     if (!chunk)
-        return;
+        return false;
     chunk->fd = output->fd;
     chunk->owner = NOBODY;
     chunk->bytes = bytes;
     memcpy(chunk->data, text, bytes);
     put(output, chunk);
+    return true;
 }
 
 static void forget_line(struct kolo_output *output)
@@ -291,7 +329,7 @@ static void forget_line(struct kolo_output *output)
 static void end_line(struct kolo_output *output)
 {
     if (output->open_rank != NOBODY || output->back_rank != NOBODY)
-        put_own(output, "\n", 1);
+        (void)put_own(output, "\n", 1);
     forget_line(output);
 }
 
@@ -359,7 +397,8 @@ static void say_same(void *context, const char *line, size_t bytes)
 {
     struct kolo_output *output = context;
     end_line(output);
-    put_own(output, line, bytes);
+    if (!put_own(output, line, bytes))
+        note_unstored(output, bytes);
 }
 
 /* The credit is returned after the line that stands for these bytes is written. */
@@ -440,7 +479,7 @@ void kolo_output_line_ended(struct kolo_output *output)
 
 void kolo_output_print(struct kolo_output *output, const char *format, ...)
 {
-    char line[2 * KOLO_DETAIL_MAX];
+    char line[LINE_BYTES];
     va_list arguments;
     va_start(arguments, format);
     int len = vsnprintf(line, sizeof line - 1, format, arguments);
@@ -451,7 +490,7 @@ void kolo_output_print(struct kolo_output *output, const char *format, ...)
     kolo_text_clean_bytes(line, bytes); /* parts of it may be what a host said */
     line[bytes++] = '\n';
     kolo_output_end_line(output);
-    put_own(output, line, bytes);
+    (void)put_own(output, line, bytes);
     kolo_output_interrupt(output);
 }
 
@@ -472,6 +511,11 @@ uint64_t kolo_output_lost(struct kolo_output *output)
     const uint64_t lost = output->lost;
     kolo_side_unlock(&output->side);
     return lost;
+}
+
+uint64_t kolo_output_unstored(const struct kolo_output *output)
+{
+    return output->unstored;
 }
 
 void kolo_output_close(struct kolo_output *output)

@@ -73,6 +73,8 @@ void kolo_output_print(struct kolo_output *output, const char *format, ...)
 bool kolo_output_is_drained(struct kolo_output *output);
 /** How many bytes that were put for owners have been discarded, not written. */
 uint64_t kolo_output_lost(struct kolo_output *output);
+/** How many of them for lack of memory. */
+uint64_t kolo_output_unstored(const struct kolo_output *output);
 /** Stops the thread, or leaves it behind if it is in a write, which may be stuck. No callback is
  * called afterwards. NULL is allowed, also below. */
 void kolo_output_close(struct kolo_output *output);

@@ -35,9 +35,15 @@ static void on_joined(void *context, struct kolo_remote *remote)
                                    .size = job->size,
                                    .first_host = job->hosts->at,
                                    .meeting = job->meeting};
-    if (kolo_job_spec_pack(&facts, &data, &bytes) == KOLO_OK) {
+    const kolo_status status = kolo_job_spec_pack(&facts, &data, &bytes);
+    if (status == KOLO_OK) {
         kolo_agent_channel_send(&remote->channel, KOLO_FRAME_JOB, data, bytes);
         kolo_free_wiped(data, bytes);
+    } else if (status == KOLO_ERR_NO_MEMORY) {
+        kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_SHORTAGE,
+                             "cannot start: %s: %s; nothing was started", kolo_status_text(status),
+                             kolo_error_detail());
+        kolo_job_begin_end(job);
     } else {
         kolo_verdict_trouble(job->verdict, kolo_now_ns(), KOLO_EXIT_USAGE, "%s",
                              kolo_error_detail());

@@ -87,25 +87,24 @@ static const char *logical_cwd(void)
 
 /* On other hosts, links of the path may lead elsewhere or be directories: there the path that the
  * user knows must be followed, not where it leads to here. */
-static char *make_cwd(const struct kolo_options *options)
+static kolo_status make_cwd(const struct kolo_options *options, char **cwd_out)
 {
     char physical[PATH_MAX], there[2 * PATH_MAX];
-    if (options->chdir && options->chdir[0] == '/')
-        return kolo_strdup(options->chdir);
-    const char *here = logical_cwd();
-    if (!here)
-        here = getcwd(physical, sizeof physical);
-    if (!here) {
-        (void)kolo_fail(KOLO_ERR_SYSTEM,
-                        "the current directory: %s; go to one that is there, or give --chdir its "
-                        "whole path",
-                        strerror(errno));
-        return NULL;
+    const bool is_whole = options->chdir && options->chdir[0] == '/';
+    const char *cwd = is_whole ? options->chdir : logical_cwd();
+    if (!cwd)
+        cwd = getcwd(physical, sizeof physical);
+    if (!cwd)
+        return kolo_fail(KOLO_ERR_SYSTEM,
+                         "the current directory: %s; go to one that is there, or give --chdir its "
+                         "whole path",
+                         strerror(errno));
+    if (options->chdir && !is_whole) {
+        snprintf(there, sizeof there, "%s/%s", cwd, options->chdir);
+        cwd = there;
     }
-    if (!options->chdir)
-        return kolo_strdup(here);
-    snprintf(there, sizeof there, "%s/%s", here, options->chdir);
-    return kolo_strdup(there);
+    *cwd_out = kolo_strdup(cwd);
+    return *cwd_out ? KOLO_OK : KOLO_ERR_NO_MEMORY;
 }
 
 static kolo_status copy_ranks(const struct kolo_ranks *ranks, struct kolo_ranks *copy_out)
@@ -133,11 +132,7 @@ kolo_status kolo_job_spec_pack(const struct kolo_job_facts *facts, uint8_t **dat
                              .timeline_calls = kolo_options_timeline_calls(options, facts->size)};
     kolo_status status = KOLO_OK;
     KOLO_TRY(copy_ranks(&facts->host->ranks, &spec.ranks));
-    spec.cwd = make_cwd(options);
-    if (!spec.cwd) {
-        status = KOLO_ERR_SYSTEM;
-        goto out;
-    }
+    KOLO_TRY(make_cwd(options, &spec.cwd));
     for (size_t i = 0; options->program[i]; i++)
         KOLO_TRY(kolo_texts_add(&spec.argv, options->program[i]));
     if (!options->program[0])

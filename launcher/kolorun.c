@@ -62,8 +62,18 @@ static void warn_unknown(void *context, const char *name, const char *nearest)
             nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 }
 
-static int usage_error(void)
+static int shortage(kolo_status status)
 {
+    fprintf(stderr, "kolorun: cannot start: %s: %s\n", kolo_status_text(status),
+            kolo_error_detail());
+    return KOLO_EXIT_SHORTAGE;
+}
+
+/* What was asked for is wrong; or kolorun has no memory to read it. */
+static int refused(kolo_status status)
+{
+    if (status == KOLO_ERR_NO_MEMORY)
+        return shortage(status);
     const char *detail = kolo_error_detail();
     const char *next = strstr(detail, "; ") ? "" : "; try 'kolorun --help'";
     fprintf(stderr, "kolorun: %s%s\n", detail, next);
@@ -101,13 +111,13 @@ static int run(const struct kolo_options *options)
         status =
             kolo_hosts_map(&hosts, options->np, options->oversubscribe, options->in_turn, &size);
     if (status != KOLO_OK)
-        exit_status = usage_error();
+        exit_status = refused(status);
     else if (options->command == KOLO_COMMAND_DOCTOR)
         exit_status = kolo_doctor_run(options, &hosts, size);
     else if (options->dry_run)
         kolo_job_print(options, &hosts, size);
-    else if (kolo_open_files_allow_job(size, hosts.count) != KOLO_OK)
-        exit_status = usage_error();
+    else if ((status = kolo_open_files_allow_job(size, hosts.count)) != KOLO_OK)
+        exit_status = refused(status);
     else
         exit_status = kolo_job_run(options, &hosts, size);
     kolo_hosts_fini(&hosts);
@@ -191,10 +201,11 @@ static int perform_words(int count, char **words)
     const struct command *command = find_command(words[0]);
     if (command && count == 1)
         return command->run();
-    if (command && check_alone(words) != KOLO_OK)
-        return is_help(words[1]) ? help_command() : usage_error();
-    kolo_status status = kolo_options_parse(words, NULL, warn_unknown, &options);
-    int exit_status = status == KOLO_OK ? perform(&options) : usage_error();
+    kolo_status status = command ? check_alone(words) : KOLO_OK;
+    if (status != KOLO_OK)
+        return is_help(words[1]) ? help_command() : refused(status);
+    status = kolo_options_parse(words, NULL, warn_unknown, &options);
+    int exit_status = status == KOLO_OK ? perform(&options) : refused(status);
     kolo_options_fini(&options);
     return exit_status;
 }
@@ -212,8 +223,9 @@ static void unblock_signals(void)
 int main(int argc, char **argv)
 {
     unblock_signals();
-    if (streams_secure() != KOLO_OK)
-        return usage_error();
+    const kolo_status status = streams_secure();
+    if (status != KOLO_OK)
+        return shortage(status);
     drop_lent_timeline();
     int named = argc > 0; /* its own name */
     return streams_end("kolorun", perform_words(argc - named, argv + named));

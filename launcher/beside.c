@@ -108,6 +108,13 @@ static void close_others(void)
 
 /* ---- kolorun ---- */
 
+/* This machine does not allow another process, or no more open files. */
+static kolo_status fail_to_start(int error, const char *what)
+{
+    (void)kolo_fail_start(error, "cannot start a process for %s", what);
+    return KOLO_ERR_UNSUPPORTED;
+}
+
 kolo_status kolo_beside_start(struct kolo_beside *beside, const char *what,
                               void (*serve)(int fd, void *context), void *context)
 {
@@ -115,7 +122,7 @@ kolo_status kolo_beside_start(struct kolo_beside *beside, const char *what,
     int ends[2];
     *beside = (struct kolo_beside){.socket = -1};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        return kolo_fail_start(errno, "cannot start a process for %s", what);
+        return fail_to_start(errno, what);
     beside->pid = fork();
     if (beside->pid == 0) {
         (void)prctl(PR_SET_NAME, "kolorun-files");
@@ -134,7 +141,7 @@ kolo_status kolo_beside_start(struct kolo_beside *beside, const char *what,
     if (beside->pid < 0) {
         beside->pid = 0;
         kolo_beside_end(beside, false);
-        return kolo_fail_start(error, "cannot start a process for %s", what);
+        return fail_to_start(error, what);
     }
     beside->next = all;
     all = beside;

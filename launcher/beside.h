@@ -27,7 +27,8 @@ struct kolo_beside_answer {
 enum kolo_beside_how { KOLO_BESIDE_ANSWERED, KOLO_BESIDE_LATE, KOLO_BESIDE_GONE };
 
 /** Starts the process, which calls @p serve with its end of the sockets, and ends when that
- * returns. To be called while this process has one thread. @p what is named in the failure. */
+ * returns. To be called while this process has one thread. @p what is named in the failure, which
+ * is ERR_UNSUPPORTED. */
 kolo_status kolo_beside_start(struct kolo_beside *beside, const char *what,
                               void (*serve)(int fd, void *context), void *context) KOLO_NODISCARD;
 /** Waits for an answer, which may take @p limit_ms. */

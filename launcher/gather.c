@@ -51,8 +51,8 @@ kolo_status kolo_gather_create(const struct kolo_scribe_place *place, int size, 
     }
     kolo_detail_keep(why);
     kolo_gather_destroy(gather);
-    if (status == KOLO_ERR_NO_MEMORY)
-        return status;
+    if (status == KOLO_ERR_NO_MEMORY || status == KOLO_ERR_UNSUPPORTED)
+        return status; /* not because of the file */
     return kolo_fail(KOLO_ERR_CONFIG, "%s%s", why,
                      strstr(why, "; ") ? "" : "; give a file that can be written");
 }

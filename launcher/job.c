@@ -293,8 +293,8 @@ static int end_timeline(struct kolo_job *job)
 }
 
 /* Opens what the job will write, so that a place that cannot be written is refused now. The trace
- * may be meant for the directory that is made for the files. */
-static kolo_status open_places(struct kolo_job *job)
+ * may be meant for the directory that is made for the files. Returns the exit status; 0: go on. */
+static int open_places(struct kolo_job *job)
 {
     const struct kolo_options *options = job->options;
     char why[KOLO_DETAIL_MAX];
@@ -310,19 +310,21 @@ static kolo_status open_places(struct kolo_job *job)
                                         .write_limit_ms = options->settings.exit_timeout_ms},
             job->size, kolo_options_timeline_calls(options, job->size), &job->gather);
 out:
-    if (status != KOLO_OK) {
-        kolo_detail_keep(why);
-        (void)kolo_job_end_files(job, KOLO_EXIT_USAGE);
-        fprintf(stderr, "kolorun: %s\n", why);
-    }
-    return status;
+    if (status == KOLO_OK)
+        return 0;
+    kolo_detail_keep(why);
+    (void)kolo_job_end_files(job, KOLO_EXIT_USAGE);
+    fprintf(stderr, "kolorun: %s\n", why);
+    return status == KOLO_ERR_NO_MEMORY || status == KOLO_ERR_UNSUPPORTED ? KOLO_EXIT_SHORTAGE
+                                                                          : KOLO_EXIT_USAGE;
 }
 
 int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *hosts, int size)
 {
     struct kolo_job job = {.options = options, .hosts = hosts, .size = size, .phase = JOB_STARTING};
-    if (open_places(&job) != KOLO_OK)
-        return KOLO_EXIT_USAGE;
+    const int refusal = open_places(&job);
+    if (refusal != 0)
+        return refusal;
     if (options->timeline && options->settings.timeline[0] != '\0' &&
         !kolo_timeline_is_lent(&options->settings))
         fprintf(

@@ -64,15 +64,16 @@ static void warn_unknown(void *context, const char *name, const char *nearest)
 
 static int shortage(kolo_status status)
 {
-    fprintf(stderr, "kolorun: cannot start: %s: %s\n", kolo_status_text(status),
+    fprintf(stderr, "kolorun: %s%s\n",
+            status == KOLO_ERR_NO_MEMORY ? "cannot start: out of memory: " : "",
             kolo_error_detail());
     return KOLO_EXIT_SHORTAGE;
 }
 
-/* What was asked for is wrong; or kolorun has no memory to read it. */
+/* What was asked for is wrong; or kolorun has no memory, or no process, to read it. */
 static int refused(kolo_status status)
 {
-    if (status == KOLO_ERR_NO_MEMORY)
+    if (status == KOLO_ERR_NO_MEMORY || status == KOLO_ERR_UNSUPPORTED)
         return shortage(status);
     const char *detail = kolo_error_detail();
     const char *next = strstr(detail, "; ") ? "" : "; try 'kolorun --help'";

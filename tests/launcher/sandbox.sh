@@ -49,6 +49,14 @@ needed 1 timerfd_create 'timerfd: Function not implemented: .*have it allowed'
 KOLO_TRANSPORT=tcp run 1 "$REFUSING" 97 socket:0=16 "${job[@]}" # EAFNOSUPPORT; AF_NETLINK
 says err 'tcp cannot be used here: addresses of this machine, for which a sandbox must allow sockets of AF_NETLINK: Address'
 KOLO_TRANSPORT=tcp run 0 "$REFUSING" 38 timerfd_create "${job[@]}"
+# Too many processes or open files for what writes and reads files: no mistake in the options.
+for option in --output-dir --timeline --hostfile; do
+    run 126 "$REFUSING" 11 clone "$KOLORUN" "$option" "$work/place" true # EAGAIN, as if by ulimit -u
+    says err "^kolorun: cannot start a process for .*: Resource temporarily unavailable: too many processes .* pids.max of the cgroup\$"
+    run 126 "$REFUSING" 24 socketpair "$KOLORUN" "$option" "$work/place" true # EMFILE
+    says err "^kolorun: cannot start a process for .*: Too many open files: raise .ulimit -n.\$"
+    [[ ! -e $work/place ]] || fail "$option: something was left"
+done
 # The kernel counts the descriptors that a user's processes have passed and that were not taken yet,
 # and above the limit of open files it refuses more, but not to root.
 ordinary=()

@@ -41,6 +41,7 @@ static const struct {
     CALL(sysinfo),
     CALL(prlimit64),
     CALL(getrandom),
+    CALL(clone),
     CALL(clone3),
     CALL(rseq),
     CALL(set_robust_list),

@@ -5,8 +5,12 @@
 // If kolo is the first to use libcrypto, libcrypto is told not to clear itself up at exit: the
 // kernel does that as well. If the program was the first, libcrypto says when it begins to, and
 // waits until nobody hashes.
+//
+// Where memory runs out, libcrypto fails with whatever error it comes to next, or with none; but
+// errno is that of the allocation.
 #include "base/crypto.h"
 
+#include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -14,7 +18,8 @@
 #include <stdbool.h>
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-static bool is_cleared; /* held: lock */
+static bool is_cleared;        /* held: lock */
+static bool has_lacked_memory; /* before it could be used; set once */
 
 /** Called by libcrypto, before it clears itself up. */
 static void clear_up(void)
@@ -26,9 +31,12 @@ static void clear_up(void)
 
 static void watch(void)
 {
-    /* Both fail only if libcrypto has been cleared up already. */
-    if (OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) != 1 || OPENSSL_atexit(clear_up) != 1)
-        clear_up();
+    errno = 0;
+    /* Without memory both fail, and else only if libcrypto has been cleared up already. */
+    if (OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) == 1 && OPENSSL_atexit(clear_up) == 1)
+        return;
+    has_lacked_memory = errno == ENOMEM;
+    clear_up();
 }
 
 static kolo_status begin(void)
@@ -36,9 +44,13 @@ static kolo_status begin(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, watch);
     (void)pthread_rwlock_rdlock(&lock);
+    errno = 0;
     if (!is_cleared)
         return KOLO_OK;
     (void)pthread_rwlock_unlock(&lock);
+    if (has_lacked_memory)
+        return kolo_fail(KOLO_ERR_NO_MEMORY,
+                         "libcrypto cannot be used: there was no memory for it at its first use");
     return kolo_fail(KOLO_ERR_SYSTEM,
                      "libcrypto cannot be used any more, because the process is ending: call "
                      "kolo_init before the program's first use of OpenSSL, or finalize earlier");
@@ -46,12 +58,16 @@ static kolo_status begin(void)
 
 static kolo_status end(bool has_succeeded, const char *what)
 {
+    const bool lacks_memory = errno == ENOMEM;
     (void)pthread_rwlock_unlock(&lock);
-    return has_succeeded ? KOLO_OK
-                         : kolo_fail(KOLO_ERR_SYSTEM,
-                                     "libcrypto refuses %s: is its default provider not active? "
-                                     "look at OPENSSL_CONF and `openssl list -providers`",
-                                     what);
+    if (has_succeeded)
+        return KOLO_OK;
+    if (lacks_memory)
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "libcrypto has no memory for %s", what);
+    return kolo_fail(KOLO_ERR_SYSTEM,
+                     "libcrypto refuses %s: is its default provider not active? look at "
+                     "OPENSSL_CONF and `openssl list -providers`",
+                     what);
 }
 
 kolo_status kolo_sha256(const void *data, size_t bytes, uint8_t hash_out[KOLO_SHA256_BYTES])

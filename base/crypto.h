@@ -15,7 +15,7 @@
 enum { KOLO_SHA256_BYTES = 32 };
 
 /** The SHA-256 of @p bytes bytes.
- *  @return KOLO_OK; ERR_SYSTEM: libcrypto has no SHA-256, or has been cleared up. */
+ *  @return KOLO_OK; ERR_SYSTEM: libcrypto has no SHA-256, or has been cleared up; ERR_NO_MEMORY. */
 kolo_status kolo_sha256(const void *data, size_t bytes,
                         uint8_t hash_out[KOLO_SHA256_BYTES]) KOLO_NODISCARD;
 /** The HMAC-SHA256 (RFC 2104) of @p bytes bytes with a key of @p key_bytes bytes.

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/crypto.c against the vectors of its standards, and after libcrypto has cleared itself up.
+// base/crypto.c against the vectors of its standards, after libcrypto has cleared itself up, and
+// without memory.
 #include "base/crypto.h"
 
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -65,4 +69,65 @@ Test(crypto, an_error_if_the_first_use_is_too_late)
     cr_assert(EVP_Digest("abc", 3, hash, NULL, EVP_sha256(), NULL) == 1);
     OPENSSL_cleanup();
     expect_refusals();
+}
+
+static bool has_no_memory, is_ours;
+
+static void *allocate(size_t bytes, const char *file, int line)
+{
+    (void)file;
+    (void)line;
+    if (!has_no_memory)
+        return malloc(bytes);
+    errno = ENOMEM;
+    return NULL;
+}
+
+static void *allocate_again(void *memory, size_t bytes, const char *file, int line)
+{
+    (void)file;
+    (void)line;
+    if (!has_no_memory)
+        return realloc(memory, bytes);
+    errno = ENOMEM;
+    return NULL;
+}
+
+static void let_go(void *memory, const char *file, int line)
+{
+    (void)file;
+    (void)line;
+    free(memory);
+}
+
+/** Before Criterion uses libcrypto, after which it is too late. */
+__attribute__((constructor)) static void allocate_for_libcrypto(void)
+{
+    is_ours = CRYPTO_set_mem_functions(allocate, allocate_again, let_go) == 1;
+}
+
+Test(crypto, a_lack_of_memory_is_told_as_one)
+{
+    uint8_t hash[KOLO_SHA256_BYTES];
+    if (!is_ours)
+        cr_skip_test("something has used libcrypto before");
+    cr_assert(kolo_sha256("abc", 3, hash) == KOLO_OK);
+    cr_assert(kolo_hmac_sha256("Jefe", 4, "abc", 3, hash) == KOLO_OK);
+    has_no_memory = true;
+    cr_assert(kolo_hmac_sha256("Jefe", 4, "abc", 3, hash) == KOLO_ERR_NO_MEMORY);
+    cr_assert_str_eq(kolo_error_detail(), "libcrypto has no memory for HMAC-SHA256");
+    cr_assert(kolo_sha256("abc", 3, hash) == KOLO_ERR_NO_MEMORY);
+    has_no_memory = false;
+    cr_assert(kolo_sha256("abc", 3, hash) == KOLO_OK);
+}
+
+Test(crypto, a_lack_of_memory_at_the_first_use)
+{
+    uint8_t hash[KOLO_SHA256_BYTES];
+    if (!is_ours)
+        cr_skip_test("something has used libcrypto before");
+    cr_assert(OPENSSL_init_crypto(0, NULL) == 1);
+    has_no_memory = true;
+    cr_assert(kolo_sha256("abc", 3, hash) == KOLO_ERR_NO_MEMORY);
+    cr_assert(strstr(kolo_error_detail(), "no memory") != NULL, "%s", kolo_error_detail());
 }

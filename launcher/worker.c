@@ -69,6 +69,8 @@ struct worker {
     uv_signal_t child, term, hang, intr;
     uv_timer_t tick;
     uv_timer_t patience; /* with ranks that a signal is to end */
+    uv_check_t polled;
+    int polls; /* of the loop since no process is left, and the one in which that was seen */
     struct kolo_spec spec;
     struct kolo_children *children;
     struct kolo_relay *relay;
@@ -111,6 +113,7 @@ static void finish(struct worker *worker)
     close_handle((uv_handle_t *)&worker->intr);
     close_handle((uv_handle_t *)&worker->tick);
     close_handle((uv_handle_t *)&worker->patience);
+    close_handle((uv_handle_t *)&worker->polled);
 }
 
 static void done(struct worker *worker)
@@ -174,12 +177,21 @@ static void end(struct worker *worker, enum state state)
         (void)uv_timer_start(&worker->tick, on_tick, 0, TICK_MS);
 }
 
+static void on_polled(uv_check_t *check)
+{
+    ((struct worker *)check->data)->polls++;
+}
+
+/* Whether nothing more is read of the ranks, of which no process is left. What they wrote may not
+ * have been looked for yet, for however long nothing was heard: this process may have been stopped,
+ * or have learnt at once that the last rank was executed and that it has ended. */
 static bool streams_ended(struct worker *worker)
 {
     int64_t idle_ms = 0;
     if (!worker->children || kolo_children_streams(worker->children, &idle_ms) == 0)
         return true;
-    return idle_ms > STRAY_MS;
+    (void)uv_check_start(&worker->polled, on_polled);
+    return worker->polls > 1 && idle_ms > STRAY_MS;
 }
 
 /* Tells kolorun once which processes SIGKILL does not end. */
@@ -538,6 +550,8 @@ int kolo_worker_main(int fd_in, int fd_out, pid_t guardian)
     worker.tick.data = &worker;
     (void)uv_timer_init(&worker.loop, &worker.patience);
     worker.patience.data = &worker;
+    (void)uv_check_init(&worker.loop, &worker.polled);
+    worker.polled.data = &worker;
     kolo_status status =
         kolo_agent_channel_open(&worker.channel, &worker.loop, fd_in, fd_out, false);
     if (status == KOLO_OK) {

@@ -24,6 +24,14 @@ seq 1 1000 >"$work/in"
 "$HANGING" "$work/reader" 2 "$KOLORUN" -np 2 "$work/reader" <"$work/in" >"$work/out" 2>"$work/err" || fail "status $? with input"
 sed 's/^/[0] /' "$work/in" | cmp - "$work/out" || fail "standard input is not whole"
 
+# An agent that is held up while its ranks run finds at once that they were executed, have written
+# and have ended. It passes on what they wrote, also if nothing was heard for longer than it waits
+# for the end of a stream that others hold.
+for program in 'echo all of it' 'seq 30000'; do
+    run 0 "$HANGING" group:kolorun-agent 2 "$KOLORUN" --no-stdin --no-prefix -np 1 $program
+    $program | cmp - "$work/out" || fail "$program: output is lost"
+done
+
 # It answers, and the program cannot be executed: one line, as without waiting.
 for delay in 0 2; do
     run 126 "$HANGING" "$work/broken" "$delay" "$KOLORUN" -np 3 "$work/broken"

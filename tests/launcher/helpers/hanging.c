@@ -3,8 +3,9 @@
 // FILE SECONDS COMMAND [ARGUMENT...]. Whatever COMMAND starts waits so long in execve of FILE. It
 // can be killed there. With open:NAME it waits in openat of exactly this name, with write:FILE in
 // writev to the file of this absolute path, with close:FILE in close of it, and with link:NAME in
-// linkat to this name. A * at the end stands for the rest of a name. Ends as COMMAND does, and
-// passes SIGTERM and SIGINT on to it.
+// linkat to this name; with group:COMM where a process of this name (as in /proc/PID/comm) sets the
+// group of another by setpgid. A * at the end stands for the rest of a name. Ends as COMMAND does,
+// and passes SIGTERM and SIGINT on to it.
 //
 // The kernel asks this process about each such call of the others (seccomp's notifications).
 #include <errno.h>
@@ -43,13 +44,11 @@ static double now(void)
 static const struct call {
     const char *prefix;
     unsigned number;
-    int argument;      /* that says which file */
-    int is_descriptor; /* otherwise a name */
-} calls[] = {{"open:", SYS_openat, 1, 0},
-             {"write:", SYS_writev, 0, 1},
-             {"close:", SYS_close, 0, 1},
-             {"link:", SYS_linkat, 3, 0},
-             {"", SYS_execve, 0, 0}};
+    int argument; /* that says which file, */
+    enum { NAME, DESCRIPTOR, OTHER } kind;
+} calls[] = {{"open:", SYS_openat, 1, NAME},       {"write:", SYS_writev, 0, DESCRIPTOR},
+             {"close:", SYS_close, 0, DESCRIPTOR}, {"link:", SYS_linkat, 3, NAME},
+             {"group:", SYS_setpgid, 0, OTHER},    {"", SYS_execve, 0, NAME}};
 
 static const struct call *find_call(const char **file)
 {
@@ -84,6 +83,17 @@ static void read_name(pid_t pid, uint64_t at, size_t bytes, char *text)
     (void)!process_vm_readv(pid, &to, 1, &from, 1, 0);
 }
 
+static void read_comm(pid_t pid, char *text, size_t capacity)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file && fgets(text, (int)capacity, file))
+        text[strcspn(text, "\n")] = '\0';
+    if (file)
+        (void)fclose(file);
+}
+
 static int is_of(const struct seccomp_notif *question, const struct call *call, const char *file)
 {
     char path[64], text[4096] = "";
@@ -91,10 +101,12 @@ static int is_of(const struct seccomp_notif *question, const struct call *call, 
     if (file[0] == '\0' || strlen(file) + 1 >= sizeof text)
         return 0;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)question->pid, (int)value);
-    if (call->is_descriptor)
+    if (call->kind == DESCRIPTOR)
         (void)!readlink(path, text, sizeof text - 1);
-    else
+    else if (call->kind == NAME)
         read_name((pid_t)question->pid, value, strlen(file) + 1, text);
+    else if (value != 0)
+        read_comm((pid_t)question->pid, text, sizeof text);
     const size_t length = strlen(file);
     if (file[length - 1] == '*')
         return strncmp(text, file, length - 1) == 0;

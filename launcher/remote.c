@@ -136,9 +136,16 @@ static void conclude(struct kolo_remote *remote)
     remote->config->events.gone(remote->config->events.context, remote);
 }
 
-static void settled(uv_timer_t *timer)
+static void looked(uv_timer_t *timer)
 {
     conclude(timer->data);
+}
+
+/* A timer that is due runs before the loop looks at the streams, and this process may have been
+ * held up since it was set: all that the host has said may still be there. */
+static void settled(uv_timer_t *timer)
+{
+    (void)uv_timer_start(timer, looked, 1, 0);
 }
 
 static void settle(struct kolo_remote *remote)

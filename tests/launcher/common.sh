@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by the shell tests of kolorun: the functions that they share. ctest sets KOLORUN,
-# RANK_PROGRAM, CALLS, STRANGER, REFUSING, SCARCE, HANGING, MOCK_CUDA (a folder) and SLOW (1; more with sanitizers).
+# RANK_PROGRAM, CALLS, STRANGER, REFUSING, SCARCE, LATE, HANGING, MOCK_CUDA (a folder) and SLOW (1; more with sanitizers).
 # A test calls fail for each failure, and finish at its end.
 set -uo pipefail
 unset "${!SLURM_@}" # in a Slurm job, kolorun would take the job's hosts

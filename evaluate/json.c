@@ -509,6 +509,11 @@ static const yajl_callbacks callbacks = {.yajl_null = on_null,
                                          .yajl_start_array = on_array,
                                          .yajl_end_array = on_array_end};
 
+static kolo_status fail_without_memory(const struct eval_json *json)
+{
+    return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: %s", json->source->path, kolo_error_detail());
+}
+
 kolo_status eval_json_open(struct eval_json *json, struct eval_source *source,
                            const struct eval_list *lists, void *context)
 {
@@ -519,9 +524,10 @@ kolo_status eval_json_open(struct eval_json *json, struct eval_source *source,
                                .list = is_single ? lists : NULL,
                                .outside = is_single ? 0 : 2,
                                .field = EVAL_FIELDS};
-    json->parser = yajl_alloc(&callbacks, NULL, json);
-    if (!json->parser)
-        return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: no memory to read it", source->path);
+    yajl_alloc_funcs memory = eval_memory_functions(&json->memory);
+    if (setjmp(json->memory.missing) != 0)
+        return fail_without_memory(json);
+    json->parser = yajl_alloc(&callbacks, &memory, json);
     (void)yajl_config(json->parser, yajl_allow_multiple_values, is_single ? 1 : 0);
     return KOLO_OK;
 }
@@ -618,9 +624,11 @@ static kolo_status refuse_text(const struct eval_source *source, const char *why
 static kolo_status fail(struct eval_json *json, yajl_status how, size_t at)
 {
     if (json->lacks_memory)
-        return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: %s", json->source->path, kolo_error_detail());
+        return fail_without_memory(json);
     if (how == yajl_status_client_canceled)
         return eval_source_fail(json->source, value_begin(json->source->data, at), json->why);
+    if (setjmp(json->memory.missing) != 0)
+        return fail_without_memory(json);
     unsigned char *text = yajl_get_error(json->parser, 0, NULL, 0);
     char why[256];
     (void)snprintf(why, sizeof why, "%s", text ? (const char *)text : "no JSON");
@@ -633,7 +641,10 @@ static kolo_status fail(struct eval_json *json, yajl_status how, size_t at)
 kolo_status eval_json_read(struct eval_json *json, size_t from, size_t to)
 {
     uint64_t heard = json->heard;
-    yajl_status how = yajl_parse(json->parser, json->source->data + from, to - from);
+    yajl_status how;
+    if (setjmp(json->memory.missing) != 0)
+        return fail_without_memory(json);
+    how = yajl_parse(json->parser, json->source->data + from, to - from);
     json->quiet = heard == json->heard ? json->quiet + (to - from) : 0;
     if (json->quiet > QUIET_BYTES_MAX)
         return eval_source_fail(json->source, to,
@@ -656,6 +667,8 @@ kolo_status eval_json_read_all(struct eval_json *json)
 
 kolo_status eval_json_end(struct eval_json *json)
 {
+    if (setjmp(json->memory.missing) != 0)
+        return fail_without_memory(json);
     if (yajl_complete_parse(json->parser) != yajl_status_ok)
         return eval_source_fail(json->source, 0, "the file ends here, in the middle of its JSON");
     for (size_t i = 0; json->lists[i].what; i++)
@@ -667,8 +680,7 @@ kolo_status eval_json_end(struct eval_json *json)
 
 void eval_json_close(struct eval_json *json)
 {
-    if (json->parser)
-        yajl_free(json->parser);
+    eval_memory_free(&json->memory); /* not by the parser, which may not be whole */
     json->parser = NULL;
     eval_shape_free(&json->shape);
     kolo_free_memory(json->absent.id);

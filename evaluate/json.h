@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <yajl/yajl_parse.h>
 
+#include "evaluate/memory.h"
 #include "evaluate/shape.h"
 #include "evaluate/source.h"
 
@@ -64,9 +65,11 @@ struct eval_list {
 };
 
 /** The lists to read: either those of a top object, each once (the text is the whole file), or a
- * single one with key NULL, whose records follow each other (the text is their objects). */
+ * single one with key NULL, whose records follow each other (the text is their objects). Must stay
+ * where it is. After a failure it may only be closed. */
 struct eval_json {
     yajl_handle parser;
+    struct eval_memory memory; /* the parser's */
     struct eval_source *source;
     const struct eval_list *lists; /* ends with an entry whose `what` is NULL */
     void *context;

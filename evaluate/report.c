@@ -6,6 +6,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <limits.h>
 #include <openssl/evp.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +14,7 @@
 
 #include <kolo/version.h>
 
-#include "base/alloc.h"
+#include "evaluate/memory.h"
 #include "evaluate/plot.h"
 #include "evaluate/summary.h"
 #include "tools/letters.h"
@@ -97,16 +98,14 @@ static void put_pair(yajl_gen gen, const char *key, const char *value)
     put_text(gen, value);
 }
 
-/* The name of a file may be any bytes; JSON must be UTF-8. */
-static kolo_status put_path(yajl_gen gen, const char *key, const char *path)
+/* The name of a file may be any bytes; JSON must be UTF-8. It has been opened, so it is no longer
+ * than PATH_MAX. */
+static void put_path(yajl_gen gen, const char *key, const char *path)
 {
-    char *copy = kolo_strdup(path);
-    if (!copy)
-        return KOLO_ERR_NO_MEMORY;
+    char copy[PATH_MAX];
+    (void)snprintf(copy, sizeof copy, "%s", path);
     letters_repair(copy, strlen(copy));
     put_pair(gen, key, copy);
-    kolo_free_memory(copy);
-    return KOLO_OK;
 }
 
 static void put_bare(yajl_gen gen, const struct eval_bare *bare)
@@ -119,14 +118,13 @@ static void put_bare(yajl_gen gen, const struct eval_bare *bare)
     (void)yajl_gen_array_close(gen);
 }
 
-static kolo_status put_head(yajl_gen gen, const struct eval_evaluation *evaluation)
+static void put_head(yajl_gen gen, const struct eval_evaluation *evaluation)
 {
     const struct eval_options *options = evaluation->options;
     const struct kolo_detection_result *result = &evaluation->result;
-    kolo_status status;
     put_pair(gen, "kolo", KOLO_VERSION);
-    KOLO_TRY(put_path(gen, "ground_truth", options->truths));
-    KOLO_TRY(put_path(gen, "results", options->detections));
+    put_path(gen, "ground_truth", options->truths);
+    put_path(gen, "results", options->detections);
     put_pair(gen, "iou_type", eval_kind_name(options->kind));
     put_pair(gen, "rules", eval_rules_name(options->rules));
     put_pair(gen, "mode", options->mode == KOLO_DETECTION_FIXED ? "fixed" : "compat");
@@ -142,8 +140,6 @@ static kolo_status put_head(yajl_gen gen, const struct eval_evaluation *evaluati
     put_count(gen, "detections", (int64_t)evaluation->detections.all);
     put_count(gen, "detections_counted", result->detections);
     put_bare(gen, &evaluation->bare);
-out:
-    return status;
 }
 
 static kolo_status put_arrays(yajl_gen gen, const struct kolo_detection_result *result)
@@ -226,33 +222,44 @@ static kolo_status generate(yajl_gen gen, const struct eval_evaluation *evaluati
     (void)yajl_gen_config(gen, yajl_gen_beautify, 1);
     (void)yajl_gen_config(gen, yajl_gen_indent_string, " ");
     (void)yajl_gen_map_open(gen);
-    kolo_status status = put_head(gen, evaluation);
+    put_head(gen, evaluation);
     put_text(gen, "stats");
     (void)yajl_gen_map_open(gen);
     for (size_t i = 0; i < eval_summary_count(evaluation); i++)
         put_stat(gen, evaluation, i, evaluation->result.stats[i]);
     (void)yajl_gen_map_close(gen);
-    if (status == KOLO_OK)
-        status = put_arrays(gen, &evaluation->result);
+    kolo_status status = put_arrays(gen, &evaluation->result);
     if (status == KOLO_OK)
         status = put_classes(gen, evaluation);
     (void)yajl_gen_map_close(gen);
     return status;
 }
 
-static kolo_status write_json(const struct eval_evaluation *evaluation, FILE *out)
+/* The generator and its text have the memory @p memory. */
+static kolo_status write_text(struct eval_memory *memory, const struct eval_evaluation *evaluation,
+                              FILE *out)
 {
-    yajl_gen gen = yajl_gen_alloc(NULL);
-    if (!gen)
-        return kolo_fail(KOLO_ERR_NO_MEMORY, "no memory for --json");
-    kolo_status status = generate(gen, evaluation);
+    const yajl_alloc_funcs functions = eval_memory_functions(memory);
     const unsigned char *text = NULL;
     size_t bytes = 0;
+    yajl_gen gen;
+    if (setjmp(memory->missing) != 0)
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "--json %s: %s", evaluation->options->json,
+                         kolo_error_detail());
+    gen = yajl_gen_alloc(&functions);
+    kolo_status status = generate(gen, evaluation);
     if (status == KOLO_OK && yajl_gen_get_buf(gen, &text, &bytes) != yajl_gen_status_ok)
         status = kolo_fail(KOLO_ERR_INTERNAL, "--json: internal error of the JSON generator");
     if (status == KOLO_OK)
         (void)fwrite(text, 1, bytes, out); /* a failure is noticed when it is closed */
-    yajl_gen_free(gen);
+    return status;
+}
+
+static kolo_status write_json(const struct eval_evaluation *evaluation, FILE *out)
+{
+    struct eval_memory memory = {.first = NULL};
+    kolo_status status = write_text(&memory, evaluation, out);
+    eval_memory_free(&memory);
     return status;
 }
 

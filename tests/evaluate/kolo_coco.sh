@@ -447,6 +447,12 @@ if (ulimit -v 100000 && alone gt.json dt.json >out 2>err); then
     grep -qE '^kolo-coco: out of memory: (many\.json: )?cannot .* \(on rank 1 of 2\); raise `ulimit -v`' err ||
         wrong "too little memory: $(cat err)"
     grep -q 'line ' err && wrong "too little memory: a place in the file: $(cat err)"
+    # The parser keeps a whole string.
+    { printf '%s' "[${one/\"score\"/\"caption\": \"}"; head -c 60000000 /dev/zero | tr '\0' x; printf '", "score": 0.5}]'; } >long.json
+    (ulimit -v $least; alone gt.json long.json >out 2>err)
+    [[ $? == 1 ]] && grep -qE '^kolo-coco: out of memory: long.json: cannot .*; raise `ulimit -v`' err ||
+        wrong "too little memory for a string: $(cat err)"
+    alone gt.json long.json >out 2>err || wrong "a long string: $(cat err)"
 fi
 
 ((failures == 0)) || { echo "$failures failed"; exit 1; }

@@ -158,8 +158,10 @@ static int perform(char *const *argv)
 
 int main(int argc, char **argv)
 {
-    if (streams_secure() != KOLO_OK)
+    if (streams_secure() != KOLO_OK) {
+        fprintf(stderr, "kolobench: %s\n", kolo_error_detail());
         return EXIT_STATUS_FAILED;
+    }
     const int exit_status = perform(argv + (argc > 0));
     if (exit_status != 0)
         job_leave();

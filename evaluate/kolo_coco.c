@@ -61,8 +61,10 @@ int main(int argc, char **argv)
 {
     struct eval_options options;
     (void)signal(SIGPIPE, SIG_IGN); /* `| head`: writing fails, and no file is left behind */
-    if (streams_secure() != KOLO_OK)
+    if (streams_secure() != KOLO_OK) {
+        fprintf(stderr, "kolo-coco: %s\n", kolo_error_detail());
         return EXIT_STATUS_FAILED;
+    }
     int exit_status = eval_options_parse(argc, argv, &options);
     if (exit_status == EVAL_GO_ON)
         exit_status = evaluate(&options);

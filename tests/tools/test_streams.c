@@ -97,6 +97,34 @@ Test(streams, no_file_gets_the_number_of_one_that_was_closed)
     cr_expect_eq(status, 0);
 }
 
+/* Ends this process with 0 if streams_secure does what it should where nothing can be opened, with
+ * @p is_closed without a standard input. */
+static void secure_without_null(bool is_closed)
+{
+    struct rlimit limit;
+    bool ok = getrlimit(RLIMIT_NOFILE, &limit) == 0;
+    limit.rlim_cur = 0;
+    ok = ok && setrlimit(RLIMIT_NOFILE, &limit) == 0 && open("/dev/null", O_RDONLY) < 0;
+    if (is_closed)
+        close(STDIN_FILENO);
+    const kolo_status status = streams_secure();
+    ok = ok && status == (is_closed ? KOLO_ERR_SYSTEM : KOLO_OK);
+    _exit(ok && (!is_closed || strstr(kolo_error_detail(), "/dev/null")) ? 0 : 1);
+}
+
+Test(streams, a_device_is_needed_only_for_a_stream_that_is_closed)
+{
+    for (int is_closed = 0; is_closed <= 1; is_closed++) {
+        int status = 0;
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0)
+            secure_without_null(is_closed != 0);
+        cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+        cr_expect_eq(status, 0, "closed: %d", is_closed);
+    }
+}
+
 /* In a child, because the limit also holds for what the test writes. */
 Test(streams, a_limit_of_file_size_is_an_error)
 {

@@ -480,18 +480,18 @@ static bool is_written(const struct outfile *file)
     return false;
 }
 
-kolo_status outfile_close(struct outfile *file, bool keep)
+/** Writes what is left and closes the stream, but keeps a descriptor. Returns false if the file is
+ * not complete, with errno. */
+static bool settle(struct outfile *file)
 {
-    if (!file->stream)
-        return KOLO_OK;
-    bool ok = keep && is_written(file);
+    bool ok = is_written(file);
     int cause = errno;
-    (void)fclose(file->stream); /* of a file that is not kept; the rest is written */
+    (void)fclose(file->stream); /* nothing is left to be written */
     file->stream = NULL;
+    file->is_settled = true;
     const int open_fd = file->fd;
-    file->fd = ok ? dup(open_fd) : -1; /* closing may still report that it is not complete */
-    const bool has_fd = file->fd >= 0;
-    if (ok && !has_fd) {
+    file->fd = dup(open_fd); /* closing may still report that it is not complete */
+    if (ok && file->fd < 0) {
         ok = false;
         cause = errno;
     }
@@ -499,33 +499,47 @@ kolo_status outfile_close(struct outfile *file, bool keep)
         ok = false;
         cause = errno;
     }
-    if (ok && !take_place(file)) {
-        ok = false;
-        cause = errno;
-    }
-    if (has_fd)
+    errno = cause;
+    return ok;
+}
+
+/** Gives a settled file its name, if it is kept. Returns false on failure, with errno. */
+static bool end(struct outfile *file, bool keep)
+{
+    const bool is_placed = keep && take_place(file);
+    const int cause = errno;
+    file->is_settled = false;
+    if (file->fd >= 0)
         close(file->fd);
     if (file->is_named) {
-        if (!ok)
+        if (!is_placed)
             unlink(file->beside);
         forget_name(file);
     }
-    return ok || !keep ? KOLO_OK
-                       : kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "%s %s", file->option, file->path);
+    errno = cause;
+    return is_placed || !keep;
+}
+
+static kolo_status fail(const struct outfile *file)
+{
+    return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", file->option, file->path);
 }
 
 kolo_status outfile_close_all(struct outfile *const *files, size_t count, bool keep)
 {
-    kolo_status status = KOLO_OK, closed;
-    for (size_t i = 0; keep && i < count && status == KOLO_OK; i++)
-        if (files[i]->stream && !is_written(files[i]))
-            status =
-                kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s %s", files[i]->option, files[i]->path);
-    for (size_t i = 0; i < count; i++) {
-        closed = outfile_close(files[i], keep && status == KOLO_OK);
-        status = status == KOLO_OK ? closed : status;
-    }
+    kolo_status status = KOLO_OK;
+    for (size_t i = 0; i < count; i++)
+        if (files[i]->stream && !settle(files[i]) && keep && status == KOLO_OK)
+            status = fail(files[i]);
+    for (size_t i = 0; i < count; i++)
+        if (files[i]->is_settled && !end(files[i], keep && status == KOLO_OK))
+            status = fail(files[i]);
     return status;
+}
+
+kolo_status outfile_close(struct outfile *file, bool keep)
+{
+    return outfile_close_all(&file, 1, keep);
 }
 
 kolo_status outfile_probe(const char *option, const char *path)

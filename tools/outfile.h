@@ -16,6 +16,7 @@ struct outfile {
     const char *option, *path;
     bool is_in_place, is_copied; /* is_copied: from a file without a name, when it is closed */
     bool is_named;               /* there is, or may be, a file of the name `beside` */
+    bool is_settled;             /* it is being closed, and has no stream any more */
     int fd;                      /* what the stream writes to */
     int error;                   /* why the first write that failed did so */
     struct outfile *_Atomic next;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -393,6 +394,22 @@ Test(outfile, a_link_that_leads_nowhere_is_said_at_once)
     cr_expect(strstr(kolo_error_detail(), "--json x: Too many levels"), "%s", kolo_error_detail());
     cr_expect_eq(outfile_open(&file, "--json", "z"), KOLO_ERR_SYSTEM);
     cr_expect(strstr(kolo_error_detail(), "--json z: No such file"), "%s", kolo_error_detail());
+}
+
+/* As a system does that writes to its disk only when a file is closed. */
+Test(outfile, no_file_is_kept_if_closing_one_fails)
+{
+    struct outfile plot, json;
+    write_x("old");
+    cr_assert_eq(outfile_open(&plot, "--plot", "p"), KOLO_OK);
+    cr_assert_eq(outfile_open(&json, "--json", "x"), KOLO_OK);
+    cr_assert(fputs("new", json.stream) >= 0 && fflush(json.stream) == 0 && close(json.fd) == 0);
+    json.fd = INT_MAX; /* nothing else gets this number */
+    cr_expect_eq(outfile_close_all((struct outfile *const[]){&plot, &json}, 2, true),
+                 KOLO_ERR_SYSTEM);
+    cr_expect_str_eq(kolo_error_detail(), "--json x: Bad file descriptor");
+    x_is("old");
+    cr_expect_eq(files(), 1);
 }
 
 Test(outfile, the_mode_is_kept)

@@ -229,7 +229,7 @@ static bool must_stay(const struct outfile *file, const struct stat *facts)
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
         if (fstat(fd, &other) == 0 && is_one(&other, facts))
             return true;
-    return lstat(file->target, &other) != 0 || !is_one(&other, facts);
+    return lstat(file->target, &other) == 0 && S_ISLNK(other.st_mode);
 }
 
 /** The path by which a file without a name can be linked to one. */

@@ -412,6 +412,32 @@ Test(outfile, no_file_is_kept_if_closing_one_fails)
     cr_expect_eq(files(), 1);
 }
 
+/* Another program may replace the file at any moment: it is then replaced too, not appended to. */
+Test(outfile, a_file_that_is_replaced_meanwhile_is_not_written_to)
+{
+    enum { TIMES = 5000 };
+    struct outfile file;
+    size_t in_place = 0;
+    write_x("old");
+    const pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+        while (getppid() == parent) {
+            const int fd = open("y", O_WRONLY | O_CREAT, 0600);
+            if (fd < 0 || close(fd) != 0 || rename("y", "x") != 0)
+                _exit(1);
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < TIMES; i++) {
+        cr_assert_eq(outfile_open(&file, "--json", "x"), KOLO_OK, "%s", kolo_error_detail());
+        in_place += file.is_in_place;
+        cr_assert_eq(outfile_close(&file, false), KOLO_OK);
+    }
+    cr_expect_eq(in_place, 0, "%zu of %d", in_place, TIMES);
+    cr_assert(child > 0 && kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    unlink("y");
+}
+
 Test(outfile, the_mode_is_kept)
 {
     struct stat facts;

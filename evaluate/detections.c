@@ -348,7 +348,7 @@ kolo_status eval_detections_read(struct eval_detections *detections, const char 
     struct reading reading;
     kolo_status status = open_reading(&reading, detections, path, truths, division);
     if (status == KOLO_OK)
-        status = read_list(&reading);
+        status = eval_source_judge(&reading.source, read_list(&reading));
     detections->bytes = reading.source.before;
     detections->sum = reading.source.sum;
     close_reading(&reading);

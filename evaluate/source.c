@@ -13,29 +13,36 @@
 
 enum { PIECE_BYTES = 1 << 20 };
 
-static kolo_status open_file(const char *path, int *fd_out, uint64_t *bytes_out)
+static int64_t ns_of(const struct timespec *time)
 {
-    struct stat facts = {.st_size = 0};
+    const int64_t second_ns = 1000000000;
+    return time->tv_sec * second_ns + time->tv_nsec;
+}
+
+static kolo_status open_file(const char *path, int *fd_out, struct stat *facts_out)
+{
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    int cause = fd < 0                   ? errno
-                : fstat(fd, &facts) < 0  ? errno
-                : S_ISDIR(facts.st_mode) ? EISDIR
-                                         : 0;
+    int cause = fd < 0                        ? errno
+                : fstat(fd, facts_out) < 0    ? errno
+                : S_ISDIR(facts_out->st_mode) ? EISDIR
+                                              : 0;
     if (cause && fd >= 0)
         (void)close(fd);
     *fd_out = fd;
-    *bytes_out = (uint64_t)facts.st_size;
     return cause ? kolo_fail_errno(KOLO_ERR_SYSTEM, cause, "%s", path) : KOLO_OK;
 }
 
 kolo_status eval_source_open(struct eval_source *source, const char *path, bool is_summed)
 {
     int fd;
-    uint64_t bytes;
+    struct stat facts;
     *source = (struct eval_source){.path = path, .is_summed = is_summed};
-    kolo_status status = open_file(path, &fd, &bytes);
+    kolo_status status = open_file(path, &fd, &facts);
     if (status != KOLO_OK)
         return status;
+    source->is_regular = S_ISREG(facts.st_mode);
+    source->size = facts.st_size;
+    source->written_ns = ns_of(&facts.st_mtim);
     status = eval_unpack_open(&source->content, path, fd);
     if (status != KOLO_OK)
         return status;
@@ -45,13 +52,12 @@ kolo_status eval_source_open(struct eval_source *source, const char *path, bool 
         return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: no memory to read it", path);
     }
     source->sum = (uint32_t)crc32(0, NULL, 0);
-    eval_progress_begin(&source->progress, path, bytes);
+    eval_progress_begin(&source->progress, path, (uint64_t)facts.st_size);
     return KOLO_OK;
 }
 
 struct eval_identity eval_source_identify(const char *path, char first)
 {
-    const int64_t second_ns = 1000000000;
     struct eval_identity identity = {.bytes = 0};
     struct stat facts;
     char begin = 0;
@@ -63,12 +69,11 @@ struct eval_identity eval_source_identify(const char *path, char first)
         return identity;
     if (fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) && pread(fd, &begin, 1, 0) == 1 &&
         begin == first)
-        identity = (struct eval_identity){
-            .device = (int64_t)facts.st_dev,
-            .inode = (int64_t)facts.st_ino,
-            .bytes = facts.st_size,
-            .changed_ns = facts.st_ctim.tv_sec * second_ns + facts.st_ctim.tv_nsec,
-            .written_ns = facts.st_mtim.tv_sec * second_ns + facts.st_mtim.tv_nsec};
+        identity = (struct eval_identity){.device = (int64_t)facts.st_dev,
+                                          .inode = (int64_t)facts.st_ino,
+                                          .bytes = facts.st_size,
+                                          .changed_ns = ns_of(&facts.st_ctim),
+                                          .written_ns = ns_of(&facts.st_mtim)};
     (void)close(fd);
     return identity;
 }
@@ -127,6 +132,18 @@ kolo_status eval_source_next(struct eval_source *source)
     if (source->is_summed)
         source->sum = (uint32_t)crc32(source->sum, source->data, (unsigned)source->bytes);
     return source->before == 0 ? check_first_piece(source) : KOLO_OK;
+}
+
+kolo_status eval_source_judge(const struct eval_source *source, kolo_status status)
+{
+    struct stat facts;
+    const bool is_about_content = status == KOLO_OK || status == KOLO_ERR_DATA;
+    if (!source->is_regular || !is_about_content || fstat(source->content.fd, &facts) != 0 ||
+        (facts.st_size == source->size && ns_of(&facts.st_mtim) == source->written_ns))
+        return status;
+    return kolo_fail(KOLO_ERR_DATA,
+                     "%s: it was written to while it was read; try again when it is complete",
+                     source->path);
 }
 
 kolo_status eval_source_fail(const struct eval_source *source, size_t at, const char *what)

@@ -21,6 +21,8 @@ struct eval_source {
     uint64_t line_start; /* beginning of the line that contains the start of the piece */
     uint32_t sum;        /* CRC-32 of the pieces so far, if asked for */
     bool is_summed;      /* never for a part */
+    bool is_regular;     /* a file that stays what it was when it was opened: */
+    int64_t size, written_ns;
     struct eval_progress progress;
 };
 
@@ -41,6 +43,10 @@ kolo_status eval_source_skip(struct eval_source *source, uint64_t to) KOLO_NODIS
 /** Reads the next piece. @return KOLO_OK; ERR_SYSTEM; ERR_NO_MEMORY; ERR_DATA (as
  * eval_unpack_read()). */
 kolo_status eval_source_next(struct eval_source *source) KOLO_NODISCARD;
+/** What reading all of it has come to, which is @p status unless somebody has written to the file
+ * meanwhile: then what was read may be partly one file and partly another, and that is the error. A
+ * file that was replaced by another (by rename) stays what it was. */
+kolo_status eval_source_judge(const struct eval_source *source, kolo_status status) KOLO_NODISCARD;
 /** Fails with "PATH: line L, column C (byte B): " and @p what, for byte @p at of the piece. */
 kolo_status eval_source_fail(const struct eval_source *source, size_t at, const char *what);
 /** A source that was never opened (zero) is allowed. */

@@ -248,7 +248,7 @@ kolo_status eval_truths_read(struct eval_truths *truths, const char *path,
     *truths = (struct eval_truths){.images = 0};
     kolo_status status = eval_source_open(&source, path, terms->is_compared);
     if (status == KOLO_OK)
-        status = read_lists(truths, &source, terms);
+        status = eval_source_judge(&source, read_lists(truths, &source, terms));
     truths->bytes = source.before;
     truths->sum = source.sum;
     eval_source_close(&source);

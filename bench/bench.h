@@ -18,6 +18,7 @@ enum { BENCH_TEXT_MAX = 256, BENCH_SETTINGS_MAX = 12, BENCH_ROOT_ROTATES = -1 };
 
 struct bench_call;
 struct bench_stream;
+struct outfile;
 
 enum bench_pace { BENCH_BLOCKING, BENCH_ASYNC };
 
@@ -272,6 +273,9 @@ void bench_report_none(const struct bench_report *report, const struct bench_ope
 void bench_report_progress(struct bench_report *report, const struct bench_operation *operation,
                            size_t bytes);
 kolo_status bench_report_row(struct bench_report *report, const struct bench_row *row);
+/** Writes such an object into the file of --json. KOLO_OK also if it could not be written for
+ * another reason than want of memory: then closing the file fails. */
+kolo_status bench_write_object(const struct json_t *root, struct outfile *file);
 /** Draws the rows or limits of such an object. */
 kolo_status bench_plot_object(const struct json_t *root, const struct bench_machine *machine,
                               FILE *out);

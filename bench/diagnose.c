@@ -198,21 +198,26 @@ static json_t *finding_object(const struct diagnose_finding *f)
 static json_t *diagnosis_object(const struct diagnosis *d, json_t *machine)
 {
     json_t *ranks = json_array(), *links = json_array(), *findings = json_array();
+    int failed = 0;
     for (int rank = 0; rank < d->nranks; rank++)
-        (void)json_array_append_new(
+        failed |= json_array_append_new(
             ranks, json_pack("{s:i, s:s, s:I, s:f, s:f}", "rank", rank, "host", d->ranks[rank].host,
                              "pid", (json_int_t)d->ranks[rank].pid, "reduce_gbps",
                              d->ranks[rank].reduce_gbps, "copy_gbps", d->ranks[rank].copy_gbps));
     for (int at = 0; at < d->nranks * d->nranks; at++)
         if (at / d->nranks != at % d->nranks)
-            (void)json_array_append_new(links,
-                                        json_pack("{s:i, s:i, s:f, s:f}", "from", at / d->nranks,
-                                                  "to", at % d->nranks, "latency_us",
-                                                  d->latency_us[at], "gbps", d->gbps[at]));
+            failed |= json_array_append_new(links, json_pack("{s:i, s:i, s:f, s:f}", "from",
+                                                             at / d->nranks, "to", at % d->nranks,
+                                                             "latency_us", d->latency_us[at],
+                                                             "gbps", d->gbps[at]));
     for (size_t i = 0; i < d->nfindings; i++)
-        (void)json_array_append_new(findings, finding_object(&d->findings[i]));
-    return json_pack("{s:o, s:f, s:o, s:o, s:o}", "machine", machine, "factor", d->factor, "ranks",
-                     ranks, "links", links, "findings", findings);
+        failed |= json_array_append_new(findings, finding_object(&d->findings[i]));
+    json_t *object = json_pack("{s:o, s:f, s:o, s:o, s:o}", "machine", machine, "factor", d->factor,
+                               "ranks", ranks, "links", links, "findings", findings);
+    if (failed == 0)
+        return object;
+    json_decref(object);
+    return NULL;
 }
 
 static kolo_status write_json(const struct diagnosis *d, struct kolo_comm *comm,

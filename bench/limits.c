@@ -392,30 +392,35 @@ out:
     return status;
 }
 
-static kolo_status write_outputs(struct limits *limits, bool keep)
+static kolo_status complete_root(struct limits *limits)
 {
     json_t *figures = json_object();
+    int failed = 0;
     for (size_t i = 0; i < limits->figures.count; i++) {
         const struct bench_figure *f = &limits->figures.list[i];
-        (void)json_object_set_new(figures, f->key, json_real(f->value));
+        failed |= json_object_set_new(figures, f->key, json_real(f->value));
     }
-    (void)json_object_set_new(limits->root, "machine",
-                              bench_machine_object(limits->world.comm, &limits->machine));
-    (void)json_object_set_new(limits->root, "figures", figures);
-    (void)json_object_set_new(
+    failed |= json_object_set_new(limits->root, "machine",
+                                  bench_machine_object(limits->world.comm, &limits->machine));
+    failed |= json_object_set_new(limits->root, "figures", figures);
+    failed |= json_object_set_new(
         limits->root, "rdma",
         json_pack("{s:b, s:s}", "usable", limits->rdma_usable, "text", limits->rdma));
-    (void)json_object_set(limits->root, "limits", limits->rows);
-    if (limits->json.stream && keep) {
-        json_dumpf(limits->root, limits->json.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
-        fputc('\n', limits->json.stream);
-    }
-    kolo_status status = KOLO_OK, closed;
-    if (limits->plot.stream && keep)
+    failed |= json_object_set(limits->root, "limits", limits->rows);
+    return failed == 0 ? KOLO_OK : kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the limits");
+}
+
+static kolo_status write_outputs(struct limits *limits, bool keep)
+{
+    kolo_status status = keep ? complete_root(limits) : KOLO_OK, closed;
+    if (limits->json.stream && keep && status == KOLO_OK)
+        status = bench_write_object(limits->root, &limits->json);
+    const bool is_json_whole = status == KOLO_OK;
+    if (limits->plot.stream && keep && is_json_whole)
         status = bench_plot_object(limits->root, &limits->machine, limits->plot.stream);
     closed = outfile_close(&limits->plot, keep && status == KOLO_OK);
     status = status == KOLO_OK ? closed : status;
-    closed = outfile_close(&limits->json, keep);
+    closed = outfile_close(&limits->json, keep && is_json_whole);
     status = status == KOLO_OK ? closed : status;
     json_decref(limits->rows);
     json_decref(limits->root);

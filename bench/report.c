@@ -288,11 +288,22 @@ kolo_status bench_report_row(struct bench_report *report, const struct bench_row
     if (report->csv.stream)
         write_csv(report, row);
     json_t *object = row_object(report->options, row);
-    if (object && row->errors > 0)
-        (void)json_object_set_new(object, "mismatch", mismatch_object(&row->mismatch));
-    if (!object || json_array_append_new(report->rows, object) != 0)
+    const bool is_lacking =
+        row->errors > 0 &&
+        json_object_set_new(object, "mismatch", mismatch_object(&row->mismatch)) != 0;
+    if (json_array_append_new(report->rows, object) != 0 || is_lacking)
         return kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the JSON report");
     return streams_flush();
+}
+
+kolo_status bench_write_object(const json_t *root, struct outfile *file)
+{
+    const bool is_whole =
+        json_dumpf(root, file->stream, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) == 0;
+    fputc('\n', file->stream);
+    if (is_whole || ferror(file->stream)) /* that it could not be written is said on closing */
+        return KOLO_OK;
+    return kolo_fail(KOLO_ERR_NO_MEMORY, "out of memory for the JSON report");
 }
 
 kolo_status bench_plot_object(const json_t *root, const struct bench_machine *machine, FILE *out)
@@ -312,15 +323,14 @@ kolo_status bench_report_close(struct bench_report *report, bool keep)
     kolo_status status = KOLO_OK, closed;
     if (!report)
         return KOLO_OK;
-    if (report->json.stream && keep) {
-        json_dumpf(report->root, report->json.stream, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
-        fputc('\n', report->json.stream);
-    }
-    if (report->plot.stream && keep)
+    if (report->json.stream && keep)
+        status = bench_write_object(report->root, &report->json);
+    const bool is_json_whole = status == KOLO_OK;
+    if (report->plot.stream && keep && is_json_whole)
         status = bench_plot_object(report->root, &report->machine, report->plot.stream);
     closed = outfile_close(&report->plot, keep && status == KOLO_OK);
     status = status == KOLO_OK ? closed : status;
-    closed = outfile_close(&report->json, keep);
+    closed = outfile_close(&report->json, keep && is_json_whole);
     status = status == KOLO_OK ? closed : status;
     closed = outfile_close(&report->csv, keep);
     status = status == KOLO_OK ? closed : status;

@@ -248,28 +248,34 @@ static void stem(const char *path, char *name)
         *dot = '\0';
 }
 
+static kolo_status add_json(struct plot *plot, FILE *stream, const char *path, const char *file)
+{
+    json_error_t error;
+    errno = 0;
+    json_t *object = json_loadf(stream, 0, &error);
+    if (!object && errno == ENOMEM) /* which jansson takes for a fault of the text */
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "%s: no memory to read it", path);
+    if (!object && !ferror(stream))
+        return kolo_fail(KOLO_ERR_DATA, "%s line %d: %s", path, error.line, error.text);
+    kolo_status status = object ? plot_add_object(plot, object, file) : KOLO_OK;
+    json_decref(object);
+    return status;
+}
+
 kolo_status plot_add_file(struct plot *plot, const char *path)
 {
     char name[PLOT_NAME_MAX];
-    json_error_t error;
-    kolo_status status = KOLO_OK;
     stem(path, name);
     FILE *stream = fopen(path, "re");
     if (!stream)
         return kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s", path);
     int first = getc(stream);
     ungetc(first, stream);
-    if (first != '{') {
-        status = add_csv(plot, stream, path, name);
-        fclose(stream);
-        return status;
-    }
-    json_t *object = json_loadf(stream, 0, &error);
+    kolo_status status =
+        first == '{' ? add_json(plot, stream, path, name) : add_csv(plot, stream, path, name);
+    if (status == KOLO_OK && ferror(stream)) /* the last that was called */
+        status = kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s", path);
     fclose(stream);
-    if (!object)
-        return kolo_fail(KOLO_ERR_DATA, "%s line %d: %s", path, error.line, error.text);
-    status = plot_add_object(plot, object, name);
-    json_decref(object);
     return status;
 }
 

@@ -202,7 +202,7 @@ with open(f"{work}/edge.svg") as file:
         wrong(f"plot of what can just be drawn: {drawn.stderr}")
 bounds = "expected at most 1.40737e+14 bytes, and from 1e-06 to 1e+15 us"
 for name, text in (("nan.csv", "line 2: bytes is 'nan', not a finite number"), ("inf.csv", "time_us is 'inf'"), *((name, bounds) for name in
-                   ("large.csv", "long.csv", "short.csv", "fast.csv", "slow.csv", "far.json")), ("bad.json", "no array"), ("bad.csv", "line 2: bytes is 'x'"), ("cut.json", "line 1"), ("none", "No such file")):
+                   ("large.csv", "long.csv", "short.csv", "fast.csv", "slow.csv", "far.json")), ("bad.json", "no array"), ("bad.csv", "line 2: bytes is 'x'"), ("cut.json", "line 1"), ("none", "No such file"), ("", "Is a directory")):
     refused = run(0, "plot", f"{work}/{name}", "-o", f"{work}/none.svg")
     if refused.returncode != 1 or text not in refused.stderr or os.path.exists(f"{work}/none.svg"):
         wrong(f"plot {name}: {refused.returncode} {refused.stderr}")

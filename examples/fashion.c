@@ -72,6 +72,17 @@ static bool read_header(gzFile file, uint32_t kind, int64_t *count_out)
     return rows == 28 && columns == 28 && count <= 10000000;
 }
 
+/* After reading @p file has failed: the system may be why, not what is in the file. */
+static bool unreadable(gzFile file, const char *path, const char *what, char *error)
+{
+    const int cause = errno;
+    int code;
+    (void)gzerror(file, &code);
+    if (code == Z_ERRNO || code == Z_MEM_ERROR)
+        return fail(error, "%s: %s", path, code == Z_ERRNO ? strerror(cause) : "out of memory");
+    return damaged(error, path, what);
+}
+
 /* The items as bytes; gzclose's result includes the checksum at the end of the file. */
 static uint8_t *read_items(const char *path, uint32_t kind, size_t item_bytes, int64_t *count_out,
                            char *error)
@@ -87,12 +98,12 @@ static uint8_t *read_items(const char *path, uint32_t kind, size_t item_bytes, i
     uint8_t *items = NULL, beyond;
     bool ok = read_header(file, kind, count_out);
     if (!ok)
-        damaged(error, path, "not the expected kind of idx file, or damaged at its start");
+        unreadable(file, path, "not the expected kind of idx file, or damaged at its start", error);
     if (ok && !(items = malloc((size_t)*count_out * item_bytes + 1)))
         ok = fail(error, "%s: %s", path, "out of memory");
     if (ok && !(ok = read_exactly(file, items, (size_t)*count_out * item_bytes) &&
                      gzread(file, &beyond, 1) == 0 && gzeof(file)))
-        damaged(error, path, "truncated or damaged");
+        unreadable(file, path, "truncated or damaged", error);
     if (gzclose(file) != Z_OK && ok)
         ok = damaged(error, path, "damaged (its checksum is wrong)");
     if (ok)
@@ -383,8 +394,11 @@ bool fashion_checkpoint_read(struct fashion_checkpoint *checkpoint, const char *
     *exists_out = true;
     struct checkpoint_file *file = malloc(sizeof *file);
     bool ok = file && fread(file, sizeof *file, 1, stream) == 1 && fgetc(stream) == EOF;
+    const int cause = ferror(stream) ? errno : 0;
     fclose(stream);
-    if (!ok)
+    if (cause)
+        ok = fail(error, "%s: cannot read the checkpoint: %s", path, strerror(cause));
+    else if (!ok)
         fail(error, "%s: %s", path,
              file ? "not a whole checkpoint of fashion-train (truncated?); train again into "
                     "another file"

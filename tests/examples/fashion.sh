@@ -77,6 +77,11 @@ printf '\x55' | dd of="$work/flipped.ckpt" bs=1 seek=5000 conv=notrunc status=no
 eval_cmd="$bin/examples/fashion-eval"
 kolorun2=("$bin/kolorun" -np 2)
 refuse "missing data" 'no-such-dir/.*--data DIR' "${kolorun2[@]}" "$eval_cmd" --data "$work/no-such-dir" --checkpoint "$work/a.ckpt"
+mkdir "$work/folders"
+cp "$data"/*-labels-*.gz "$work/folders"
+mkdir "$work/folders/"{t10k,train}-images-idx3-ubyte.gz
+refuse "data that cannot be read" 't10k-images-idx3-ubyte.gz: Is a directory' "${kolorun2[@]}" "$eval_cmd" --data "$work/folders" --checkpoint "$work/a.ckpt"
+refuse "a checkpoint that cannot be read" 'folders: cannot read the checkpoint: Is a directory' "${kolorun2[@]}" "$eval_cmd" --data "$data" --checkpoint "$work/folders"
 refuse "truncated gz" 't10k-images-idx3-ubyte.gz: truncated' "${kolorun2[@]}" "$eval_cmd" --data "$work/cut" --checkpoint "$work/a.ckpt"
 refuse "truncated gz, training" 'train-images-idx3-ubyte.gz: truncated' "${kolorun2[@]}" "$bin/examples/fashion-train" --data "$work/cut" --checkpoint "$work/new.ckpt"
 [[ ! -e $work/new.ckpt ]] || wrong "a failed training wrote a checkpoint"

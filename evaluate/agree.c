@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See agree.h. If all is well, this is one allreduce. No memory is allocated, so that this cannot
-// fail on one rank only.
+// See agree.h. If all is well, this is one allreduce. No memory is allocated here, and a rank whose
+// collective lacks some tells the others.
 #include "evaluate/agree.h"
 
 #include <stdbool.h>
@@ -15,9 +15,22 @@ struct words {
     char text[KOLO_DETAIL_MAX];
 };
 
+kolo_status eval_called(struct kolo_comm *comm, kolo_status status)
+{
+    char detail[KOLO_DETAIL_MAX], reason[KOLO_DETAIL_MAX + 64];
+    if (status != KOLO_ERR_NO_MEMORY)
+        return status;
+    kolo_detail_keep(detail);
+    (void)snprintf(reason, sizeof reason, "%s: %s", kolo_status_text(status), detail);
+    kolo_abort(comm, reason);
+    kolo_detail_set(detail);
+    return status;
+}
+
 static kolo_status repeat(struct kolo_comm *comm, struct words *words, int root, bool is_named)
 {
-    kolo_status status = kolo_broadcast(comm, words, sizeof *words, KOLO_UINT8, root, NULL, NULL);
+    kolo_status status =
+        eval_called(comm, kolo_broadcast(comm, words, sizeof *words, KOLO_UINT8, root, NULL, NULL));
     if (status != KOLO_OK)
         return status;
     words->text[sizeof words->text - 1] = '\0';
@@ -39,14 +52,17 @@ kolo_status eval_agree(struct kolo_comm *comm, kolo_status mine, uint64_t place)
     if (failed)
         (void)snprintf(words.text, sizeof words.text, "%s",
                        kolo_error_detail()[0] ? kolo_error_detail() : kolo_status_text(mine));
-    kolo_status status = kolo_allreduce(comm, &at, &first, 1, KOLO_INT64, KOLO_MIN, NULL, NULL);
+    kolo_status status =
+        eval_called(comm, kolo_allreduce(comm, &at, &first, 1, KOLO_INT64, KOLO_MIN, NULL, NULL));
     if (status != KOLO_OK || first == INT64_MAX)
         return status;
     int32_t rank = failed && at == first ? kolo_rank(comm) : WELL, root = rank;
     int32_t failures = failed;
-    status = kolo_allreduce(comm, &rank, &root, 1, KOLO_INT32, KOLO_MIN, NULL, NULL);
+    status =
+        eval_called(comm, kolo_allreduce(comm, &rank, &root, 1, KOLO_INT32, KOLO_MIN, NULL, NULL));
     if (status == KOLO_OK)
-        status = kolo_allreduce(comm, &failures, &failures, 1, KOLO_INT32, KOLO_SUM, NULL, NULL);
+        status = eval_called(
+            comm, kolo_allreduce(comm, &failures, &failures, 1, KOLO_INT32, KOLO_SUM, NULL, NULL));
     if (status != KOLO_OK)
         return status;
     return repeat(comm, &words, root, failures < kolo_size(comm) && first == INT64_MAX - 1);
@@ -55,7 +71,8 @@ kolo_status eval_agree(struct kolo_comm *comm, kolo_status mine, uint64_t place)
 kolo_status eval_agree_file(struct kolo_comm *comm, const char *path, uint64_t bytes, uint32_t sum)
 {
     uint64_t first[2] = {bytes, sum};
-    kolo_status status = kolo_broadcast(comm, first, sizeof first, KOLO_UINT8, 0, NULL, NULL),
+    kolo_status status = eval_called(
+                    comm, kolo_broadcast(comm, first, sizeof first, KOLO_UINT8, 0, NULL, NULL)),
                 mine = KOLO_OK;
     if (status != KOLO_OK)
         return status;

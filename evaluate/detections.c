@@ -462,7 +462,8 @@ static kolo_status read_parts(struct eval_detections *detections, const char *pa
     size_t ranks = (size_t)division->ranks, rank = (size_t)division->rank;
     struct notice mine = {.file = eval_source_identify(path, '['), .is_well = 1};
     kolo_status status;
-    KOLO_TRY(kolo_allgather(comm, &mine, notices, NOTICE_WORDS, KOLO_INT64, NULL, NULL));
+    KOLO_TRY(eval_called(
+        comm, kolo_allgather(comm, &mine, notices, NOTICE_WORDS, KOLO_INT64, NULL, NULL)));
     if (!is_one_file(notices, ranks))
         return KOLO_OK;
     uint64_t bytes = (uint64_t)mine.file.bytes / ranks;
@@ -473,7 +474,8 @@ static kolo_status read_parts(struct eval_detections *detections, const char *pa
     mine.file = eval_source_identify(path, '['); /* unchanged? */
     bool is_same = memcmp(&mine.file, &notices[rank].file, sizeof mine.file) == 0;
     mine.is_well = mine.is_well && is_same;
-    KOLO_TRY(kolo_allgather(comm, &mine, notices, NOTICE_WORDS, KOLO_INT64, NULL, NULL));
+    KOLO_TRY(eval_called(
+        comm, kolo_allgather(comm, &mine, notices, NOTICE_WORDS, KOLO_INT64, NULL, NULL)));
     *done_out = fit(parts, notices, ranks);
     uint64_t before = 0, all = 0;
     for (size_t r = 0; r < ranks; r++) {

@@ -81,19 +81,20 @@ static kolo_status exchange(struct deal *deal, struct eval_detections *detection
 {
     size_t n = (size_t)kolo_size(comm);
     kolo_status status;
-    KOLO_TRY(kolo_alltoall(comm, deal->counts, deal->counts + COUNTS * n, COUNTS, KOLO_INT64, NULL,
-                           NULL));
+    KOLO_TRY(eval_called(comm, kolo_alltoall(comm, deal->counts, deal->counts + COUNTS * n, COUNTS,
+                                             KOLO_INT64, NULL, NULL)));
     deal->got_shapes.bytes = set_counts(deal, n, 1, 1) * WORD_BYTES;
     size_t count = set_counts(deal, n, 0, WORDS);
     deal->got = kolo_calloc(count, sizeof *deal->got);
     deal->got_shapes.data = kolo_calloc(deal->got_shapes.bytes, 1);
     status = deal->got && deal->got_shapes.data ? KOLO_OK : KOLO_ERR_NO_MEMORY;
     KOLO_TRY(eval_agree(comm, status, EVAL_NO_PLACE));
-    KOLO_TRY(kolo_alltoallv(comm, deal->sent, deal->give, NULL, deal->got, deal->take, NULL,
-                            KOLO_INT64, NULL, NULL));
+    KOLO_TRY(eval_called(comm, kolo_alltoallv(comm, deal->sent, deal->give, NULL, deal->got,
+                                              deal->take, NULL, KOLO_INT64, NULL, NULL)));
     (void)set_counts(deal, n, 1, 1);
-    KOLO_TRY(kolo_alltoallv(comm, deal->sent_shapes.data, deal->give, NULL, deal->got_shapes.data,
-                            deal->take, NULL, KOLO_INT64, NULL, NULL));
+    KOLO_TRY(eval_called(comm, kolo_alltoallv(comm, deal->sent_shapes.data, deal->give, NULL,
+                                              deal->got_shapes.data, deal->take, NULL, KOLO_INT64,
+                                              NULL, NULL)));
     for (size_t i = 0, at = 0; i < count; at += deal->got[i++].shape.bytes)
         deal->got[i].shape.at = at;
     detections->detection = deal->got;

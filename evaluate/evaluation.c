@@ -408,7 +408,8 @@ static kolo_status create(struct eval_evaluation *evaluation)
 static kolo_status find_areas(struct eval_evaluation *evaluation, struct kolo_comm *comm)
 {
     int32_t mine = evaluation->detections.first_has_box, any = 0;
-    kolo_status status = kolo_allreduce(comm, &mine, &any, 1, KOLO_INT32, KOLO_MAX, NULL, NULL);
+    kolo_status status =
+        eval_called(comm, kolo_allreduce(comm, &mine, &any, 1, KOLO_INT32, KOLO_MAX, NULL, NULL));
     evaluation->by_box = any != 0;
     return status;
 }
@@ -460,7 +461,7 @@ static kolo_status join_bare(struct eval_bare *bare, struct kolo_comm *comm)
     int64_t *ids = kolo_calloc(ranks * EVAL_BARE_NAMED, sizeof *ids), sum = 0;
     kolo_status status = eval_agree(comm, all && ids ? KOLO_OK : KOLO_ERR_NO_MEMORY, EVAL_NO_PLACE);
     if (status == KOLO_OK)
-        status = kolo_allgather(comm, bare, all, WORDS, KOLO_INT64, NULL, NULL);
+        status = eval_called(comm, kolo_allgather(comm, bare, all, WORDS, KOLO_INT64, NULL, NULL));
     for (size_t r = 0; status == KOLO_OK && r < ranks; sum += all[r++].count)
         for (size_t i = 0; i < EVAL_BARE_NAMED && (int64_t)i < all[r].count; i++)
             ids[named++] = all[r].first[i];

@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "evaluate/agree.h"
 #include "evaluate/memory.h"
 #include "evaluate/report.h"
+#include "tests/support/world.h"
 
 /* ---- blocks ---- */
 
@@ -103,15 +105,16 @@ static void end(void)
     cr_assert(chdir("/") == 0 && rmdir(folder) == 0, "something is left in %s", folder);
 }
 
+static const struct eval_options options = {.truths = "gt.json",
+                                            .detections = "dt.json",
+                                            .json = "r.json",
+                                            .kind = KOLO_DETECTION_MASKS,
+                                            .caps = {1, 10, 100},
+                                            .cap_count = EVAL_CAPS};
+
 /* Evaluates while allocation @p nth fails. Returns false if there are not as many. */
 static bool evaluate(uint64_t nth)
 {
-    const struct eval_options options = {.truths = "gt.json",
-                                         .detections = "dt.json",
-                                         .json = "r.json",
-                                         .kind = KOLO_DETECTION_MASKS,
-                                         .caps = {1, 10, 100},
-                                         .cap_count = EVAL_CAPS};
     struct eval_evaluation evaluation = {.options = &options};
     struct kolo_comm *comm = NULL;
     cr_assert(kolo_init(NULL, &comm) == KOLO_OK, "%s", kolo_error_detail());
@@ -138,4 +141,55 @@ Test(memory, an_evaluation_fails_with_a_reason, .init = begin, .fini = end)
     while (evaluate(nth))
         nth++;
     cr_assert(nth > 50, "%llu allocations", (unsigned long long)nth);
+}
+
+/* ---- among ranks ---- */
+
+/* As kolo-coco does. */
+static kolo_status evaluate_together(struct kolo_comm *comm, void *argument)
+{
+    struct eval_evaluation evaluation = {.options = &options};
+    char detail[KOLO_DETAIL_MAX];
+    (void)argument;
+    kolo_status status = eval_evaluation_run(&evaluation, comm, &options);
+    kolo_detail_keep(detail);
+    if (status != KOLO_OK)
+        (void)!kolo_barrier(comm, NULL, NULL);
+    kolo_detail_set(detail);
+    eval_evaluation_free(&evaluation);
+    return status;
+}
+
+static void is_of_memory(const struct world *world, uint64_t nth)
+{
+    for (int rank = 0; rank < world->size; rank++) {
+        const struct world_result *result = &world->results[rank];
+        cr_expect(result->status == KOLO_ERR_NO_MEMORY ||
+                      (result->status == KOLO_ERR_ABORTED &&
+                       strstr(result->text, "aborted: out of memory: ")),
+                  "allocation %llu: rank %d: %s: %s", (unsigned long long)nth, rank,
+                  kolo_status_name(result->status), result->text);
+    }
+}
+
+/* Whichever rank lacks it, no rank takes that for a fault of another kind. The allocations of
+ * kolo_init() come first; those that fail it are not of this test. */
+Test(memory, all_ranks_hear_what_is_missing, .init = begin, .fini = end, .timeout = 300)
+{
+    uint64_t nth = 1, failures = 0, before;
+    bool is_enough = false;
+    for (; !is_enough; nth++) {
+        struct world world = {.size = 2, .transport = "inproc"};
+        before = kolo_alloc_count();
+        kolo_alloc_fail_nth(nth);
+        const kolo_status status = world_run(&world, evaluate_together, NULL);
+        kolo_alloc_fail_nth(0);
+        is_enough = kolo_alloc_count() - before < nth;
+        if (status == KOLO_OK || world.results[0].status == KOLO_AGAIN ||
+            world.results[1].status == KOLO_AGAIN || world_heard_late(&world))
+            continue;
+        is_of_memory(&world, nth);
+        failures++;
+    }
+    cr_assert(failures > 50, "%llu failures", (unsigned long long)failures);
 }

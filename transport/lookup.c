@@ -108,7 +108,7 @@ static bool await(struct lookup *lookup, kolo_deadline deadline)
 static kolo_status judge(const char *host, int error, int system_error)
 {
     if (error == EAI_MEMORY)
-        return KOLO_ERR_NO_MEMORY;
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "cannot resolve host \"%s\"", host);
     if (error == EAI_SYSTEM)
         return kolo_fail_errno(KOLO_ERR_CONNECT, system_error, "cannot resolve host \"%s\"", host);
     if (error != 0)

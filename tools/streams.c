@@ -59,10 +59,19 @@ kolo_status streams_flush(void)
                       : kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "%s", what);
 }
 
+/* Some file systems report what they could not write only when a file is closed. */
+static kolo_status close_copy(void)
+{
+    const int copy = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+    return copy < 0 || close(copy) == 0
+               ? KOLO_OK
+               : kolo_fail_errno(KOLO_ERR_SYSTEM, errno, "cannot write to standard output");
+}
+
 int streams_end(const char *program, int exit_status)
 {
     const bool was_told = is_told;
-    if (streams_flush() == KOLO_OK)
+    if (streams_flush() == KOLO_OK && close_copy() == KOLO_OK)
         return exit_status;
     if (!was_told)
         fprintf(stderr, "%s: %s\n", program, kolo_error_detail());

@@ -7,12 +7,30 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tools/streams.h"
 
 enum { SAYS_NOTHING = 1, ASKS_BEFORE = 2 };
+
+static int late_descriptor; /* a descriptor whose copies report an error on closing; 0: none */
+
+/* Comes before the C library's. */
+int close(int fd)
+{
+    struct stat closed, late;
+    const bool is_late = late_descriptor > 0 && fstat(fd, &closed) == 0 &&
+                         fstat(late_descriptor, &late) == 0 && closed.st_ino == late.st_ino &&
+                         closed.st_dev == late.st_dev;
+    const long closing = syscall(SYS_close, fd);
+    if (!is_late || closing != 0)
+        return (int)closing;
+    errno = EDQUOT;
+    return -1;
+}
 
 /* The exit status of a program that would end with @p exit_status, and its output on standard
  * error. Its standard output is @p output; NULL: closed. */
@@ -95,6 +113,30 @@ Test(streams, no_file_gets_the_number_of_one_that_was_closed)
     }
     cr_assert(child > 0 && waitpid(child, &status, 0) == child);
     cr_expect_eq(status, 0);
+}
+
+/* As on a network file system whose disk is full, or a quota used up. */
+Test(streams, what_is_lost_on_closing_is_said_and_a_failure)
+{
+    char said[256] = "";
+    int ends[2], status = 0;
+    cr_assert(pipe(ends) == 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        const int out = memfd_create("kolo-test", MFD_CLOEXEC);
+        dup2(ends[1], STDERR_FILENO);
+        dup2(out, STDOUT_FILENO);
+        late_descriptor = STDOUT_FILENO;
+        puts("words");
+        _exit(streams_end("program", 0));
+    }
+    close(ends[1]);
+    cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+    cr_assert(read(ends[0], said, sizeof said - 1) > 0);
+    close(ends[0]);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    cr_expect_str_eq(said, "program: cannot write to standard output: Disk quota exceeded\n");
 }
 
 /* Ends this process with 0 if streams_secure does what it should where nothing can be opened, with

@@ -23,7 +23,7 @@ struct kolo_diagnosis {
     double seconds;
 };
 void kolo_diagnosis_print(const struct kolo_diagnosis *diagnosis, FILE *out);
-/** Writes one JSON object. ERR_SYSTEM: it could not be written. */
+/** Writes one JSON object. ERR_SYSTEM: it could not be written; ERR_NO_MEMORY: nor made. */
 kolo_status kolo_diagnosis_write(const struct kolo_diagnosis *diagnosis, FILE *out) KOLO_NODISCARD;
 
 #endif

@@ -219,26 +219,36 @@ static json_t *words(const char *text)
     return json_string(copy);
 }
 
+/* The object, unless anything in it is missing, for want of memory. */
+static json_t *whole(json_t *object, int failed)
+{
+    if (failed == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
 static json_t *facts_object(const struct kolo_facts *facts)
 {
     json_t *object = json_object(), *backends = json_array(), *places = json_array(),
            *others = json_array();
+    int failed = 0;
     for (int i = 0; i < KOLO_FACT_NUMBERS_COUNT; i++)
-        (void)json_object_set_new(object, kolo_fact_number_name((enum kolo_fact_number)i),
-                                  facts->number[i] < 0 ? json_null()
-                                                       : json_integer(facts->number[i]));
+        failed |= json_object_set_new(object, kolo_fact_number_name((enum kolo_fact_number)i),
+                                      facts->number[i] < 0 ? json_null()
+                                                           : json_integer(facts->number[i]));
     for (int i = 0; i < KOLO_FACT_TEXTS_COUNT; i++)
-        (void)json_object_set_new(object, kolo_fact_text_name((enum kolo_fact_text)i),
-                                  words(facts->text[i]));
+        failed |= json_object_set_new(object, kolo_fact_text_name((enum kolo_fact_text)i),
+                                      words(facts->text[i]));
     for (size_t i = 0; i < facts->backend_count; i++) {
         const struct kolo_fact_backend *at = &facts->backends[i];
-        (void)json_array_append_new(
+        failed |= json_array_append_new(
             backends, json_pack("{s:o, s:o, s:b, s:o}", "kind", words(at->kind), "name",
                                 words(at->name), "works", (int)at->works, "why", words(at->why)));
     }
     for (size_t i = 0; i < facts->place_count; i++) {
         const struct kolo_fact_place *at = &facts->places[i];
-        (void)json_array_append_new(
+        failed |= json_array_append_new(
             places,
             json_pack("{s:o, s:o, s:b, s:I, s:I}", "address", words(at->address), "interface",
                       words(at->interface), "hardware", (int)at->is_hardware, "speed_mbit",
@@ -246,16 +256,16 @@ static json_t *facts_object(const struct kolo_facts *facts)
     }
     for (size_t i = 0; i < facts->other_count; i++) {
         const struct kolo_fact_other *at = &facts->others[i];
-        (void)json_array_append_new(others,
-                                    json_pack("{s:I, s:b, s:o, s:o}", "pid", (json_int_t)at->pid,
-                                              "watched", (int)at->has_launcher, "age_s",
-                                              at->age_s < 0 ? json_null() : json_integer(at->age_s),
-                                              "program", words(at->program)));
+        failed |= json_array_append_new(
+            others, json_pack("{s:I, s:b, s:o, s:o}", "pid", (json_int_t)at->pid, "watched",
+                              (int)at->has_launcher, "age_s",
+                              at->age_s < 0 ? json_null() : json_integer(at->age_s), "program",
+                              words(at->program)));
     }
-    (void)json_object_set_new(object, "backends", backends);
-    (void)json_object_set_new(object, "places", places);
-    (void)json_object_set_new(object, "other_processes", others);
-    return object;
+    failed |= json_object_set_new(object, "backends", backends);
+    failed |= json_object_set_new(object, "places", places);
+    failed |= json_object_set_new(object, "other_processes", others);
+    return whole(object, failed);
 }
 
 static json_t *host_object(const struct kolo_checkup *host)
@@ -264,17 +274,15 @@ static json_t *host_object(const struct kolo_checkup *host)
         json_pack("{s:o, s:i, s:b, s:b, s:b, s:f}", "name", words(host->name), "ranks", host->ranks,
                   "is_here", (int)host->is_here, "is_kolorun", (int)host->is_launcher,
                   "is_examined", (int)host->has_facts, "reach_ms", host->reach_ms);
-    if (!object)
-        return NULL;
-    (void)json_object_set_new(object, "clock_offset_ms",
-                              host->has_clock ? json_real((double)host->clock_offset_ns / 1e6)
-                                              : json_null());
-    (void)json_object_set_new(object, "clock_doubt_ms",
-                              host->has_clock ? json_real((double)host->clock_doubt_ns / 1e6)
-                                              : json_null());
-    (void)json_object_set_new(object, "facts",
-                              host->has_facts ? facts_object(&host->facts) : json_null());
-    return object;
+    int failed = json_object_set_new(
+        object, "clock_offset_ms",
+        host->has_clock ? json_real((double)host->clock_offset_ns / 1e6) : json_null());
+    failed |= json_object_set_new(object, "clock_doubt_ms",
+                                  host->has_clock ? json_real((double)host->clock_doubt_ns / 1e6)
+                                                  : json_null());
+    failed |= json_object_set_new(object, "facts",
+                                  host->has_facts ? facts_object(&host->facts) : json_null());
+    return whole(object, failed);
 }
 
 static json_t *path_object(const struct kolo_fact_path *path, const struct kolo_checkup *hosts)
@@ -291,30 +299,36 @@ static json_t *path_object(const struct kolo_fact_path *path, const struct kolo_
 static json_t *finding_object(const struct kolo_finding *finding, const struct kolo_checkup *hosts)
 {
     json_t *names = json_array();
+    int failed = 0;
     for (size_t i = 0; i < finding->host_count; i++)
-        (void)json_array_append_new(names, words(hosts[finding->hosts[i]].name));
-    return json_pack("{s:s, s:s, s:o, s:o}", "severity", kolo_severity_name(finding->severity),
-                     "kind", finding->kind, "hosts", names, "text", words(finding->text));
+        failed |= json_array_append_new(names, words(hosts[finding->hosts[i]].name));
+    return whole(json_pack("{s:s, s:s, s:o, s:o}", "severity",
+                           kolo_severity_name(finding->severity), "kind", finding->kind, "hosts",
+                           names, "text", words(finding->text)),
+                 failed);
 }
 
 kolo_status kolo_diagnosis_write(const struct kolo_diagnosis *diagnosis, FILE *out)
 {
     json_t *hosts = json_array(), *paths = json_array(), *findings = json_array();
+    int failed = 0;
     for (size_t i = 0; i < diagnosis->count; i++)
-        (void)json_array_append_new(hosts, host_object(&diagnosis->hosts[i]));
+        failed |= json_array_append_new(hosts, host_object(&diagnosis->hosts[i]));
     for (size_t i = 0; i < diagnosis->paths->count; i++)
         if ((size_t)diagnosis->paths->at[i].to < diagnosis->count)
-            (void)json_array_append_new(paths,
-                                        path_object(&diagnosis->paths->at[i], diagnosis->hosts));
+            failed |= json_array_append_new(
+                paths, path_object(&diagnosis->paths->at[i], diagnosis->hosts));
     for (size_t i = 0; i < diagnosis->findings->count; i++)
-        (void)json_array_append_new(findings,
-                                    finding_object(&diagnosis->findings->at[i], diagnosis->hosts));
+        failed |= json_array_append_new(
+            findings, finding_object(&diagnosis->findings->at[i], diagnosis->hosts));
     json_t *object =
-        json_pack("{s:s, s:i, s:o, s:o, s:o}", "kolorun", KOLO_VERSION, "ranks", diagnosis->size,
-                  "hosts", hosts, "paths", paths, "findings", findings);
+        whole(json_pack("{s:s, s:i, s:o, s:o, s:o}", "kolorun", KOLO_VERSION, "ranks",
+                        diagnosis->size, "hosts", hosts, "paths", paths, "findings", findings),
+              failed);
+    if (!object)
+        return kolo_fail(KOLO_ERR_NO_MEMORY, "--json: no memory for the report");
     errno = 0;
-    bool is_written = object &&
-                      json_dumpf(object, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0 &&
+    bool is_written = json_dumpf(object, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0 &&
                       fputc('\n', out) != EOF && ferror(out) == 0;
     const int error = errno;
     json_decref(object);

@@ -409,11 +409,13 @@ void kolo_comm_bind(struct kolo_comm *comm, bool is_bound)
     kolo_comm_leave(comm);
 }
 
-/** A call was refused, for the reason in this thread's detail, or has lost the communicator. */
-static kolo_status refused(struct kolo_comm *comm, kolo_status status)
+/** A call was refused, for the reason in this thread's detail, or has lost the communicator. A
+ * message is of another thread than the call that others count on. */
+static kolo_status refused(struct kolo_comm *comm, const struct kolo_task *task, kolo_status status)
 {
+    const bool is_message = kolo_call_is_message(task->kind);
     kolo_comm_enter(comm);
-    if (comm->bound > 0 && comm->failure.status == KOLO_OK) {
+    if (!is_message && comm->bound > 0 && comm->failure.status == KOLO_OK) {
         kolo_comm_fail_here(comm, status, kolo_error_detail());
         status = kolo_comm_failed(comm, NULL);
     }
@@ -430,7 +432,7 @@ kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task)
     kolo_status status = kolo_repeat_may(comm, task) ? run_again(comm, task) : KOLO_AGAIN;
     if (status == KOLO_AGAIN)
         status = run_blocking(comm, task);
-    return status == KOLO_OK ? KOLO_OK : refused(comm, status);
+    return status == KOLO_OK ? KOLO_OK : refused(comm, task, status);
 }
 
 /* ---- test and wait ---- */

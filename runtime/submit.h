@@ -66,9 +66,10 @@ kolo_status kolo_pointer_check(const struct kolo_task *task, const char *what, c
  * or runs it and waits. Takes the lock. ERR_NO_MEMORY, and what is refused before anything is sent,
  * leave the communicator usable; any other failure loses it. */
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
-/** Between true and false, other ranks count on this one's further calls, since they have begun a
- * call of the library that consists of several (metrics). So a call that is refused here loses the
- * communicator: then they do not wait, nor take this rank's next call for another one. */
+/** Between true and false, other ranks count on this one's further collectives, since they have
+ * begun a call of the library that consists of several (metrics). So one that is refused here loses
+ * the communicator: then they do not wait, nor take this rank's next call for another one. A
+ * message, which is of another thread, loses nothing. */
 void kolo_comm_bind(struct kolo_comm *comm, bool is_bound);
 /** Makes a request that is ready to start, and lists it for finalize. Nothing is sent or written.
  * Takes the lock. */

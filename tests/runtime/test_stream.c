@@ -11,6 +11,7 @@
 #include "memory/cuda_driver.h"
 #include "memory/memory.h"
 #include "runtime/comm.h"
+#include "runtime/submit.h"
 #include "tests/support/await.h"
 #include "tests/support/mock_cuda.h"
 #include "tests/support/world.h"
@@ -789,6 +790,10 @@ static kolo_status in_a_capture(struct kolo_comm *comm, void *argument)
             kolo_send(comm, memory, 1, KOLO_INT32, 1 - rank, NULL, NULL));
     REFUSED(KOLO_ERR_UNSUPPORTED, words,
             kolo_recv(comm, memory, 1, KOLO_INT32, 1 - rank, NULL, &request));
+    kolo_comm_bind(comm, true); /* as if another thread were in kolo_metrics_compute */
+    REFUSED(KOLO_ERR_UNSUPPORTED, words,
+            kolo_recv(comm, memory, 1, KOLO_INT32, 1 - rank, NULL, NULL));
+    kolo_comm_bind(comm, false);
     WORLD_TRY(kolo_group_begin(comm));
     WORLD_TRY(kolo_recv(comm, (int32_t *)memory + 8, 1, KOLO_INT32, 1 - rank, NULL, NULL));
     WORLD_TRY(collective(comm, 3, memory, NULL, NULL));

@@ -46,7 +46,6 @@ struct work {
     size_t *starts; /* where the records of each chunk start in order */
     size_t *chosen; /* numbers of the records that this rank counts, if they are exchanged */
     size_t chosen_count;
-    bool is_bound; /* the other ranks have begun this compute too */
 };
 
 static int64_t chunks_of(const struct kolo_metric *metric)
@@ -195,7 +194,7 @@ static struct kolo_task task_of(const struct kolo_opts *opts)
 }
 
 /* Step 1. @p mine is the status of this rank's preparation. */
-static kolo_status agree(struct kolo_comm *comm, struct work *work, kolo_status mine,
+static kolo_status agree(struct kolo_comm *comm, const struct work *work, kolo_status mine,
                          bool *is_cached_out, const struct kolo_opts *opts)
 {
     enum { WORD, SHAPE, MINUS_SHAPE, CACHED, MINUS_CACHED, FACTS };
@@ -209,10 +208,6 @@ static kolo_status agree(struct kolo_comm *comm, struct work *work, kolo_status 
     task.count = FACTS;
     task.send_bytes = task.recv_bytes = sizeof facts;
     kolo_status status = kolo_task_run(comm, &task);
-    if (status == KOLO_OK) {
-        kolo_comm_bind(comm, true); /* until the end of run() */
-        work->is_bound = true;
-    }
     if (status == KOLO_OK)
         status = verdict(comm, facts[WORD], mine, detail, opts);
     if (status != KOLO_OK)
@@ -388,18 +383,20 @@ static kolo_status check(struct kolo_metric *const *metrics, size_t count)
     return KOLO_OK;
 }
 
-/* Runs all steps. @p mine is the status of this rank's preparation. */
+/* Runs all steps. @p mine is the status of this rank's preparation. If a rank cannot even begin to
+ * agree, the others must hear that too: nobody could tell that failure from one of which they know.
+ */
 static kolo_status run(struct kolo_comm *comm, struct work *work, kolo_status mine,
                        const struct kolo_opts *opts)
 {
     bool is_cached = false;
+    kolo_comm_bind(comm, true);
     kolo_status status = agree(comm, work, mine, &is_cached, opts);
     if (status == KOLO_OK && !is_cached)
         status = settle_all(comm, work, opts);
     if (status == KOLO_OK && !is_cached)
         status = merge(comm, work, opts);
-    if (work->is_bound)
-        kolo_comm_bind(comm, false);
+    kolo_comm_bind(comm, false);
     return status;
 }
 

@@ -265,7 +265,7 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_accuracy_result(const struct kolo_metri
  *  index of the first such metric, and all others have their results); ERR_INVALID;
  *  ERR_MISMATCH (different lists: the ranks found out by calls that succeeded, so the communicator
  *  stays usable); ERR_NO_MEMORY (on all ranks; the communicator stays usable, unless a rank lacked
- *  memory in the middle of an exchange); else as kolo_allreduce(). */
+ *  memory for an exchange with the others); else as kolo_allreduce(). */
 KOLO_API KOLO_NODISCARD kolo_status kolo_metrics_compute(struct kolo_comm *comm,
                                                          struct kolo_metric *const *metrics,
                                                          size_t count,

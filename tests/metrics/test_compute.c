@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <kolo/metrics.h>
 
@@ -433,6 +434,50 @@ Test(compute, survives_every_failing_allocation, .timeout = 60)
     cr_assert_eq(world_run(&world, lacking_main, &succeeded), KOLO_OK, "%s",
                  world_cause(&world)->text);
     cr_assert(succeeded);
+}
+
+/* One allocation fails on rank 1, which comes first: if it says that there is no memory, the other
+ * has heard it too, and both go on alike. */
+static kolo_status poor_main(struct kolo_comm *comm, void *arg)
+{
+    const uint64_t *nth = arg;
+    const bool is_poor = kolo_rank(comm) == 1;
+    const struct timespec behind = {.tv_nsec = 20 * 1000 * 1000};
+    const struct kolo_mean_config config = {.size = sizeof config};
+    struct kolo_metric *metric = NULL;
+    kolo_status status, next;
+    KOLO_TRY(kolo_mean_create(&config, &metric));
+    KOLO_TRY(kolo_barrier(comm, NULL, NULL));
+    if (is_poor)
+        kolo_alloc_fail_nth(*nth);
+    else
+        nanosleep(&behind, NULL);
+    status = kolo_metrics_compute(comm, &metric, 1, NULL);
+    if (is_poor)
+        kolo_alloc_fail_nth(0);
+    next = kolo_barrier(comm, NULL, NULL);
+    if (status == KOLO_OK)
+        status = next;
+    else if (next != KOLO_OK && next != status)
+        status = kolo_fail(KOLO_ERR_INTERNAL, "then %s", kolo_error_detail());
+out:
+    kolo_metric_destroy(metric);
+    return status;
+}
+
+Test(compute, all_ranks_hear_who_has_no_memory, .timeout = 60)
+{
+    int poor = 0;
+    for (uint64_t nth = 1; nth <= 16; nth++) {
+        struct world world = {.size = 2, .transport = "tcp"};
+        const kolo_status status = world_run(&world, poor_main, &nth);
+        cr_assert(status == KOLO_OK || status == KOLO_ERR_NO_MEMORY, "%d: %s: %s", (int)nth,
+                  kolo_status_name(status), world_cause(&world)->text);
+        cr_assert_eq(world.results[0].status, world.results[1].status, "%d: %s, %s", (int)nth,
+                     world.results[0].text, world.results[1].text);
+        poor += status == KOLO_ERR_NO_MEMORY;
+    }
+    cr_assert(poor > 1);
 }
 
 /* ---- agreeing ---- */

@@ -645,6 +645,7 @@ out:
 static kolo_status aborted_while_met(struct kolo_comm *comm, void *argument)
 {
     uint32_t number = 0;
+    size_t bytes = 0;
     struct kolo_comm *part = NULL, *again = NULL;
     kolo_status status;
     (void)argument;
@@ -655,6 +656,10 @@ static kolo_status aborted_while_met(struct kolo_comm *comm, void *argument)
         KOLO_TRY(meet(comm, number, 20000, &part));
     } else {
         KOLO_TRY(open_made(comm, number, &part));
+        if (comm->rank == 1) /* it is not in the creation, and would not keep a failure */
+            KOLO_TRY(kolo_kv_set(comm, "opened", "", 0));
+        else
+            KOLO_TRY(kolo_kv_get(comm, "opened", NULL, &bytes, -1));
         if (comm->rank == 0)
             kolo_abort(part, "enough");
     }

@@ -99,7 +99,6 @@ struct kolo_comm {
     bool is_inner;          /* it is of the nest of its parent */
     struct kolo_nest *nest; /* the communicators inside it (nest.h); NULL: none */
     int own_calls; /* calls of the library under way whose collectives are not the program's */
-    int bound;     /* those of them in which other ranks count on it: see kolo_comm_bind() */
     /* ---- where it is, and how it came to be ---- */
     struct kolo_comm_node listed; /* in engine->comms: opened, and not freed yet */
     struct kolo_comm_node busy;   /* in engine->busy */

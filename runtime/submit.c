@@ -402,20 +402,21 @@ static kolo_status run_async(struct kolo_comm *comm, const struct kolo_task *tas
     return status;
 }
 
-void kolo_comm_bind(struct kolo_comm *comm, bool is_bound)
+/** The communicator that this thread has bound; NULL: none. */
+static _Thread_local const struct kolo_comm *bound;
+
+void kolo_comm_bind(const struct kolo_comm *comm, bool is_bound)
 {
-    kolo_comm_enter(comm);
-    comm->bound += is_bound ? 1 : -1;
-    kolo_comm_leave(comm);
+    bound = is_bound ? comm : NULL;
 }
 
-/** A call was refused, for the reason in this thread's detail, or has lost the communicator. A
- * message is of another thread than the call that others count on. */
-static kolo_status refused(struct kolo_comm *comm, const struct kolo_task *task, kolo_status status)
+/** A call was refused, for the reason in this thread's detail, or has lost the communicator. */
+static kolo_status refused(struct kolo_comm *comm, kolo_status status)
 {
-    const bool is_message = kolo_call_is_message(task->kind);
+    if (bound != comm)
+        return status;
     kolo_comm_enter(comm);
-    if (!is_message && comm->bound > 0 && comm->failure.status == KOLO_OK) {
+    if (comm->failure.status == KOLO_OK) {
         kolo_comm_fail_here(comm, status, kolo_error_detail());
         status = kolo_comm_failed(comm, NULL);
     }
@@ -423,16 +424,24 @@ static kolo_status refused(struct kolo_comm *comm, const struct kolo_task *task,
     return status;
 }
 
+/** Whether the call is to be collected for a group. What is a part of another call is not: that
+ * began when there was no group. */
+static bool is_for_group(struct kolo_comm *comm, const struct kolo_task *task)
+{
+    return atomic_load_explicit(&comm->group, memory_order_relaxed) && !task->is_own &&
+           bound != comm;
+}
+
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task)
 {
-    if (atomic_load_explicit(&comm->group, memory_order_relaxed))
+    if (is_for_group(comm, task))
         return kolo_group_add(comm, task);
     if (task->request_out)
         return run_async(comm, task);
     kolo_status status = kolo_repeat_may(comm, task) ? run_again(comm, task) : KOLO_AGAIN;
     if (status == KOLO_AGAIN)
         status = run_blocking(comm, task);
-    return status == KOLO_OK ? KOLO_OK : refused(comm, task, status);
+    return status == KOLO_OK ? KOLO_OK : refused(comm, status);
 }
 
 /* ---- test and wait ---- */

@@ -66,11 +66,11 @@ kolo_status kolo_pointer_check(const struct kolo_task *task, const char *what, c
  * or runs it and waits. Takes the lock. ERR_NO_MEMORY, and what is refused before anything is sent,
  * leave the communicator usable; any other failure loses it. */
 kolo_status kolo_task_run(struct kolo_comm *comm, const struct kolo_task *task) KOLO_NODISCARD;
-/** Between true and false, other ranks count on this one's further collectives, since they have
- * begun a call of the library that consists of several (metrics). So one that is refused here loses
- * the communicator: then they do not wait, nor take this rank's next call for another one. A
- * message, which is of another thread, loses nothing. */
-void kolo_comm_bind(struct kolo_comm *comm, bool is_bound);
+/** Between true and false, this thread's calls on @p comm are parts of one call of the library
+ * (metrics), and other ranks count on them. So one that is refused loses the communicator: then
+ * they do not wait, nor take this rank's next call for another one. And no group that another
+ * thread opens meanwhile takes one up. */
+void kolo_comm_bind(const struct kolo_comm *comm, bool is_bound);
 /** Makes a request that is ready to start, and lists it for finalize. Nothing is sent or written.
  * Takes the lock. */
 kolo_status kolo_task_prepare(struct kolo_comm *comm, const struct kolo_task *task,

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "runtime/comm.h"
+#include "tests/support/await.h"
 #include "tests/support/world.h"
 
 enum { LONG = 40000, CALLS = 20, PEERS = 4 };
@@ -462,4 +463,102 @@ Test(group, another_thread_calls_meanwhile, .timeout = 100)
 {
     struct world world = {.size = 1};
     WORLD_MUST_RUN(&world, groups_meanwhile, NULL);
+}
+
+/* ---- calls of several calls, which began before the group ---- */
+
+struct beside {
+    struct kolo_comm *comm;
+    bool computes;
+    kolo_status status;
+    char text[KOLO_DETAIL_MAX];
+};
+
+static kolo_status compute_mean(struct kolo_comm *comm)
+{
+    const struct kolo_mean_config config = {.size = sizeof config};
+    struct kolo_mean_result result = {.size = sizeof result};
+    const double value = kolo_rank(comm) + 1;
+    struct kolo_metric *mean = NULL;
+    WORLD_TRY(kolo_mean_create(&config, &mean));
+    kolo_status status = kolo_mean_update_float64(mean, &value, 1, NULL);
+    if (status == KOLO_OK)
+        status = kolo_metrics_compute(comm, &mean, 1, NULL);
+    if (status == KOLO_OK)
+        status = kolo_mean_result(mean, &result);
+    kolo_metric_destroy(mean);
+    WORLD_TRY(status);
+    WORLD_EXPECT(result.mean == 1.5, "a mean of %g", result.mean);
+    return KOLO_OK;
+}
+
+static kolo_status make_copy(struct kolo_comm *comm)
+{
+    struct kolo_comm *copy = NULL;
+    int32_t one = 1, sum = 0;
+    WORLD_TRY(kolo_dup(comm, NULL, &copy));
+    WORLD_TRY(kolo_allreduce(copy, &one, &sum, 1, KOLO_INT32, KOLO_SUM, NULL, NULL));
+    WORLD_EXPECT(sum == 2, "a sum of %d", (int)sum);
+    return kolo_finalize(copy);
+}
+
+static void *beside_main(void *argument)
+{
+    struct beside *beside = argument;
+    beside->status = beside->computes ? compute_mean(beside->comm) : make_copy(beside->comm);
+    snprintf(beside->text, sizeof beside->text, "%s", kolo_error_detail());
+    return NULL;
+}
+
+/** Whether a call waits for the other rank, and if it makes a communicator, another one for it. */
+static bool have_begun(struct kolo_comm *comm, bool computes)
+{
+    kolo_comm_enter(comm);
+    const bool has = comm->collectives.first && (computes || comm->creating.first);
+    kolo_comm_leave(comm);
+    return has;
+}
+
+/** On rank 0 threads are in such calls when a group begins. Rank 1 comes when it has. */
+static kolo_status begun_before(struct kolo_comm *comm, void *argument)
+{
+    const bool computes = *(const bool *)argument;
+    const int count = computes ? 1 : 2, rank = kolo_rank(comm);
+    struct beside beside[2] = {{.comm = comm, .computes = computes}};
+    pthread_t threads[2];
+    int32_t token = rank == 0 ? 7 : 0;
+    size_t bytes = 0;
+    beside[1] = beside[0];
+    for (int i = 0; rank == 0 && i < count; i++)
+        WORLD_EXPECT(pthread_create(&threads[i], NULL, beside_main, &beside[i]) == 0, "no thread");
+    if (rank == 0) {
+        WORLD_EXPECT(AWAIT(have_begun(comm, computes)), "the calls do not begin");
+        WORLD_TRY(kolo_group_begin(comm));
+        WORLD_TRY(kolo_send(comm, &token, 1, KOLO_INT32, 1, NULL, NULL));
+        WORLD_TRY(kolo_kv_set(comm, "open", "", 0));
+    } else {
+        WORLD_TRY(kolo_kv_get(comm, "open", NULL, &bytes, -1));
+    }
+    for (int i = 0; i < count; i++)
+        if (rank == 0)
+            pthread_join(threads[i], NULL);
+        else
+            (void)beside_main(&beside[i]);
+    for (int i = 0; i < count; i++)
+        if (beside[i].status != KOLO_OK)
+            return kolo_fail(beside[i].status, "call %d: %s", i, beside[i].text);
+    if (rank == 0)
+        return kolo_group_end(comm, NULL, NULL);
+    WORLD_TRY(kolo_recv(comm, &token, 1, KOLO_INT32, 0, NULL, NULL));
+    WORLD_EXPECT(token == 7, "%d arrives", (int)token);
+    return KOLO_OK;
+}
+
+Test(group, takes_no_part_of_a_call_that_began_before, .timeout = 100)
+{
+    for (int computes = 0; computes < 2; computes++) {
+        struct world world = {.size = 2, .settings = {"KOLO_TIMEOUT=10"}};
+        bool argument = computes != 0;
+        WORLD_MUST_RUN(&world, begun_before, &argument);
+    }
 }

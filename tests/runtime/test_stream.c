@@ -763,6 +763,13 @@ static kolo_status collective(struct kolo_comm *comm, int which, void *memory,
 }
 enum { COLLECTIVES = 14 };
 
+/** As if another thread were in kolo_metrics_compute. */
+static void *bind_main(void *comm)
+{
+    kolo_comm_bind(comm, true);
+    return NULL;
+}
+
 /** @p argument: whether the captured stream is the call's; otherwise it is another one of the
  * context. */
 static kolo_status in_a_capture(struct kolo_comm *comm, void *argument)
@@ -773,6 +780,7 @@ static kolo_status in_a_capture(struct kolo_comm *comm, void *argument)
     struct kolo_opts opts = {.size = sizeof opts, .stream = is_followed ? stream : NULL};
     struct kolo_request *request = NULL, *again = NULL;
     void *allocated = NULL;
+    pthread_t thread;
     static const char words[] = "is captured into a graph";
     WORLD_TRY(kolo_alloc_device(comm, BYTES, rank, &allocated));
     opts.flags = KOLO_PERSISTENT;
@@ -790,10 +798,10 @@ static kolo_status in_a_capture(struct kolo_comm *comm, void *argument)
             kolo_send(comm, memory, 1, KOLO_INT32, 1 - rank, NULL, NULL));
     REFUSED(KOLO_ERR_UNSUPPORTED, words,
             kolo_recv(comm, memory, 1, KOLO_INT32, 1 - rank, NULL, &request));
-    kolo_comm_bind(comm, true); /* as if another thread were in kolo_metrics_compute */
+    WORLD_EXPECT(pthread_create(&thread, NULL, bind_main, comm) == 0, "no thread");
+    pthread_join(thread, NULL);
     REFUSED(KOLO_ERR_UNSUPPORTED, words,
             kolo_recv(comm, memory, 1, KOLO_INT32, 1 - rank, NULL, NULL));
-    kolo_comm_bind(comm, false);
     WORLD_TRY(kolo_group_begin(comm));
     WORLD_TRY(kolo_recv(comm, (int32_t *)memory + 8, 1, KOLO_INT32, 1 - rank, NULL, NULL));
     WORLD_TRY(collective(comm, 3, memory, NULL, NULL));

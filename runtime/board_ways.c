@@ -44,7 +44,8 @@ _Static_assert((int)SHOWS < (int)KOLO_TRIALS_WAYS, "each way has a place");
 struct taken {
     struct kolo_trials *trials; /* that chose it; NULL: none did */
     int way;
-    bool is_measured; /* they receive the duration */
+    bool is_measured; /* they receive the duration, */
+    double bytes;     /* by the size of all buffers */
 };
 
 struct kolo_hub_ways {
@@ -52,7 +53,6 @@ struct kolo_hub_ways {
     struct taken measured;   /* of the latest measured collective, until its duration is noted */
     uint64_t number;         /* number of that collective */
     uint64_t measured_count; /* collectives that were measured so far */
-    double bytes;            /* size of all its buffers */
     int64_t began;
     /* Of the running collective, if its way was chosen before it was entered: the trials as they
      * were before, and how long it took to show. */
@@ -134,11 +134,11 @@ static void settle(struct kolo_hub *hub)
         return;
     const double took = duration(hub);
     if (took >= 0)
-        kolo_trials_note(measured.trials, measured.way, took / ways->bytes);
+        kolo_trials_note(measured.trials, measured.way, took / measured.bytes);
 }
 
 /** All have entered: the running collective begins in the way that was taken. */
-static void begin(struct kolo_hub *hub, const struct taken *taken, double bytes)
+static void begin(struct kolo_hub *hub, const struct taken *taken)
 {
     struct kolo_hub_ways *ways = hub->ways;
     if (!taken->is_measured)
@@ -146,7 +146,6 @@ static void begin(struct kolo_hub *hub, const struct taken *taken, double bytes)
     ways->measured = *taken;
     ways->measured_count++;
     ways->number = hub->number;
-    ways->bytes = bytes > 0 ? bytes : 1;
     ways->began = kolo_now_ns() - ways->put_ns;
 }
 
@@ -183,11 +182,18 @@ static struct kolo_trials *find_trials(struct kolo_hub_ways *ways, bool all_see,
     return &of_all[class];
 }
 
-/** Forgets what was taken before the running collective was entered. */
-static struct taken end_early(struct kolo_hub_ways *ways)
+/** Takes a way for the running collective. If that is not entered yet (@p is_early), showing is one
+ * of them, and what is taken can be undone. */
+static struct taken take(struct kolo_hub *hub, bool all_see, bool is_early)
 {
-    const struct taken taken = ways->early;
-    ways->early = (struct taken){NULL, 0, false};
+    const struct lengths bytes = lengths_of(hub);
+    const unsigned open = open_ways(hub, all_see, bytes) | (is_early ? 1U << SHOWS : 0);
+    struct taken taken = {.bytes = bytes.all > 0 ? bytes.all : 1};
+    taken.trials = find_trials(hub->ways, all_see, hub->run.collective, bytes.all);
+    if (is_early)
+        hub->ways->before = *taken.trials;
+    taken.way = (is_early ? kolo_trials_take_early : kolo_trials_take)(taken.trials, open,
+                                                                       &taken.is_measured);
     return taken;
 }
 
@@ -200,20 +206,15 @@ static bool is_short_scatter(const struct kolo_hub *hub)
 bool kolo_ways_shows(struct kolo_hub *hub)
 {
     struct kolo_hub_ways *ways = hub->ways;
-    struct taken *early = &ways->early;
-    *early = (struct taken){NULL, SHOWS, false};
+    ways->early = (struct taken){.way = SHOWS};
     ways->put_ns = 0;
     if (!kolo_pull_is_known(hub))
         return true;
     if (!kolo_pull_may(hub) || is_short_scatter(hub))
         return !kolo_pull_must(hub);
-    const struct lengths bytes = lengths_of(hub);
-    const unsigned open = open_ways(hub, false, bytes) | 1U << SHOWS;
-    early->trials = find_trials(ways, false, hub->run.collective, bytes.all);
-    ways->before = *early->trials;
-    early->way = kolo_trials_take_early(early->trials, open, &early->is_measured);
-    ways->put_began = early->is_measured ? kolo_now_ns() : 0;
-    return early->way == SHOWS;
+    ways->early = take(hub, false, true);
+    ways->put_began = ways->early.is_measured ? kolo_now_ns() : 0;
+    return ways->early.way == SHOWS;
 }
 
 void kolo_ways_put(struct kolo_hub *hub)
@@ -221,6 +222,14 @@ void kolo_ways_put(struct kolo_hub *hub)
     struct kolo_hub_ways *ways = hub->ways;
     if (ways->early.is_measured)
         ways->put_ns = kolo_now_ns() - ways->put_began;
+}
+
+/** What was taken before the running collective was entered, which counts once. */
+static struct taken end_early(struct kolo_hub_ways *ways)
+{
+    const struct taken taken = ways->early;
+    ways->early = (struct taken){.trials = NULL};
+    return taken;
 }
 
 void kolo_ways_unshow(struct kolo_hub *hub)
@@ -236,34 +245,25 @@ void kolo_ways_shown(struct kolo_hub *hub)
     const struct taken early = end_early(hub->ways);
     settle(hub);
     (void)kolo_pull_may(hub); /* so that it is known from the next call on */
-    begin(hub, &early, early.is_measured ? kolo_ways_bytes(hub) : 0);
-}
-
-/** The way of the running collective, which may have been taken already. */
-static struct taken take(struct kolo_hub *hub, bool all_see, struct lengths bytes)
-{
-    struct taken taken = end_early(hub->ways);
-    if (taken.trials)
-        return taken;
-    hub->ways->put_ns = 0;
-    taken.trials = find_trials(hub->ways, all_see, hub->run.collective, bytes.all);
-    taken.way = kolo_trials_take(taken.trials, open_ways(hub, all_see, bytes), &taken.is_measured);
-    return taken;
+    begin(hub, &early);
 }
 
 void kolo_ways_choose(struct kolo_hub *hub, bool all_see)
 {
-    const struct lengths bytes = lengths_of(hub);
+    struct taken taken = end_early(hub->ways);
     settle(hub);
     hub->run.how = hub->run.cell_how = KOLO_STORE_CACHED;
     hub->run.is_pulled = !all_see && kolo_pull_must(hub);
     if (hub->run.is_pulled)
         return;
-    const struct taken taken = take(hub, all_see, bytes);
+    if (!taken.trials) {
+        hub->ways->put_ns = 0;
+        taken = take(hub, all_see, false);
+    }
     hub->run.is_pulled = taken.way == PULLS;
     hub->run.how = (taken.way & STREAMS_OUT) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
     hub->run.cell_how = (taken.way & STREAMS_IN) != 0 ? KOLO_STORE_STREAM : KOLO_STORE_CACHED;
-    begin(hub, &taken, bytes.all);
+    begin(hub, &taken);
 }
 
 void kolo_ways_over(struct kolo_hub *hub)

@@ -250,7 +250,7 @@ static enum kolo_board_step choose_way(struct kolo_hub *hub)
     enum kolo_board_named named =
         hub->run.is_oneshot ? KOLO_BOARD_NONE_NAMED : kolo_board_direct_look(hub);
     const bool is_shown = named == KOLO_BOARD_NONE_NAMED && hub->run.may_show;
-    if (is_shown && !hub->run.is_oneshot)
+    if (is_shown)
         kolo_ways_shown(hub);
     if (is_shown || hub->run.is_oneshot) {
         kolo_oneshot_take(hub);

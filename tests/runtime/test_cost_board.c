@@ -140,6 +140,17 @@ static bool is_pulled(enum kolo_collective collective, const struct kolo_plan_ar
     return kolo_board_is_pulled(kolo_plan_on_board(collective, false), args, 1, layout, figures);
 }
 
+/** Two ranks with a core each that find out whether to pull blocks of @p from bytes and more. */
+static struct kolo_layout pair_that_tries(size_t from)
+{
+    return (struct kolo_layout){.size = 2,
+                                .cores = 2,
+                                .has_board = true,
+                                .is_unseen = true,
+                                .pull_from = from,
+                                .pull_is_tried = true};
+}
+
 /** With blocks of 1 MiB on two ranks: a rank pulls all blocks but its own. */
 Test(cost_board, pulled_memory_takes_what_the_kernel_takes)
 {
@@ -201,12 +212,7 @@ Test(cost_board, what_is_shown_and_what_is_not)
 {
     enum { FROM = 8 << 10, BLOCK = 32 << 10 };
     struct kolo_figures figures = {.pull_byte = 0.1, .share_byte = 1, .flag = 1000};
-    struct kolo_layout layout = {.size = 2,
-                                 .cores = 2,
-                                 .has_board = true,
-                                 .is_unseen = true,
-                                 .pull_from = FROM,
-                                 .pull_is_tried = true};
+    struct kolo_layout layout = pair_that_tries(FROM);
     const enum kolo_collective alltoall = KOLO_COLLECTIVE_ALLTOALL;
     cr_assert_eq(unseen(alltoall, BLOCK, &layout, &figures), KOLO_UNSEEN_PULLED);
     cr_assert_eq(unseen(alltoall, FROM - 1, &layout, &figures), KOLO_UNSEEN_SHOWN);
@@ -229,12 +235,7 @@ Test(cost_board, memory_that_is_tried_is_taken_to_go_the_faster_way)
         FROM = 8 << 10
     }; /* more than the caches hold, which a setting excludes */
     struct kolo_figures figures = {.pull_byte = 0.01, .share_byte = 1};
-    struct kolo_layout layout = {.size = 2,
-                                 .cores = 2,
-                                 .has_board = true,
-                                 .is_unseen = true,
-                                 .pull_from = FROM,
-                                 .pull_is_tried = true};
+    struct kolo_layout layout = pair_that_tries(FROM);
     struct kolo_plan_args args = {.size = 2, .count = BLOCK, .segment = 1};
     double pulled = cost_of(KOLO_COLLECTIVE_ALLTOALL, false, BLOCK, &layout, &figures);
     cr_assert(is_pulled(KOLO_COLLECTIVE_ALLTOALL, &args, &layout, &figures));
@@ -296,12 +297,7 @@ Test(cost_board, long_memory_is_pulled_no_faster_than_memory_is)
 {
     enum { BLOCK = 8 << 20, SHORT = 1 << 20 };
     struct kolo_figures figures = {.pull_byte = 0.25, .share_byte = 0.125, .copy_byte = 1};
-    struct kolo_layout layout = {.size = 2,
-                                 .cores = 2,
-                                 .has_board = true,
-                                 .is_unseen = true,
-                                 .pull_from = SHORT,
-                                 .pull_is_tried = true};
+    struct kolo_layout layout = pair_that_tries(SHORT);
     struct kolo_plan_args args = {.size = 2, .count = BLOCK, .segment = 1};
     cr_assert(is_pulled(KOLO_COLLECTIVE_ALLTOALL, &args, &layout, &figures));
     double ns = cost_of(KOLO_COLLECTIVE_ALLTOALL, false, BLOCK, &layout, &figures);

@@ -352,11 +352,11 @@ int kolo_job_run(const struct kolo_options *options, const struct kolo_hosts *ho
                 kolo_error_detail());
         job.exit_status = status == KOLO_ERR_CONFIG ? EXIT_STATUS_REFUSED : KOLO_EXIT_SHORTAGE;
     }
-    if (job.exit_status == 0 && job.is_input_cut)
-        job.exit_status = EXIT_STATUS_FAILED;
     kolo_job_settle_files(&job);
     hush_if_unread(&job);
     close_job(&job);
+    if (job.exit_status == 0 && (job.is_input_cut || job.is_stderr_cut))
+        job.exit_status = EXIT_STATUS_FAILED;
     kolo_job_tell_unstored(&job);
     return kolo_job_end_files(&job, end_timeline(&job));
 }

@@ -92,10 +92,11 @@ struct kolo_job {
     int64_t began_ns;
     uint64_t lost; /* bytes of output that are nowhere; known once the streams are closed */
     uint64_t unstored[JOB_STREAMS]; /* for how many there was no memory; known then as well */
-    bool has_output;   /* not all is passed on that ranks have written to standard output */
-    int lost_double;   /* the error of one output that is both, which ended no job; 0: none */
-    int broken_error;  /* that standard output cannot be written with; 0: none yet */
-    int64_t broken_ns; /* since when */
+    bool has_output;    /* not all is passed on that ranks have written to standard output */
+    int lost_double;    /* the error of one output that is both, which ended no job; 0: none */
+    bool is_stderr_cut; /* standard error could not be written, and not because nobody reads it */
+    int broken_error;   /* that standard output cannot be written with; 0: none yet */
+    int64_t broken_ns;  /* since when */
     struct kolo_job_asked asked;
     int exit_status;
     bool is_input_cut; /* rank 0 did not get all of it: the job fails */

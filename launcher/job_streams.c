@@ -144,10 +144,12 @@ void kolo_job_end_unread(struct kolo_job *job)
     kolo_job_kill(job);
 }
 
+/* Nobody can be told: the job continues, and its exit status says it. A pipe that nobody reads is
+ * a choice of who closed it (`2> >(head)`). */
 static void on_stderr_broken(void *context, int error)
 {
-    (void)context; /* nobody to tell; the job continues */
-    (void)error;
+    struct kolo_job *job = context;
+    job->is_stderr_cut = job->is_stderr_cut || error != EPIPE;
 }
 
 /* Sends rank 0 a part of standard input, or its end (0 bytes). */

@@ -103,6 +103,19 @@ lines err 1
 says err '^kolorun: the output cannot be written: No space left on device'
 lines err 1
 
+# If standard error has none left, there is nobody to tell, and no other job to end: the ranks go
+# on, and only the exit status shows it; but not if nobody reads it any more.
+"$KOLORUN" -np 2 sh -c 'echo lost >&2; echo kept' 2>/dev/full >"$work/out" && fail "a full standard error is no failure"
+[[ $? == 1 ]] || fail "a full standard error: another status"
+lines out 2
+"$KOLORUN" -np 2 sh -c 'echo lost >&2; exit 7' 2>/dev/full && fail "a full standard error hides a failure"
+[[ $? == 7 ]] || fail "a full standard error: not the status of the rank"
+mkfifo "$work/closed"
+exec 9<>"$work/closed" 8>"$work/closed" 9<&-
+"$KOLORUN" -np 2 sh -c 'echo unread >&2; echo kept' 2>&8 >"$work/out" || fail "a standard error that nobody reads: status $?"
+exec 8>&-
+lines out 2
+
 # --output-dir: each rank's bytes, exactly, in files of its own, and here as without it; --no-copy:
 # only there. Ranks of another host too.
 printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift 2\nexec sh -c "$*"\n' >"$work/ssh"

@@ -80,20 +80,6 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-/** Starts the thread, which nobody joins. Returns 0 or an errno. */
-static int start(struct state *state)
-{
-    pthread_attr_t attributes;
-    pthread_t thread;
-    int error = pthread_attr_init(&attributes);
-    if (error != 0)
-        return error;
-    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    error = kolo_thread_start(&thread, &attributes, thread_main, state);
-    (void)pthread_attr_destroy(&attributes);
-    return error;
-}
-
 /** Returns 0, ETIMEDOUT or ECANCELED. */
 static int await(struct state *state, kolo_deadline deadline, const struct kolo_unless *unless)
 {
@@ -111,7 +97,15 @@ int kolo_errand_run(const struct kolo_errand *errand, void *memory, kolo_deadlin
                     const struct kolo_unless *unless)
 {
     struct state *state = state_of(memory);
+    pthread_t thread;
     state->errand = *errand;
-    const int error = start(state);
-    return error != 0 ? error : await(state, deadline, unless);
+    int error = kolo_thread_start(&thread, NULL, thread_main, state);
+    if (error != 0)
+        return error;
+    error = await(state, deadline, unless);
+    if (error == 0)
+        (void)pthread_join(thread, NULL); /* a program that counts its threads finds none more */
+    else
+        (void)pthread_detach(thread);
+    return error;
 }

@@ -331,8 +331,9 @@ static kolo_status explain(const struct command *c, const struct kolo_settings *
     size_t element = kolo_dtype_bytes(c->dtype);
     bool by_rank = c->operation->send == BENCH_ALL || c->operation->recv == BENCH_ALL;
     kolo_status status;
-    KOLO_TRY(
-        kolo_profile_load(c->profile ? c->profile : settings->profile, &figures, text, &source));
+    KOLO_TRY(kolo_profile_load(c->profile ? c->profile : settings->profile,
+                               kolo_deadline_in_ms(settings->start_timeout_ms), &figures, text,
+                               &source));
     struct kolo_question question = {
         .collective = bench_collective_of(c->operation),
         .args = {.size = (int)c->ranks,

@@ -321,7 +321,8 @@ static kolo_status load(const char *path, struct kolo_figures *figures)
     kolo_figures_init(&old);
     if (access(path, F_OK) != 0)
         return KOLO_OK;
-    kolo_status status = kolo_figures_read(path, text, sizeof text);
+    /* without a deadline: the file is also written here, and by no other deadline */
+    kolo_status status = kolo_figures_read(path, text, sizeof text, KOLO_NEVER);
     status = status == KOLO_OK ? kolo_figures_parse(&old, text, path) : status;
     if (status == KOLO_OK)
         *figures = old;

@@ -30,7 +30,7 @@ kolo_status kolo_engine_share_figures(struct kolo_engine *engine, kolo_deadline 
     size_t bytes = sizeof text - 1;
     kolo_status status = KOLO_OK;
     if (engine->rank == 0) {
-        KOLO_TRY(kolo_profile_load(setting, &engine->figures, text, &source));
+        KOLO_TRY(kolo_profile_load(setting, deadline, &engine->figures, text, &source));
         if (source.path[0] != '\0')
             KOLO_INFO("plans are chosen by the figures of %s", source.path);
     }

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/errand.h"
 #include "base/log.h"
 #include "base/settings.h"
 
@@ -155,38 +156,118 @@ kolo_status kolo_figures_parse(struct kolo_figures *figures, const char *text, c
     return status;
 }
 
-/** Opens a file that can be read without waiting for another process. */
-static FILE *open_file(const char *path)
+/* ---- files ---- */
+
+/** An errand, because the file system may be one that does not answer. */
+struct reading {
+    const char *path; /* behind the text */
+    bool is_there;
+    int error;       /* errno; EINVAL: it is not a file, EFBIG: it is too long */
+    size_t capacity; /* of the text, with a terminating 0 */
+    char text[];
+};
+
+/** Opens a file that can be read without waiting for another process. -1, with errno. */
+static int open_file(const char *path)
 {
     struct stat what;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return NULL;
-    int error = fstat(fd, &what) != 0 ? errno : S_ISREG(what.st_mode) ? 0 : EINVAL;
-    FILE *file = error == 0 ? fdopen(fd, "r") : NULL;
-    if (file)
-        return file;
-    error = error != 0 ? error : errno;
-    close(fd);
+        return -1;
+    const int error = fstat(fd, &what) != 0 ? errno : S_ISREG(what.st_mode) ? 0 : EINVAL;
+    if (error == 0)
+        return fd;
+    (void)close(fd);
     errno = error;
-    return NULL;
+    return -1;
 }
 
-kolo_status kolo_figures_read(const char *path, char *text, size_t capacity)
+/** Returns 0 or an errno. */
+static int read_text(int fd, char *text, size_t capacity)
 {
-    FILE *file = open_file(path);
-    if (!file)
-        return kolo_fail(KOLO_ERR_CONFIG, "KOLO_PROFILE: %s: %s", path,
-                         errno == EINVAL ? "not a file with text" : strerror(errno));
-    size_t length = fread(text, 1, capacity - 1, file);
-    bool is_whole = feof(file) && !ferror(file) && !memchr(text, '\0', length);
-    fclose(file);
-    text[length] = '\0';
-    return is_whole ? KOLO_OK
-                    : kolo_fail(KOLO_ERR_CONFIG,
-                                "KOLO_PROFILE: %s is not a text of at most %zu "
-                                "bytes",
-                                path, capacity - 1);
+    size_t used = 0;
+    ssize_t got;
+    while ((got = read(fd, text + used, capacity - used)) != 0) {
+        if (got < 0 && errno != EINTR)
+            return errno;
+        used += got > 0 ? (size_t)got : 0;
+        if (used == capacity)
+            return EFBIG;
+    }
+    text[used] = '\0';
+    return memchr(text, '\0', used) ? EINVAL : 0;
+}
+
+static void read_file(void *memory)
+{
+    struct reading *reading = memory;
+    reading->is_there = access(reading->path, F_OK) == 0;
+    const int fd = open_file(reading->path);
+    reading->error = fd < 0 ? errno : read_text(fd, reading->text, reading->capacity);
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+static kolo_status create_reading(const char *path, size_t capacity, struct reading **reading_out)
+{
+    const size_t path_bytes = strlen(path) + 1;
+    void *memory;
+    const kolo_status status =
+        kolo_errand_create(sizeof(struct reading) + capacity + path_bytes, &memory);
+    struct reading *reading = *reading_out = memory;
+    if (status != KOLO_OK)
+        return status;
+    reading->path = memcpy(reading->text + capacity, path, path_bytes);
+    reading->capacity = capacity;
+    return KOLO_OK;
+}
+
+static kolo_status judge_reading(const struct reading *reading)
+{
+    const char *path = reading->path;
+    if (reading->error == EINVAL)
+        return kolo_fail(KOLO_ERR_CONFIG, "KOLO_PROFILE: %s: not a file with text", path);
+    if (reading->error == EFBIG)
+        return kolo_fail(KOLO_ERR_CONFIG, "KOLO_PROFILE: %s is not a text of at most %zu bytes",
+                         path, reading->capacity - 1);
+    if (reading->error != 0)
+        return kolo_fail_errno(KOLO_ERR_CONFIG, reading->error, "KOLO_PROFILE: %s", path);
+    return KOLO_OK;
+}
+
+/** As kolo_figures_read. @param is_there_out whether there is such a file. */
+static kolo_status read_profile(const char *path, char *text, size_t capacity,
+                                kolo_deadline deadline, bool *is_there_out)
+{
+    static const struct kolo_errand errand = {.run = read_file};
+    struct reading *reading;
+    kolo_status status = create_reading(path, capacity, &reading);
+    *is_there_out = true;
+    text[0] = '\0';
+    if (status != KOLO_OK)
+        return status;
+    const int error = kolo_errand_run(&errand, reading, deadline, NULL);
+    if (error == ETIMEDOUT)
+        return kolo_fail(KOLO_ERR_TIMEOUT,
+                         "KOLO_PROFILE: %s: its file system did not answer in time; "
+                         "KOLO_PROFILE=none reads no file",
+                         path);
+    if (error == 0) {
+        status = judge_reading(reading);
+        *is_there_out = reading->is_there;
+        if (status == KOLO_OK)
+            memcpy(text, reading->text, strlen(reading->text) + 1);
+    } else {
+        status = kolo_fail_start(error, "KOLO_PROFILE: %s: cannot start a thread to read it", path);
+    }
+    kolo_errand_destroy(reading);
+    return status;
+}
+
+kolo_status kolo_figures_read(const char *path, char *text, size_t capacity, kolo_deadline deadline)
+{
+    bool is_there;
+    return read_profile(path, text, capacity, deadline, &is_there);
 }
 
 /* ---- which profile ---- */
@@ -209,26 +290,34 @@ bool kolo_profile_place(char *path, size_t capacity)
     return false;
 }
 
-/** Loads the profile of this host, if there is a usable one. */
-static void load_saved(struct kolo_figures *figures, char *text, struct kolo_profile_source *source)
+/** Half of the time until @p deadline: the other ranks, who wait for what becomes of the profile,
+ * are to hear of it in the rest. */
+static kolo_deadline half_of(kolo_deadline deadline)
 {
-    text[0] = '\0';
-    source->path[0] = '\0';
+    const int64_t now = kolo_now_ns();
+    return deadline == KOLO_NEVER || deadline <= now ? deadline : now + (deadline - now) / 2;
+}
+
+/** Loads the profile of this host, if there is a usable one. */
+static void load_saved(struct kolo_figures *figures, char *text, struct kolo_profile_source *source,
+                       kolo_deadline deadline)
+{
+    bool is_there = false;
     if (!kolo_profile_place(source->path, sizeof source->path))
         return;
-    kolo_status status = KOLO_OK;
-    if (access(source->path, F_OK) == 0) {
-        status = kolo_figures_read(source->path, text, KOLO_PROFILE_MAX);
-        status = status == KOLO_OK ? kolo_figures_parse(figures, text, source->path) : status;
-        if (status == KOLO_OK)
-            return;
+    kolo_status status = read_profile(source->path, text, KOLO_PROFILE_MAX, deadline, &is_there);
+    if (status == KOLO_OK)
+        status = kolo_figures_parse(figures, text, source->path);
+    if (status == KOLO_OK)
+        return;
+    if (is_there)
         KOLO_WARN("the profile of this host is not used: %s", kolo_error_detail());
-    }
     text[0] = '\0';
     source->path[0] = '\0';
 }
 
-kolo_status kolo_profile_load(const char *setting, struct kolo_figures *figures, char *text,
+kolo_status kolo_profile_load(const char *setting, kolo_deadline deadline,
+                              struct kolo_figures *figures, char *text,
                               struct kolo_profile_source *source)
 {
     kolo_status status = KOLO_OK;
@@ -236,9 +325,9 @@ kolo_status kolo_profile_load(const char *setting, struct kolo_figures *figures,
     *source = (struct kolo_profile_source){0};
     text[0] = '\0';
     if (strcmp(setting, "auto") == 0) {
-        load_saved(figures, text, source);
+        load_saved(figures, text, source, half_of(deadline));
     } else if (setting[0] != '\0' && strcmp(setting, "none") != 0) {
-        KOLO_TRY(kolo_figures_read(setting, text, KOLO_PROFILE_MAX));
+        KOLO_TRY(kolo_figures_read(setting, text, KOLO_PROFILE_MAX, half_of(deadline)));
         KOLO_TRY(kolo_figures_parse(figures, text, setting));
         snprintf(source->path, sizeof source->path, "%s", setting);
     }

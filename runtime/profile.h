@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "runtime/cost.h"
 
@@ -20,8 +21,11 @@ enum {
  * file (@p path), the line and what is wrong, and nothing is changed. */
 kolo_status kolo_figures_parse(struct kolo_figures *figures, const char *text,
                                const char *path) KOLO_NODISCARD;
-/** Reads the file of a profile without interpreting it. ERR_CONFIG. */
-kolo_status kolo_figures_read(const char *path, char *text, size_t capacity) KOLO_NODISCARD;
+/** Reads the file of a profile without interpreting it, into @p text of @p capacity bytes with the
+ * terminating 0. ERR_CONFIG: it cannot be read, or is no such text; ERR_TIMEOUT: its file system
+ * does not answer by @p deadline; ERR_NO_MEMORY; ERR_SYSTEM. @p text is then "". */
+kolo_status kolo_figures_read(const char *path, char *text, size_t capacity,
+                              kolo_deadline deadline) KOLO_NODISCARD;
 /** Writes a text that kolo_figures_parse accepts. */
 void kolo_figures_write(const struct kolo_figures *figures, FILE *out);
 
@@ -34,10 +38,12 @@ struct kolo_profile_source {
     char path[4096];
 };
 /** The figures for KOLO_PROFILE = @p setting, and in @p text, of KOLO_PROFILE_MAX bytes, the same
- * as text. A file: ERR_CONFIG if it is not a profile. "auto": the profile saved on this host, or
- * the built-in figures if there is none or it is unusable (with a warning). "none": the built-in
- * figures. */
-kolo_status kolo_profile_load(const char *setting, struct kolo_figures *figures, char *text,
+ * as text. A file: ERR_CONFIG if it is not a profile, else as kolo_figures_read. "auto": the
+ * profile saved on this host, or the built-in figures if there is none or it is unusable (with a
+ * warning). "none": the built-in figures. A file system that does not answer is waited for during
+ * half of the time until @p deadline. */
+kolo_status kolo_profile_load(const char *setting, kolo_deadline deadline,
+                              struct kolo_figures *figures, char *text,
                               struct kolo_profile_source *source) KOLO_NODISCARD;
 
 #endif

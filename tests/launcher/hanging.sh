@@ -137,6 +137,23 @@ under "$seconds" 6 "the refusal of a host file that hangs"
 run 0 "$HANGING" "open:$work/hosts" 2 "$KOLORUN" --hostfile "$work/hosts" echo here
 lines out 2
 
+# The profile of rank 0's host: its home folder does not answer, or late. A file that the user
+# names is needed; the one that is there by itself is not.
+export XDG_CACHE_HOME=$work/cache
+mkdir -p "$work/cache/kolo"
+profile=$work/cache/kolo/profile-$(hostname)
+echo 'turn 4000' >"$profile"
+KOLO_START_TIMEOUT=4s run 0 "$HANGING" "open:$profile" 1000 "$KOLORUN" -np 2 "$CALLS"
+says err "^\[0\] .*warn: the profile of this host is not used: KOLO_PROFILE: $profile: its file system did not answer in time; KOLO_PROFILE=none reads no file$"
+lines err 1
+under "$seconds" 10 "a job without its profile"
+KOLO_START_TIMEOUT=4s KOLO_PROFILE=$profile run 1 "$HANGING" "open:$profile" 1000 "$KOLORUN" -np 2 "$CALLS"
+says err "^\[0\] .*KOLO_PROFILE: $profile: its file system did not answer in time"
+under "$seconds" 10 "the refusal of a profile that hangs"
+run 0 "$HANGING" "open:$profile" 1 "$KOLORUN" -np 2 "$CALLS"
+lines err 0
+unset XDG_CACHE_HOME
+
 # kolorun timeline: so does that of a file that is read, or written.
 KOLO_TIMELINE=$work/ring run 0 "$KOLORUN" -np 1 "$RANK_PROGRAM" loop 0
 mkdir "$work/merged"

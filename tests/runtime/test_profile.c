@@ -27,12 +27,19 @@ Test(profile, profiles_are_read_as_they_are_written)
     written.turn = 12345.678;
     kolo_figures_write(&written, file);
     fclose(file);
-    cr_assert(kolo_figures_read(path, text, sizeof text) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kolo_figures_read(path, text, sizeof text, KOLO_NEVER) == KOLO_OK, "%s",
+              kolo_error_detail());
     cr_assert(kolo_figures_parse(&read, text, path) == KOLO_OK, "%s", kolo_error_detail());
     cr_assert(memcmp(&read, &written, sizeof read) == 0);
-    cr_assert(kolo_figures_read(path, text, 16) == KOLO_ERR_CONFIG);
+    const size_t bytes = strlen(text);
+    cr_assert(bytes > 100 && bytes < sizeof text - 1);
+    cr_assert(kolo_figures_read(path, text, bytes + 1, KOLO_NEVER) == KOLO_OK);
+    cr_assert(strlen(text) == bytes);
+    cr_assert(kolo_figures_read(path, text, bytes, KOLO_NEVER) == KOLO_ERR_CONFIG);
+    cr_assert(strstr(kolo_error_detail(), "not a text of at most"), "%s", kolo_error_detail());
+    cr_assert(text[0] == '\0');
     unlink(path);
-    cr_assert(kolo_figures_read(path, text, sizeof text) == KOLO_ERR_CONFIG);
+    cr_assert(kolo_figures_read(path, text, sizeof text, KOLO_NEVER) == KOLO_ERR_CONFIG);
 }
 
 /** A locale of numbers with a decimal comma, as localedef writes it for glibc: magic number, count,
@@ -91,9 +98,9 @@ Test(profile, a_pipe_is_refused_at_once, .timeout = 20)
     cr_assert(mkdtemp(folder) != NULL);
     snprintf(path, sizeof path, "%s/pipe", folder);
     cr_assert(mkfifo(path, 0600) == 0);
-    cr_assert(kolo_figures_read(path, text, sizeof text) == KOLO_ERR_CONFIG);
+    cr_assert(kolo_figures_read(path, text, sizeof text, KOLO_NEVER) == KOLO_ERR_CONFIG);
     cr_assert(strstr(kolo_error_detail(), "not a file with text"), "%s", kolo_error_detail());
-    cr_assert(kolo_figures_read(folder, text, sizeof text) == KOLO_ERR_CONFIG);
+    cr_assert(kolo_figures_read(folder, text, sizeof text, KOLO_NEVER) == KOLO_ERR_CONFIG);
     unlink(path);
     rmdir(folder);
 }
@@ -154,18 +161,19 @@ Test(profile, that_of_this_host_is_found_by_auto_alone)
     char folder[64], text[KOLO_PROFILE_MAX];
     kolo_figures_init(&usual);
     save_profile(folder, "version 1\nturn 7\n");
-    cr_assert(kolo_profile_load("auto", &figures, text, &source) == KOLO_OK);
+    cr_assert(kolo_profile_load("auto", KOLO_NEVER, &figures, text, &source) == KOLO_OK);
     cr_assert(figures.turn == 7 && strncmp(source.path, folder, strlen(folder)) == 0);
     cr_assert(strcmp(text, "version 1\nturn 7\n") == 0, "%s", text);
-    cr_assert(kolo_profile_load("none", &figures, text, &source) == KOLO_OK);
+    cr_assert(kolo_profile_load("none", KOLO_NEVER, &figures, text, &source) == KOLO_OK);
     cr_assert(memcmp(&figures, &usual, sizeof usual) == 0 && !source.path[0] && !text[0]);
-    cr_assert(kolo_profile_load("", &figures, text, &source) == KOLO_OK);
+    cr_assert(kolo_profile_load("", KOLO_NEVER, &figures, text, &source) == KOLO_OK);
     cr_assert(memcmp(&figures, &usual, sizeof usual) == 0);
-    cr_assert(kolo_profile_load("/none/such", &figures, text, &source) == KOLO_ERR_CONFIG);
+    cr_assert(kolo_profile_load("/none/such", KOLO_NEVER, &figures, text, &source) ==
+              KOLO_ERR_CONFIG);
     remove_profile(folder);
     unsetenv("HOME");
     unsetenv("XDG_CACHE_HOME");
-    cr_assert(kolo_profile_load("auto", &figures, text, &source) == KOLO_OK);
+    cr_assert(kolo_profile_load("auto", KOLO_NEVER, &figures, text, &source) == KOLO_OK);
     cr_assert(memcmp(&figures, &usual, sizeof usual) == 0);
 }
 
@@ -179,7 +187,8 @@ Test(profile, of_this_host_that_is_of_no_use_is_left_alone)
     kolo_log_set_level(KOLO_LOG_NONE);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         save_profile(folder, texts[i]);
-        cr_assert(kolo_profile_load("auto", &figures, text, &source) == KOLO_OK, "%s", texts[i]);
+        cr_assert(kolo_profile_load("auto", KOLO_NEVER, &figures, text, &source) == KOLO_OK, "%s",
+                  texts[i]);
         cr_assert(memcmp(&figures, &usual, sizeof usual) == 0, "%s", texts[i]);
         cr_assert(!text[0] && !source.path[0], "%s", texts[i]);
         remove_profile(folder);

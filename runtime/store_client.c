@@ -20,7 +20,7 @@
 enum {
     /* At the deadline the server names the missing ranks; its message may take this long to
      * arrive. */
-    VERDICT_GRACE_MS = 500,
+    VERDICT_GRACE_MS = 2000,
     FILLS_PER_EVENT = 64
 };
 

@@ -16,7 +16,10 @@
 #include "runtime/rendezvous_file.h"
 #include "runtime/store_dial.h"
 
-enum { LOOK_EVERY_MS = 50 };
+enum {
+    LOOK_EVERY_MS = 50,
+    FILE_MS = 1000 /* that the file's file system may take in any case */
+};
 
 struct kolo_rendezvous_host {
     struct kolo_rendezvous rendezvous;
@@ -53,6 +56,14 @@ kolo_status kolo_rendezvous_parse(const char *text, struct kolo_rendezvous *rend
     return KOLO_OK;
 }
 
+/** When a file system that does not answer is given up: at @p deadline, but even a look at the last
+ * moment has time enough. */
+static kolo_deadline for_file(kolo_deadline deadline)
+{
+    const kolo_deadline least = kolo_deadline_in_ms(FILE_MS);
+    return deadline > least ? deadline : least;
+}
+
 /* ---- rank 0 ---- */
 
 static kolo_status make_job_id(uint64_t *job_id_out)
@@ -67,15 +78,17 @@ static kolo_status make_job_id(uint64_t *job_id_out)
 }
 
 /** Writes the file with this machine's addresses at @p port. */
-static kolo_status publish(struct kolo_rendezvous_host *host, const char *net, uint16_t port)
+static kolo_status publish(struct kolo_rendezvous_host *host, const char *net, uint16_t port,
+                           kolo_deadline deadline)
 {
     struct kolo_place places[KOLO_RENDEZVOUS_PLACES_MAX];
     size_t count = 0;
     kolo_status status = kolo_places_local(net, port, places, KOLO_RENDEZVOUS_PLACES_MAX, &count);
     if (status == KOLO_OK)
-        status = kolo_rendezvous_file_put(host->rendezvous.where, host->job_id, places, count);
+        status =
+            kolo_rendezvous_file_put(host->rendezvous.where, deadline, host->job_id, places, count);
     host->has_file = status == KOLO_OK;
-    return status;
+    return status == KOLO_ERR_TIMEOUT ? KOLO_ERR_SYSTEM : status; /* nobody is missing */
 }
 
 /** In its own /etc/hosts a host's name often means 127.0.1.1, while other hosts know its real
@@ -153,7 +166,7 @@ kolo_status kolo_rendezvous_host_open(const struct kolo_rendezvous *rendezvous, 
     own.job_id = host->job_id;
     KOLO_TRY(start_store(host, &own, deadline, &port));
     if (rendezvous->kind == KOLO_RENDEZVOUS_FILE)
-        KOLO_TRY(publish(host, net, port));
+        KOLO_TRY(publish(host, net, port, deadline));
     *host_out = host;
     return KOLO_OK;
 out:
@@ -168,12 +181,10 @@ struct kolo_store_thread *kolo_rendezvous_host_store(struct kolo_rendezvous_host
 
 void kolo_rendezvous_host_close(struct kolo_rendezvous_host *host, kolo_deadline deadline)
 {
-    struct kolo_rendezvous_file state;
     if (!host)
         return;
-    if (host->has_file && kolo_rendezvous_file_load(host->rendezvous.where, &state) == KOLO_OK &&
-        state.job_id == host->job_id)
-        (void)unlink(host->rendezvous.where);
+    if (host->has_file)
+        kolo_rendezvous_file_remove(host->rendezvous.where, for_file(deadline), host->job_id);
     kolo_store_thread_stop(host->thread, deadline);
     kolo_free_memory(host);
 }
@@ -182,13 +193,14 @@ void kolo_rendezvous_host_close(struct kolo_rendezvous_host *host, kolo_deadline
 
 struct looking {
     const char *path;
+    kolo_deadline deadline;
     const struct kolo_rendezvous_file *seen;
 };
 
 static bool has_changed(void *context)
 {
     const struct looking *looking = context;
-    return kolo_rendezvous_file_has_changed(looking->path, looking->seen);
+    return kolo_rendezvous_file_has_changed(looking->path, looking->deadline, looking->seen);
 }
 
 /** Waits until it is time to look at the file again. */
@@ -218,14 +230,18 @@ static kolo_status dial_by_file(const char *path, const struct kolo_secret *secr
 {
     char why[KOLO_DETAIL_MAX / 2] = "";
     struct kolo_rendezvous_file state = {0};
-    struct looking looking = {path, &state};
+    struct looking looking = {path, deadline, &state};
     struct kolo_poller *poller;
     kolo_status status = kolo_poller_create(&poller);
     kolo_status last = KOLO_ERR_NOT_FOUND;
     if (status != KOLO_OK)
         return status;
     for (;;) {
-        status = kolo_rendezvous_file_load(path, &state);
+        status = kolo_rendezvous_file_load(path, for_file(deadline), &state);
+        if (status == KOLO_ERR_TIMEOUT) {
+            status = KOLO_ERR_CONNECT; /* nobody is known to be missing */
+            break;
+        }
         const bool is_there = status == KOLO_OK;
         if (is_there)
             status = kolo_store_dial(&(struct kolo_store_dial_config){.places = state.places,

@@ -7,6 +7,9 @@
 // somebody writes a false file, ranks dial in vain, because the proof of the secret fails. Must
 // never wait for what is there instead of a regular file (a pipe) or for a name server, nor replace
 // what is not a regular file.
+//
+// The file is shared by hosts, often over a network, and such a file system may stop answering. So
+// each access is an errand (base/errand.h), which its caller leaves at a deadline.
 #include "runtime/rendezvous_file.h"
 
 #include <errno.h>
@@ -17,6 +20,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/errand.h"
 
 enum { FILE_BYTES_MAX = 4096, LINE_MAX_BYTES = 160 };
 
@@ -88,7 +93,7 @@ static bool parse_file(char *text, struct kolo_rendezvous_file *state)
     return false;
 }
 
-kolo_status kolo_rendezvous_file_load(const char *path, struct kolo_rendezvous_file *state_out)
+static kolo_status load(const char *path, struct kolo_rendezvous_file *state_out)
 {
     char text[FILE_BYTES_MAX];
     struct stat info;
@@ -104,7 +109,7 @@ kolo_status kolo_rendezvous_file_load(const char *path, struct kolo_rendezvous_f
     return KOLO_OK;
 }
 
-bool kolo_rendezvous_file_has_changed(const char *path, const struct kolo_rendezvous_file *seen)
+static bool has_changed(const char *path, const struct kolo_rendezvous_file *seen)
 {
     struct stat info;
     if (stat(path, &info) < 0)
@@ -178,17 +183,131 @@ static kolo_status put_file(const char *path, const char *text, size_t bytes)
     return status;
 }
 
-kolo_status kolo_rendezvous_file_put(const char *path, uint64_t job_id,
-                                     const struct kolo_place *places, size_t count)
+static size_t write_text(char text[FILE_BYTES_MAX], uint64_t job_id,
+                         const struct kolo_place *places, size_t count)
 {
-    char text[FILE_BYTES_MAX];
-    size_t used = (size_t)snprintf(text, sizeof text, "kolo-rendezvous 1\njob %016llx\n",
+    size_t used = (size_t)snprintf(text, FILE_BYTES_MAX, "kolo-rendezvous 1\njob %016llx\n",
                                    (unsigned long long)job_id);
     for (size_t i = 0; i < count; i++) {
         char place[128];
         kolo_place_format(&places[i], place, sizeof place);
-        used += (size_t)snprintf(text + used, sizeof text - used, "place %s\n", place);
+        used += (size_t)snprintf(text + used, FILE_BYTES_MAX - used, "place %s\n", place);
     }
-    used += (size_t)snprintf(text + used, sizeof text - used, "end\n");
-    return put_file(path, text, used);
+    return used + (size_t)snprintf(text + used, FILE_BYTES_MAX - used, "end\n");
+}
+
+/* ---- by a deadline ---- */
+
+/** One access to the file, all of which is the errand's. */
+struct access {
+    kolo_status (*act)(struct access *access);
+    char path[KOLO_TEXT_MAX];
+    struct kolo_rendezvous_file state; /* that was read, or that is asked about */
+    size_t bytes;
+    char text[FILE_BYTES_MAX]; /* to be written */
+    kolo_status status;
+    char detail[KOLO_DETAIL_MAX]; /* of the errand's thread */
+};
+
+static kolo_status act_load(struct access *access)
+{
+    return load(access->path, &access->state);
+}
+
+static kolo_status act_has_changed(struct access *access)
+{
+    return has_changed(access->path, &access->state) ? KOLO_OK : KOLO_AGAIN;
+}
+
+static kolo_status act_put(struct access *access)
+{
+    return put_file(access->path, access->text, access->bytes);
+}
+
+static kolo_status act_remove(struct access *access)
+{
+    struct kolo_rendezvous_file there;
+    const kolo_status status = load(access->path, &there);
+    if (status == KOLO_OK && there.job_id == access->state.job_id)
+        (void)unlink(access->path);
+    return status;
+}
+
+static void run(void *memory)
+{
+    struct access *access = memory;
+    access->status = access->act(access);
+    kolo_detail_keep(access->detail);
+}
+
+static kolo_status create(const char *path, kolo_status (*act)(struct access *access),
+                          struct access **access_out)
+{
+    void *memory;
+    const kolo_status status = kolo_errand_create(sizeof(struct access), &memory);
+    struct access *access = *access_out = memory;
+    if (status != KOLO_OK)
+        return status;
+    access->act = act;
+    snprintf(access->path, sizeof access->path, "%s", path);
+    return KOLO_OK;
+}
+
+/** Runs @p access to @p path, and consumes it. @param state_out what was read; may be NULL. */
+static kolo_status perform(struct access *access, const char *path, kolo_deadline deadline,
+                           struct kolo_rendezvous_file *state_out)
+{
+    static const struct kolo_errand errand = {.run = run};
+    const int error = kolo_errand_run(&errand, access, deadline, NULL);
+    if (error == ETIMEDOUT)
+        return kolo_fail(KOLO_ERR_TIMEOUT,
+                         "rendezvous file %s: its file system did not answer in time", path);
+    kolo_status status = access->status;
+    if (error != 0)
+        status =
+            kolo_fail_start(error, "rendezvous file %s: cannot start a thread to use it", path);
+    else if (status != KOLO_OK)
+        kolo_detail_set(access->detail);
+    else if (state_out)
+        *state_out = access->state;
+    kolo_errand_destroy(access);
+    return status;
+}
+
+kolo_status kolo_rendezvous_file_load(const char *path, kolo_deadline deadline,
+                                      struct kolo_rendezvous_file *state_out)
+{
+    struct access *access;
+    const kolo_status status = create(path, act_load, &access);
+    return status != KOLO_OK ? status : perform(access, path, deadline, state_out);
+}
+
+bool kolo_rendezvous_file_has_changed(const char *path, kolo_deadline deadline,
+                                      const struct kolo_rendezvous_file *seen)
+{
+    struct access *access;
+    if (create(path, act_has_changed, &access) != KOLO_OK)
+        return false;
+    access->state = *seen;
+    return perform(access, path, deadline, NULL) == KOLO_OK;
+}
+
+kolo_status kolo_rendezvous_file_put(const char *path, kolo_deadline deadline, uint64_t job_id,
+                                     const struct kolo_place *places, size_t count)
+{
+    struct access *access;
+    const kolo_status status = create(path, act_put, &access);
+    if (status != KOLO_OK)
+        return status;
+    access->bytes = write_text(access->text, job_id, places, count);
+    return perform(access, path, deadline, NULL);
+}
+
+void kolo_rendezvous_file_remove(const char *path, kolo_deadline deadline, uint64_t job_id)
+{
+    struct access *access;
+    if (create(path, act_remove, &access) != KOLO_OK)
+        return;
+    access->state.job_id = job_id;
+    (void)perform(access, path, deadline, NULL);
 }

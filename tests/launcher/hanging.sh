@@ -154,6 +154,29 @@ run 0 "$HANGING" "open:$profile" 1 "$KOLORUN" -np 2 "$CALLS"
 lines err 0
 unset XDG_CACHE_HOME
 
+# A rendezvous file, by which ranks meet without kolorun: it cannot be written, or read, or removed.
+rm -f "$work/apart/t"
+export KOLO_RENDEZVOUS=file://$work/apart/meet KOLO_SECRET=$(printf "%064x" 1) KOLO_SIZE=2
+first() { KOLO_RANK=0 "$@" "$CALLS" >"$work/first.out" 2>"$work/first.err" </dev/null; }
+second() { KOLO_RANK=1 run "$1" "${@:2}" "$CALLS"; }
+KOLO_START_TIMEOUT=1s first "$HANGING" "open:$work/apart/meet.*" 1000 && fail "a rendezvous file that is not written is no failure"
+grep -Eq "rendezvous file $work/apart/meet: its file system did not answer in time" "$work/first.err" || fail "rank 0: $(<"$work/first.err")"
+KOLO_START_TIMEOUT=1s second 1 "$HANGING" "open:$work/apart/meet" 1000
+says err "rendezvous file $work/apart/meet: its file system did not answer in time"
+under "$seconds" 6 "a start whose rendezvous file hangs"
+first "$HANGING" "open:$work/apart/meet*" 1 & # it is written, and removed, late
+late=$!
+second 0 "$HANGING" "open:$work/apart/meet" 1
+wait "$late" || fail "rank 0: status $?: $(<"$work/first.err")"
+KOLO_TIMEOUT=2s first "$HANGING" "open:$work/apart/meet" 1000 & # read by rank 0 alone, to remove it
+late=$!
+second 0
+wait "$late" || fail "rank 0: status $?: $(<"$work/first.err")"
+[[ -s $work/apart/meet ]] || fail "no file that could not be removed"
+rm "$work/apart/meet"
+[[ -z $(ls -A "$work/apart") ]] || fail "left behind in apart: $(ls -A "$work/apart")"
+unset KOLO_RENDEZVOUS KOLO_SECRET KOLO_SIZE
+
 # kolorun timeline: so does that of a file that is read, or written.
 KOLO_TIMELINE=$work/ring run 0 "$KOLORUN" -np 1 "$RANK_PROGRAM" loop 0
 mkdir "$work/merged"

@@ -274,8 +274,8 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_dup(struct kolo_comm *comm, const struc
  *  message). The survivors then meet, as in a barrier, for which they have a second even if less is
  *  left. If they do not meet in time, the status of that barrier: ERR_TIMEOUT, ERR_PEER,
  *  ERR_CONNECT, ERR_AUTH, ERR_ABORTED, ERR_MISMATCH or ERR_SYSTEM, for example. After ERR_TIMEOUT
- *  it may be called again then too: some ranks may have the new communicator already, which has
- *  failed for them, and shrink that one, and wait for this rank until it calls again or finalizes
+ *  it may be called again then too. Some ranks may have the new communicator already: their first
+ *  call on it fails, they shrink that one, and wait for this rank until it calls again or finalizes
  *  @p comm. After a failure there is no new communicator; the other communicators of this rank are
  *  not affected.
  *  Threads: any, but only one at a time for one communicator. Ownership: *new_out is the caller's
@@ -389,16 +389,18 @@ KOLO_API KOLO_NODISCARD kolo_status kolo_alloc(struct kolo_comm *comm, size_t by
 KOLO_API KOLO_NODISCARD kolo_status kolo_alloc_device(struct kolo_comm *comm, size_t bytes,
                                                       int device, void **memory_out);
 /** Frees memory of kolo_alloc() or kolo_alloc_device(). NULL is allowed. No request may be using
- *  the memory. For device memory it first waits for all earlier work of the device, up to
- *  KOLO_TIMEOUT. If other ranks have mapped it, the device gets it back once all of them have
- *  unmapped it: when they next wait in a call, or at the latest when they finalize. While a stream
- *  waits for a collective (kolo_opts.stream), the driver frees nothing: then memory of either kind
- *  is freed later, by another thread, once none does; a kolo_alloc() of the same length may get
- *  memory of kolo_alloc() before that. Of kolo_alloc() memory, up to 16 allocations of up to 1 MiB,
- *  together of up to 2 MiB, stay with the rank for later ones of the same length (64 in a process
- *  of several ranks), and the neighbours keep their mappings of them. Freed at once: what is
- *  longer, all memory in a process that has loaded a CUDA driver, what RDMA has registered, and
- *  what a child of fork() has too.
+ *  the memory.
+ *    - Device memory: the call first waits for all earlier work of the device, up to KOLO_TIMEOUT.
+ *      If other ranks have mapped the memory, the device gets it back once all of them have
+ *      unmapped it: when they next wait in a call, or at the latest when they finalize.
+ *    - While a stream waits for a collective (kolo_opts.stream), the driver frees nothing. Memory
+ *      of either kind is then freed by another thread, once no stream waits. Until then a
+ *      kolo_alloc() of the same length may get memory that was from kolo_alloc().
+ *    - Memory of kolo_alloc(): up to 16 allocations of up to 1 MiB, together of up to 2 MiB, stay
+ *      with the rank for later ones of the same length (64 in a process of several ranks), and the
+ *      neighbours keep their mappings of them. Freed at once: what is longer, all memory in a
+ *      process that has loaded a CUDA driver, what RDMA has registered, and what a child of fork()
+ *      has too.
  *  @return KOLO_OK; ERR_INVALID (@p memory is not from kolo_alloc() or kolo_alloc_device() of @p
  *  comm). For device memory also ERR_TIMEOUT (the device is still working) and ERR_UNSUPPORTED (a
  *  stream of its context is being captured into a graph), where the memory is not freed; ERR_SYSTEM

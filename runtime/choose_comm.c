@@ -13,7 +13,8 @@
 #include "runtime/kv.h"
 #include "runtime/profile.h"
 
-static const char profile_key[] = "\001profile"; /* none that a program can set */
+/* A key that no program can set. */
+static const struct kolo_kv_key profile_key = {"kolo_init", "figures of rank 0", "\001profile"};
 
 void kolo_choices_free(struct kolo_choices *choices)
 {
@@ -38,8 +39,7 @@ kolo_status kolo_engine_share_figures(struct kolo_engine *engine, kolo_deadline 
         return KOLO_OK;
     if (engine->rank == 0)
         bytes = strlen(text);
-    KOLO_TRY(kolo_kv_share(engine->world, "kolo_init", "figures of rank 0", profile_key, text,
-                           &bytes, deadline));
+    KOLO_TRY(kolo_kv_share(engine->world, &profile_key, text, &bytes, deadline));
     if (engine->rank != 0) {
         text[bytes] = '\0';
         kolo_figures_init(&engine->figures);

@@ -23,38 +23,39 @@ static kolo_status check_key(const struct kolo_comm *comm, const char *function,
 
 static const char no_answer[] = "no answer from the job's store";
 
-/** The wait for the answer is over. Puts an error about @p shown, the key, into words; @p awaited:
- * what has not arrived in a timeout. Held: lock. */
-static kolo_status judge(struct kolo_comm *comm, const char *function, const char *shown,
-                         const char *awaited, struct kolo_store_call *call, int64_t timeout_ms)
+/** The wait for the answer is over. Puts an error into words; @p awaited: what has not arrived in a
+ * timeout. Held: lock. */
+static kolo_status judge(struct kolo_comm *comm, const struct kolo_kv_key *key, const char *awaited,
+                         struct kolo_store_call *call, int64_t timeout_ms)
 {
     if (call->status == KOLO_AGAIN) {
         kolo_store_client_cancel(comm->engine->store, call);
         if (comm->failure.status != KOLO_OK)
             return kolo_comm_failed(comm, NULL);
-        return kolo_fail(KOLO_ERR_TIMEOUT, "%s '%s': %s arrived within %g s", function, shown,
-                         awaited, (double)timeout_ms / 1000);
+        return kolo_fail(KOLO_ERR_TIMEOUT, "%s '%s': %s arrived within %g s", key->function,
+                         key->shown, awaited, (double)timeout_ms / 1000);
     }
     if (call->status == KOLO_OK)
         return KOLO_OK;
     if (comm->failure.status != KOLO_OK && kolo_status_lost(call->status) != KOLO_LOST_CALL)
         return kolo_comm_failed(comm, NULL);
-    return kolo_fail(call->status, "%s '%s': %s", function, shown,
+    return kolo_fail(call->status, "%s '%s': %s", key->function, key->shown,
                      call->why[0] != '\0' ? call->why : kolo_status_text(call->status));
 }
 
 /** Held: lock. */
-static kolo_status await(struct kolo_comm *comm, const char *function, const char *shown,
-                         const char *awaited, struct kolo_store_call *call, int64_t timeout_ms)
+static kolo_status await(struct kolo_comm *comm, const struct kolo_kv_key *key, const char *awaited,
+                         struct kolo_store_call *call, int64_t timeout_ms)
 {
     (void)kolo_engine_wait(comm, &call->status, kolo_deadline_in_ms(timeout_ms));
-    return judge(comm, function, shown, awaited, call, timeout_ms);
+    return judge(comm, key, awaited, call, timeout_ms);
 }
 
 kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key, const void *value, size_t bytes)
 {
+    const struct kolo_kv_key asked = {"kolo_kv_set", key, key};
     struct kolo_store_call call = {0};
-    kolo_status status = check_key(comm, "kolo_kv_set", key);
+    kolo_status status = check_key(comm, asked.function, key);
     if (status != KOLO_OK)
         return status;
     if (bytes > KOLO_STORE_VALUE_MAX)
@@ -68,45 +69,23 @@ kolo_status kolo_kv_set(struct kolo_comm *comm, const char *key, const void *val
         status = kolo_comm_failed(comm, NULL);
     } else {
         kolo_store_client_set(comm->engine->store, key, value, bytes, &call);
-        status =
-            await(comm, "kolo_kv_set", key, no_answer, &call, comm->engine->settings.timeout_ms);
+        status = await(comm, &asked, no_answer, &call, comm->engine->settings.timeout_ms);
     }
     kolo_comm_leave(comm);
     return status;
 }
 
-static kolo_status hand_over(const char *function, const char *shown,
-                             const struct kolo_store_call *call, void *value, size_t *bytes)
+static kolo_status hand_over(const struct kolo_kv_key *key, const struct kolo_store_call *call,
+                             void *value, size_t *bytes)
 {
     size_t capacity = *bytes;
     *bytes = call->bytes;
     if (call->bytes > capacity)
-        return kolo_fail(KOLO_ERR_INVALID, "%s '%s': %zu bytes do not fit into %zu", function,
-                         shown, call->bytes, capacity);
+        return kolo_fail(KOLO_ERR_INVALID, "%s '%s': %zu bytes do not fit into %zu", key->function,
+                         key->shown, call->bytes, capacity);
     if (call->bytes > 0)
         memcpy(value, call->value, call->bytes);
     return KOLO_OK;
-}
-
-kolo_status kolo_kv_read(struct kolo_comm *comm, const char *function, const char *shown,
-                         const char *key, void *value, size_t *bytes, int timeout_ms)
-{
-    struct kolo_store_call call = {0};
-    kolo_status status;
-    kolo_comm_enter(comm);
-    if (comm->failure.status != KOLO_OK) {
-        status = kolo_comm_failed(comm, NULL);
-    } else {
-        bool waits = timeout_ms != 0;
-        kolo_store_client_get(comm->engine->store, key, waits, &call);
-        status = await(comm, function, shown, waits ? "no value (has a rank set it?)" : no_answer,
-                       &call, timeout_ms > 0 ? timeout_ms : comm->engine->settings.timeout_ms);
-    }
-    kolo_comm_leave(comm);
-    if (status == KOLO_OK)
-        status = hand_over(function, shown, &call, value, bytes);
-    kolo_free_memory(call.value);
-    return status;
 }
 
 /* How often a rank that waits for what rank 0 shares looks whether rank 0 is gone. */
@@ -136,25 +115,25 @@ static void await_in_loss(struct kolo_comm *comm, const char *key, struct kolo_s
 
 static const char no_share[] = "nothing (raise KOLO_START_TIMEOUT?)";
 
-kolo_status kolo_kv_share(struct kolo_comm *comm, const char *function, const char *shown,
-                          const char *key, void *value, size_t *bytes, kolo_deadline deadline)
+kolo_status kolo_kv_share(struct kolo_comm *comm, const struct kolo_kv_key *key, void *value,
+                          size_t *bytes, kolo_deadline deadline)
 {
     struct kolo_store_call call = {0};
     const int left_ms = kolo_deadline_poll_ms(deadline);
     kolo_comm_enter(comm);
     if (comm->rank == 0)
-        kolo_store_client_set(comm->engine->store, key, value, *bytes, &call);
+        kolo_store_client_set(comm->engine->store, key->key, value, *bytes, &call);
     else
-        kolo_store_client_get(comm->engine->store, key, true, &call);
+        kolo_store_client_get(comm->engine->store, key->key, true, &call);
     (void)kolo_engine_wait(comm, &call.status, deadline);
     if (call.status == KOLO_AGAIN && kolo_comm_failed_after_start(comm))
-        await_in_loss(comm, key, &call, deadline);
+        await_in_loss(comm, key->key, &call, deadline);
     kolo_status status = call.status == KOLO_ERR_NOT_FOUND
                              ? kolo_comm_failed(comm, NULL)
-                             : judge(comm, function, shown, no_share, &call, left_ms);
+                             : judge(comm, key, no_share, &call, left_ms);
     kolo_comm_leave(comm);
     if (status == KOLO_OK && comm->rank != 0)
-        status = hand_over(function, shown, &call, value, bytes);
+        status = hand_over(key, &call, value, bytes);
     kolo_free_memory(call.value);
     return status;
 }
@@ -162,17 +141,32 @@ kolo_status kolo_kv_share(struct kolo_comm *comm, const char *function, const ch
 kolo_status kolo_kv_get(struct kolo_comm *comm, const char *key, void *value, size_t *bytes,
                         int timeout_ms)
 {
-    kolo_status status = check_key(comm, "kolo_kv_get", key);
+    const struct kolo_kv_key asked = {"kolo_kv_get", key, key};
+    const bool waits = timeout_ms != 0;
+    struct kolo_store_call call = {0};
+    kolo_status status = check_key(comm, asked.function, key);
     if (status != KOLO_OK)
         return status;
     if (!bytes || (!value && *bytes > 0))
         return kolo_fail(KOLO_ERR_INVALID, "kolo_kv_get '%s': %s is NULL", key,
                          !bytes ? "bytes" : "value");
-    return kolo_kv_read(comm, "kolo_kv_get", key, key, value, bytes, timeout_ms);
+    kolo_comm_enter(comm);
+    if (comm->failure.status != KOLO_OK) {
+        status = kolo_comm_failed(comm, NULL);
+    } else {
+        kolo_store_client_get(comm->engine->store, key, waits, &call);
+        status = await(comm, &asked, waits ? "no value (has a rank set it?)" : no_answer, &call,
+                       timeout_ms > 0 ? timeout_ms : comm->engine->settings.timeout_ms);
+    }
+    kolo_comm_leave(comm);
+    if (status == KOLO_OK)
+        status = hand_over(&asked, &call, value, bytes);
+    kolo_free_memory(call.value);
+    return status;
 }
 
-static kolo_status add(struct kolo_comm *comm, const char *function, const char *key,
-                       const char *shown, int64_t amount, int64_t timeout_ms, int64_t *sum_out)
+static kolo_status add(struct kolo_comm *comm, const struct kolo_kv_key *key, int64_t amount,
+                       int64_t timeout_ms, int64_t *sum_out)
 {
     struct kolo_store_call call = {0};
     kolo_status status;
@@ -180,8 +174,8 @@ static kolo_status add(struct kolo_comm *comm, const char *function, const char 
     if (comm->failure.status != KOLO_OK) {
         status = kolo_comm_failed(comm, NULL);
     } else {
-        kolo_store_client_add(comm->engine->store, key, amount, &call);
-        status = await(comm, function, shown, no_answer, &call, timeout_ms);
+        kolo_store_client_add(comm->engine->store, key->key, amount, &call);
+        status = await(comm, key, no_answer, &call, timeout_ms);
     }
     kolo_comm_leave(comm);
     if (status == KOLO_OK && sum_out)
@@ -191,14 +185,16 @@ static kolo_status add(struct kolo_comm *comm, const char *function, const char 
 
 kolo_status kolo_kv_add(struct kolo_comm *comm, const char *key, int64_t amount, int64_t *sum_out)
 {
-    kolo_status status = check_key(comm, "kolo_kv_add", key);
+    const struct kolo_kv_key asked = {"kolo_kv_add", key, key};
+    kolo_status status = check_key(comm, asked.function, key);
     if (status != KOLO_OK)
         return status;
-    return add(comm, "kolo_kv_add", key, key, amount, comm->engine->settings.timeout_ms, sum_out);
+    return add(comm, &asked, amount, comm->engine->settings.timeout_ms, sum_out);
 }
 
 kolo_status kolo_kv_take(struct kolo_comm *comm, const char *function, int count, int timeout_ms,
                          int64_t *last_out)
 {
-    return add(comm, function, KOLO_STORE_NUMBERS_KEY, "number", count, timeout_ms, last_out);
+    const struct kolo_kv_key numbers = {function, "number", KOLO_STORE_NUMBERS_KEY};
+    return add(comm, &numbers, count, timeout_ms, last_out);
 }

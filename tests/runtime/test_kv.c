@@ -172,6 +172,8 @@ static void lose(struct kolo_comm *comm, kolo_status why)
     kolo_comm_leave(comm);
 }
 
+static const struct kolo_kv_key shared_key = {"test", "it", "\001it"};
+
 static kolo_status share_in_loss(struct kolo_comm *comm, void *argument)
 {
     const kolo_status why = *(const kolo_status *)argument;
@@ -182,7 +184,7 @@ static kolo_status share_in_loss(struct kolo_comm *comm, void *argument)
     kolo_status status;
     memcpy(text, "figures", is_root ? 7 : 0);
     lose(comm, why);
-    KOLO_TRY(kolo_kv_share(comm, "test", "it", "\001it", text, &bytes, deadline));
+    KOLO_TRY(kolo_kv_share(comm, &shared_key, text, &bytes, deadline));
     WORLD_EXPECT(bytes == 7 && memcmp(text, "figures", 7) == 0, "%zu bytes: %.16s", bytes, text);
     WORLD_EXPECT(kolo_kv_set(comm, "k", "v", 1) == why, "the world is not lost");
 out:
@@ -209,8 +211,8 @@ static kolo_status share_in_start(struct kolo_comm *comm, void *argument)
     lose(comm, KOLO_ERR_MISMATCH);
     if (kolo_rank(comm) == 0)
         return KOLO_OK;
-    WORLD_EXPECT(kolo_kv_share(comm, "test", "it", "\001it", text, &bytes,
-                               kolo_deadline_in_ms(60000)) == KOLO_ERR_MISMATCH,
+    WORLD_EXPECT(kolo_kv_share(comm, &shared_key, text, &bytes, kolo_deadline_in_ms(60000)) ==
+                     KOLO_ERR_MISMATCH,
                  "%s", kolo_error_detail());
     return KOLO_OK;
 }
@@ -233,8 +235,8 @@ static kolo_status share_without_rank_0(struct kolo_comm *comm, void *argument)
     kolo_comm_enter(comm);
     comm->engine->left_ns[0] = kolo_now_ns();
     kolo_comm_leave(comm);
-    WORLD_EXPECT(kolo_kv_share(comm, "test", "it", "\001it", text, &bytes,
-                               kolo_deadline_in_ms(60000)) == KOLO_ERR_PEER,
+    WORLD_EXPECT(kolo_kv_share(comm, &shared_key, text, &bytes, kolo_deadline_in_ms(60000)) ==
+                     KOLO_ERR_PEER,
                  "%s", kolo_error_detail());
     WORLD_EXPECT(strstr(kolo_error_detail(), "a rank was lost") != NULL, "%s", kolo_error_detail());
     return KOLO_OK;

@@ -268,7 +268,32 @@ static size_t own_offset(const struct kolo_comm *comm, const struct blocks *bloc
     return offset;
 }
 
+/** Submits a call after @p check, if there is one, has accepted its buffers. */
+static inline kolo_status run(struct kolo_comm *comm, struct kolo_task *task,
+                              kolo_status (*check)(const struct kolo_comm *comm,
+                                                   struct kolo_task *task))
+{
+    kolo_status status;
+    KOLO_TRY(kolo_task_check(comm, task));
+    if (check)
+        KOLO_TRY(check(comm, task));
+    KOLO_TRY(kolo_task_run(comm, task));
+out:
+    return kolo_group_note(comm, status);
+}
+
 /* ---- collectives on whole vectors ---- */
+
+static kolo_status check_allreduce(const struct kolo_comm *comm, struct kolo_task *task)
+{
+    size_t bytes;
+    kolo_status status;
+    (void)comm;
+    KOLO_TRY(total_bytes(task, task->count, 1, &bytes));
+    KOLO_TRY(check_buffers(task, bytes, bytes, 0));
+out:
+    return status;
+}
 
 kolo_status kolo_allreduce(struct kolo_comm *comm, const void *send, void *recv, size_t count,
                            kolo_dtype dtype, kolo_redop op, const struct kolo_opts *opts,
@@ -283,14 +308,19 @@ kolo_status kolo_allreduce(struct kolo_comm *comm, const void *send, void *recv,
                              .op = op,
                              .opts = opts,
                              .request_out = request_out};
+    return run(comm, &task, check_allreduce);
+}
+
+static kolo_status check_reduce(const struct kolo_comm *comm, struct kolo_task *task)
+{
     size_t bytes;
     kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
-    KOLO_TRY(check_buffers(&task, bytes, bytes, 0));
-    KOLO_TRY(kolo_task_run(comm, &task));
+    if (comm->rank != task->root)
+        task->recv = NULL; /* ignored there */
+    KOLO_TRY(total_bytes(task, task->count, 1, &bytes));
+    KOLO_TRY(check_buffers(task, bytes, comm->rank == task->root ? bytes : 0, 0));
 out:
-    return kolo_group_note(comm, status);
+    return status;
 }
 
 kolo_status kolo_reduce(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -300,22 +330,26 @@ kolo_status kolo_reduce(struct kolo_comm *comm, const void *send, void *recv, si
     struct kolo_task task = {.kind = KOLO_CALL_REDUCE,
                              .function = "kolo_reduce",
                              .send = send,
+                             .recv = recv,
                              .count = count,
                              .dtype = dtype,
                              .op = op,
                              .root = root,
                              .opts = opts,
                              .request_out = request_out};
+    return run(comm, &task, check_reduce);
+}
+
+static kolo_status check_broadcast(const struct kolo_comm *comm, struct kolo_task *task)
+{
     size_t bytes;
     kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
-    if (comm->rank == root)
-        task.recv = recv;
-    KOLO_TRY(check_buffers(&task, bytes, comm->rank == root ? bytes : 0, 0));
-    KOLO_TRY(kolo_task_run(comm, &task));
+    KOLO_TRY(total_bytes(task, task->count, 1, &bytes));
+    KOLO_TRY(kolo_pointer_check(task, "buffer", task->send, bytes));
+    task->send_bytes = comm->rank == task->root ? bytes : 0;
+    task->recv_bytes = comm->rank == task->root ? 0 : bytes;
 out:
-    return kolo_group_note(comm, status);
+    return status;
 }
 
 kolo_status kolo_broadcast(struct kolo_comm *comm, void *buffer, size_t count, kolo_dtype dtype,
@@ -332,24 +366,14 @@ kolo_status kolo_broadcast(struct kolo_comm *comm, void *buffer, size_t count, k
                              .in_place = true,
                              .opts = opts,
                              .request_out = request_out};
-    size_t bytes;
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(total_bytes(&task, count, 1, &bytes));
-    KOLO_TRY(kolo_pointer_check(&task, "buffer", buffer, bytes));
-    task.send_bytes = comm->rank == root ? bytes : 0;
-    task.recv_bytes = comm->rank == root ? 0 : bytes;
-    KOLO_TRY(kolo_task_run(comm, &task));
-out:
-    return kolo_group_note(comm, status);
+    return run(comm, &task, check_broadcast);
 }
 
 /* ---- collectives on blocks ---- */
 
 /** Only the root has the whole vector: the pointer of other ranks is ignored. */
-static void forget_whole(struct kolo_task *task, bool scatters, size_t *whole)
+static void forget_whole(struct kolo_task *task, bool scatters)
 {
-    *whole = 0;
     if (scatters)
         task->send = NULL;
     else
@@ -366,25 +390,14 @@ static kolo_status check_even(const struct kolo_comm *comm, struct kolo_task *ta
     kolo_status status;
     KOLO_TRY(total_bytes(task, task->count, 1, &block));
     KOLO_TRY(total_bytes(task, task->count, (size_t)comm->size, &whole));
-    if (is_rooted && comm->rank != task->root)
-        forget_whole(task, scatters, &whole);
+    if (is_rooted && comm->rank != task->root) {
+        forget_whole(task, scatters);
+        whole = 0;
+    }
     KOLO_TRY(check_buffers(task, scatters ? whole : block, scatters ? block : whole,
                            block * (size_t)comm->rank));
 out:
     return status;
-}
-
-/** Submits a call on blocks after @p check has accepted its buffers. */
-static kolo_status run_blocks(struct kolo_comm *comm, struct kolo_task *task,
-                              kolo_status (*check)(const struct kolo_comm *comm,
-                                                   struct kolo_task *task))
-{
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, task));
-    KOLO_TRY(check(comm, task));
-    KOLO_TRY(kolo_task_run(comm, task));
-out:
-    return kolo_group_note(comm, status);
 }
 
 kolo_status kolo_allgather(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -399,7 +412,7 @@ kolo_status kolo_allgather(struct kolo_comm *comm, const void *send, void *recv,
                              .dtype = dtype,
                              .opts = opts,
                              .request_out = request_out};
-    return run_blocks(comm, &task, check_even);
+    return run(comm, &task, check_even);
 }
 
 /** Checks calls with blocks of different lengths: this rank's block on one side and, where it has
@@ -414,11 +427,9 @@ static kolo_status check_v(const struct kolo_comm *comm, struct kolo_task *task)
     KOLO_TRY(check_blocks(comm, task, &blocks, &whole));
     size_t offset = own_offset(comm, &blocks) * element_bytes;
     size_t mine = task->counts[comm->rank] * element_bytes;
-    if (is_rooted && comm->rank != task->root)
-        whole = 0;
-    whole *= element_bytes;
+    whole = is_rooted && comm->rank != task->root ? 0 : whole * element_bytes;
     if (whole == 0)
-        forget_whole(task, scatters, &whole);
+        forget_whole(task, scatters);
     KOLO_TRY(check_buffers(task, scatters ? whole : mine, scatters ? mine : whole, offset));
 out:
     return status;
@@ -437,7 +448,7 @@ kolo_status kolo_allgatherv(struct kolo_comm *comm, const void *send, void *recv
                              .dtype = dtype,
                              .opts = opts,
                              .request_out = request_out};
-    return run_blocks(comm, &task, check_v);
+    return run(comm, &task, check_v);
 }
 
 kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send, void *recv, const size_t *counts,
@@ -454,7 +465,7 @@ kolo_status kolo_gatherv(struct kolo_comm *comm, const void *send, void *recv, c
                              .root = root,
                              .opts = opts,
                              .request_out = request_out};
-    return run_blocks(comm, &task, check_v);
+    return run(comm, &task, check_v);
 }
 
 kolo_status kolo_reduce_scatter(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -470,7 +481,7 @@ kolo_status kolo_reduce_scatter(struct kolo_comm *comm, const void *send, void *
                              .op = op,
                              .opts = opts,
                              .request_out = request_out};
-    return run_blocks(comm, &task, check_even);
+    return run(comm, &task, check_even);
 }
 
 kolo_status kolo_gather(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -486,7 +497,7 @@ kolo_status kolo_gather(struct kolo_comm *comm, const void *send, void *recv, si
                              .root = root,
                              .opts = opts,
                              .request_out = request_out};
-    return run_blocks(comm, &task, check_even);
+    return run(comm, &task, check_even);
 }
 
 kolo_status kolo_scatter(struct kolo_comm *comm, const void *send, void *recv, size_t count,
@@ -502,7 +513,7 @@ kolo_status kolo_scatter(struct kolo_comm *comm, const void *send, void *recv, s
                              .root = root,
                              .opts = opts,
                              .request_out = request_out};
-    return run_blocks(comm, &task, check_even);
+    return run(comm, &task, check_even);
 }
 
 kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send, const size_t *counts,
@@ -519,7 +530,7 @@ kolo_status kolo_scatterv(struct kolo_comm *comm, const void *send, const size_t
                              .root = root,
                              .opts = opts,
                              .request_out = request_out};
-    return run_blocks(comm, &task, check_v);
+    return run(comm, &task, check_v);
 }
 
 kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send, void *recv,
@@ -535,14 +546,14 @@ kolo_status kolo_reduce_scatterv(struct kolo_comm *comm, const void *send, void 
                              .op = op,
                              .opts = opts,
                              .request_out = request_out};
-    return run_blocks(comm, &task, check_v);
+    return run(comm, &task, check_v);
 }
 
 /* ---- from everybody to everybody ---- */
 
-/** Checks alltoall and alltoallv. They cannot be in place: what goes to one rank would overlap what
- * comes from another. */
-static kolo_status check_exchange(struct kolo_task *task, size_t send_bytes, size_t recv_bytes)
+/** Checks the buffers of alltoall and alltoallv. They cannot be in place: what goes to one rank
+ * would overlap what comes from another. */
+static kolo_status check_apart_buffers(struct kolo_task *task, size_t send_bytes, size_t recv_bytes)
 {
     kolo_status status;
     KOLO_TRY(take_buffers(task, send_bytes, recv_bytes));
@@ -551,6 +562,16 @@ static kolo_status check_exchange(struct kolo_task *task, size_t send_bytes, siz
                          "%s: send (%zu bytes at %p) and recv (%zu bytes at %p) overlap; it has no "
                          "in place form",
                          task->function, send_bytes, task->send, recv_bytes, task->recv);
+out:
+    return status;
+}
+
+static kolo_status check_alltoall(const struct kolo_comm *comm, struct kolo_task *task)
+{
+    size_t all;
+    kolo_status status;
+    KOLO_TRY(total_bytes(task, task->count, (size_t)comm->size, &all));
+    KOLO_TRY(check_apart_buffers(task, all, all));
 out:
     return status;
 }
@@ -567,14 +588,7 @@ kolo_status kolo_alltoall(struct kolo_comm *comm, const void *send, void *recv, 
                              .dtype = dtype,
                              .opts = opts,
                              .request_out = request_out};
-    size_t all;
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(total_bytes(&task, count, (size_t)comm->size, &all));
-    KOLO_TRY(check_exchange(&task, all, all));
-    KOLO_TRY(kolo_task_run(comm, &task));
-out:
-    return kolo_group_note(comm, status);
+    return run(comm, &task, check_alltoall);
 }
 
 /** alltoallv: a rank must send as much to itself as it receives from itself. */
@@ -585,6 +599,20 @@ static kolo_status check_own_block(const struct kolo_comm *comm, const struct ko
         return KOLO_OK;
     return kolo_fail(KOLO_ERR_INVALID, "%s: rank %d sends itself %zu elements and receives %zu",
                      task->function, comm->rank, leaving, coming);
+}
+
+static kolo_status check_alltoallv(const struct kolo_comm *comm, struct kolo_task *task)
+{
+    const struct blocks leaving = {task->send_counts, task->send_displs, "send_", true};
+    const struct blocks coming = {task->counts, task->displs, "recv_", false};
+    size_t send_extent, recv_extent, element_bytes = kolo_dtype_bytes(task->dtype);
+    kolo_status status;
+    KOLO_TRY(check_blocks(comm, task, &leaving, &send_extent));
+    KOLO_TRY(check_blocks(comm, task, &coming, &recv_extent));
+    KOLO_TRY(check_own_block(comm, task));
+    KOLO_TRY(check_apart_buffers(task, send_extent * element_bytes, recv_extent * element_bytes));
+out:
+    return status;
 }
 
 kolo_status kolo_alltoallv(struct kolo_comm *comm, const void *send, const size_t *send_counts,
@@ -603,18 +631,7 @@ kolo_status kolo_alltoallv(struct kolo_comm *comm, const void *send, const size_
                              .dtype = dtype,
                              .opts = opts,
                              .request_out = request_out};
-    const struct blocks leaving = {send_counts, send_displs, "send_", true};
-    const struct blocks coming = {recv_counts, recv_displs, "recv_", false};
-    size_t send_extent, recv_extent, element_bytes = kolo_dtype_bytes(dtype);
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(check_blocks(comm, &task, &leaving, &send_extent));
-    KOLO_TRY(check_blocks(comm, &task, &coming, &recv_extent));
-    KOLO_TRY(check_own_block(comm, &task));
-    KOLO_TRY(check_exchange(&task, send_extent * element_bytes, recv_extent * element_bytes));
-    KOLO_TRY(kolo_task_run(comm, &task));
-out:
-    return kolo_group_note(comm, status);
+    return run(comm, &task, check_alltoallv);
 }
 
 kolo_status kolo_barrier(struct kolo_comm *comm, const struct kolo_opts *opts,
@@ -624,9 +641,5 @@ kolo_status kolo_barrier(struct kolo_comm *comm, const struct kolo_opts *opts,
                              .function = "kolo_barrier",
                              .opts = opts,
                              .request_out = request_out};
-    kolo_status status;
-    KOLO_TRY(kolo_task_check(comm, &task));
-    KOLO_TRY(kolo_task_run(comm, &task));
-out:
-    return kolo_group_note(comm, status);
+    return run(comm, &task, NULL);
 }

@@ -25,21 +25,29 @@
 
 /* ---- causes ---- */
 
+/** What may become a communicator's suspicion (struct kolo_suspicion). */
+struct cause {
+    kolo_status status;
+    int peer;
+    int64_t grace_ms;
+    bool is_from_store;
+    const char *text;
+};
+
 /** Programs do not know links: they are told that the peer is lost, and the text says how. */
-static void take_note(struct kolo_comm *comm, int peer, kolo_status status, int64_t grace_ms,
-                      bool is_told, const char *text)
+static void take_note(struct kolo_comm *comm, const struct cause *cause)
 {
     struct kolo_suspicion *suspicion = &comm->suspicion;
-    kolo_deadline deadline = kolo_deadline_in_ms(grace_ms);
+    kolo_deadline deadline = kolo_deadline_in_ms(cause->grace_ms);
     if (comm->failure.status != KOLO_OK)
         return;
     if (suspicion->status != KOLO_OK && suspicion->deadline <= deadline)
         return;
-    suspicion->status = status == KOLO_ERR_LINK ? KOLO_ERR_PEER : status;
-    suspicion->peer = peer;
+    suspicion->status = cause->status == KOLO_ERR_LINK ? KOLO_ERR_PEER : cause->status;
+    suspicion->peer = cause->peer;
     suspicion->deadline = deadline;
-    suspicion->is_told = is_told;
-    snprintf(suspicion->text, sizeof suspicion->text, "%s", text);
+    suspicion->is_from_store = cause->is_from_store;
+    snprintf(suspicion->text, sizeof suspicion->text, "%s", cause->text);
     comm->engine->next_timer = kolo_deadline_min(comm->engine->next_timer, deadline);
     kolo_comm_set_busy(comm);
 }
@@ -52,7 +60,8 @@ void kolo_comm_suspect(struct kolo_comm *comm, int peer, kolo_status status, int
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    take_note(comm, peer, status, grace_ms, false, text);
+    take_note(comm,
+              &(struct cause){.status = status, .peer = peer, .grace_ms = grace_ms, .text = text});
 }
 
 /** Whether this rank itself lacks something: no peer is at fault then. */
@@ -100,12 +109,18 @@ void kolo_comm_suspect_here(struct kolo_comm *comm, int peer, kolo_status status
 
 /* ---- failures of communicators that do not exist here yet ---- */
 
-/** A failure that was reported before this rank had the communicator, or all of them. */
-struct kolo_early_failure {
+/** A failure that another rank or the store reports. */
+struct report {
     uint32_t scope; /* a communicator's number, KOLO_STORE_RANK or KOLO_STORE_JOB */
     int rank;       /* whose loss it is, for KOLO_STORE_RANK */
     kolo_status status;
-    bool is_told;
+    bool is_from_store;
+    const char *text;
+};
+
+/** One that came before this rank had the communicator, or all of them. */
+struct kolo_early_failure {
+    struct report report;
     char text[KOLO_DETAIL_MAX];
     struct kolo_early_failure *next;
 };
@@ -127,19 +142,16 @@ void kolo_engine_created(struct kolo_engine *engine)
 }
 
 /** Keeps a failure for the communicators that are just being made. */
-static void keep(struct kolo_engine *engine, uint32_t scope, int rank, kolo_status status,
-                 bool is_told, const char *text)
+static void keep(struct kolo_engine *engine, const struct report *report)
 {
     if (engine->creating == 0)
         return;
     struct kolo_early_failure *early = kolo_calloc(1, sizeof *early);
     if (!early)
         return; /* their first calls will fail by their deadlines */
-    early->scope = scope;
-    early->rank = rank;
-    early->status = status;
-    early->is_told = is_told;
-    snprintf(early->text, sizeof early->text, "%s", text);
+    snprintf(early->text, sizeof early->text, "%s", report->text);
+    early->report = *report;
+    early->report.text = early->text;
     early->next = engine->early_failures;
     engine->early_failures = early;
 }
@@ -157,44 +169,46 @@ static bool has_own_view(const struct kolo_comm *comm, kolo_status status, const
 
 /** Another rank reports that @p comm has failed. If that rank had met all members, they have all
  * opened it, so its making has succeeded. */
-static void reported(struct kolo_comm *comm, uint32_t scope, kolo_status status, bool is_told,
-                     const char *text)
+static void reported(struct kolo_comm *comm, const struct report *report)
 {
+    struct cause cause = {.status = report->status,
+                          .peer = -1,
+                          .is_from_store = report->is_from_store,
+                          .text = report->text};
     char both[KOLO_DETAIL_MAX];
-    if (scope == comm->number)
+    if (report->scope == comm->number)
         comm->is_unmet = false;
-    if (has_own_view(comm, status, text)) {
-        snprintf(both, sizeof both, "%s; and %s", text, comm->suspicion.text);
-        text = both;
+    if (has_own_view(comm, cause.status, cause.text)) {
+        snprintf(both, sizeof both, "%s; and %s", cause.text, comm->suspicion.text);
+        cause.text = both;
     }
-    take_note(comm, -1, status, 0, is_told, text);
+    take_note(comm, &cause);
 }
 
-/** Another rank reports that a communicator has failed; @p scope is its number, maybe with
+/** Another rank reports that a communicator has failed; the scope is its number, maybe with
  * KOLO_STORE_UNMET. */
-static void heard(struct kolo_engine *engine, uint32_t scope, kolo_status status, bool is_told,
-                  const char *text)
+static void heard(struct kolo_engine *engine, const struct report *report)
 {
-    struct kolo_comm *comm = kolo_engine_comm(engine, scope & ~KOLO_STORE_UNMET);
+    struct kolo_comm *comm = kolo_engine_comm(engine, report->scope & ~KOLO_STORE_UNMET);
     if (comm)
-        reported(comm, scope, status, is_told, text);
+        reported(comm, report);
     else
-        keep(engine, scope, -1, status, is_told, text); /* or this rank has finalized it */
+        keep(engine, report); /* or this rank has finalized it */
 }
 
-/** Whether a failure with this scope is one of the communicator @p comm. */
-static bool concerns(const struct kolo_comm *comm, uint32_t scope, int rank)
+/** Whether the failure is one of the communicator @p comm. */
+static bool concerns(const struct kolo_comm *comm, const struct report *report)
 {
-    if (scope == KOLO_STORE_RANK)
-        return kolo_comm_member(comm, rank) >= 0;
-    return scope == KOLO_STORE_JOB || (scope & ~KOLO_STORE_UNMET) == comm->number;
+    if (report->scope == KOLO_STORE_RANK)
+        return kolo_comm_member(comm, report->rank) >= 0;
+    return report->scope == KOLO_STORE_JOB || (report->scope & ~KOLO_STORE_UNMET) == comm->number;
 }
 
 void kolo_comm_hear(struct kolo_comm *comm)
 {
     for (const struct kolo_early_failure *at = comm->engine->early_failures; at; at = at->next)
-        if (concerns(comm, at->scope, at->rank))
-            reported(comm, at->scope, at->status, at->is_told, at->text);
+        if (concerns(comm, &at->report))
+            reported(comm, &at->report);
 }
 
 /* ---- becoming a failure ---- */
@@ -247,7 +261,7 @@ void kolo_comm_settle(struct kolo_comm *comm)
         suspicion->status == KOLO_ERR_PEER || kolo_status_lost(suspicion->status) == KOLO_LOST_LINK;
     if (is_loss && suspicion->peer >= 0 && kolo_comm_left_ns(comm, suspicion->peer) != 0)
         blame_leaving(comm, suspicion);
-    kolo_comm_fail(comm, suspicion->status, suspicion->text, !suspicion->is_told);
+    kolo_comm_fail(comm, suspicion->status, suspicion->text, !suspicion->is_from_store);
 }
 
 static const char between[] = ", during "; /* the failure and its call */
@@ -352,7 +366,7 @@ static void on_aborted(void *context, int world_rank, uint32_t scope, kolo_statu
                        const char *text)
 {
     (void)world_rank;
-    heard(context, scope, why, false, text);
+    heard(context, &(struct report){.scope = scope, .rank = -1, .status = why, .text = text});
 }
 
 static void on_finalized(void *context, int world_rank, uint32_t number, uint32_t sequence)
@@ -396,15 +410,17 @@ static void on_store_failed(void *context, int rank, uint32_t scope, kolo_status
                             const char *text)
 {
     struct kolo_engine *engine = context;
+    const struct report report = {scope, rank, why, true, text};
+    const struct cause cause = {.status = why, .peer = -1, .is_from_store = true, .text = text};
     if (scope != KOLO_STORE_RANK && scope != KOLO_STORE_JOB) {
-        heard(engine, scope, why, true, text);
+        heard(engine, &report);
         return;
     }
     engine->has_lost_first |= scope == KOLO_STORE_RANK && rank == 0;
-    keep(engine, scope, rank, why, true, text); /* an answer of the store may still count on it */
+    keep(engine, &report); /* an answer of the store may still count on it */
     for (struct kolo_comm *comm = engine->comms; comm; comm = comm->listed.next)
-        if (concerns(comm, scope, rank))
-            take_note(comm, -1, why, 0, true, text);
+        if (concerns(comm, &report))
+            take_note(comm, &cause);
 }
 
 static void on_store_left(void *context, int rank)

@@ -30,7 +30,7 @@ struct kolo_suspicion {
     kolo_status status; /* KOLO_OK: none */
     int peer;           /* whose link broke, or who left; -1: no peer */
     kolo_deadline deadline;
-    bool is_told; /* learned from the store, which need not be told */
+    bool is_from_store; /* which need not be told then */
     char text[KOLO_DETAIL_MAX];
 };
 

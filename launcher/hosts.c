@@ -487,8 +487,8 @@ static kolo_status number_ranks(struct kolo_hosts *hosts, int size, bool in_turn
 }
 
 /* How many ranks each host gets. */
-static kolo_status count_ranks(struct kolo_hosts *hosts, int ranks, bool oversubscribe,
-                               bool in_turn)
+static kolo_status count_ranks(struct kolo_hosts *hosts, int ranks,
+                               const struct kolo_hosts_rule *rule)
 {
     long long slots = 0, closed = 0;
     bool has_open = false;
@@ -498,11 +498,11 @@ static kolo_status count_ranks(struct kolo_hosts *hosts, int ranks, bool oversub
         closed += hosts->at[i].is_open ? 0 : hosts->at[i].slots;
         has_open = has_open || hosts->at[i].is_open;
     }
-    if (ranks <= slots && in_turn) {
+    if (ranks <= slots && rule->in_turn) {
         spread(hosts, ranks);
     } else if (ranks <= slots) {
         fill(hosts, ranks);
-    } else if (oversubscribe) {
+    } else if (rule->oversubscribe) {
         deal(hosts, ranks, false);
     } else if (has_open) {
         for (size_t i = 0; i < hosts->count; i++)
@@ -517,22 +517,22 @@ static kolo_status count_ranks(struct kolo_hosts *hosts, int ranks, bool oversub
     return KOLO_OK;
 }
 
-kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe, bool in_turn,
+kolo_status kolo_hosts_map(struct kolo_hosts *hosts, const struct kolo_hosts_rule *rule,
                            int *size_out)
 {
     long long slots = 0;
     kolo_status status = KOLO_OK;
     for (size_t i = 0; i < hosts->count; i++)
         slots += hosts->at[i].slots;
-    if (np == 0 && slots > KOLO_SLOTS_MAX)
+    if (rule->np == 0 && slots > KOLO_SLOTS_MAX)
         return kolo_fail(KOLO_ERR_INVALID,
                          "%lld slots are more than a job's %d ranks at most; give -np, or fewer "
                          "slots",
                          slots, (int)KOLO_SLOTS_MAX);
-    const int ranks = np > 0 ? np : (int)slots;
-    KOLO_TRY(count_ranks(hosts, ranks, oversubscribe, in_turn));
+    const int ranks = rule->np > 0 ? rule->np : (int)slots;
+    KOLO_TRY(count_ranks(hosts, ranks, rule));
     drop_empty(hosts);
-    KOLO_TRY(number_ranks(hosts, ranks, in_turn));
+    KOLO_TRY(number_ranks(hosts, ranks, rule->in_turn));
     *size_out = ranks;
 out:
     return status;

@@ -41,10 +41,15 @@ kolo_status kolo_hosts_read(struct kolo_hosts *hosts, const char *path,
                             int64_t timeout_ms) KOLO_NODISCARD;
 /** Adds this machine only, with @p slots slots that are not enforced. */
 kolo_status kolo_hosts_here(struct kolo_hosts *hosts, int slots) KOLO_NODISCARD;
-/** Assigns @p np ranks (0: one per slot) in the order of the list: fills one host after the other,
- * or with @p in_turn gives each host one rank in turn. Drops hosts that get none. ERR_INVALID if
- * there are too few slots: says how many there are, and what to do. */
-kolo_status kolo_hosts_map(struct kolo_hosts *hosts, int np, bool oversubscribe, bool in_turn,
+/** How ranks are assigned to hosts. */
+struct kolo_hosts_rule {
+    int np;             /* number of ranks; 0: one per slot */
+    bool oversubscribe; /* there may be more ranks than slots */
+    bool in_turn;       /* each host gets one rank in turn; else one is filled after the other */
+};
+/** Assigns ranks to the hosts, in the order of the list, and drops hosts that get none. ERR_INVALID
+ * if there are too few slots: says how many there are, and what to do. */
+kolo_status kolo_hosts_map(struct kolo_hosts *hosts, const struct kolo_hosts_rule *rule,
                            int *size_out) KOLO_NODISCARD;
 void kolo_hosts_fini(struct kolo_hosts *hosts);
 

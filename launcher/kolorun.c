@@ -99,6 +99,7 @@ static kolo_status find_hosts(struct kolo_hosts *hosts)
 
 static int run(const struct kolo_options *options)
 {
+    const struct kolo_hosts_rule rule = {options->np, options->oversubscribe, options->in_turn};
     struct kolo_hosts hosts = {.at = NULL};
     int size = 0, exit_status = 0;
     kolo_status status = KOLO_OK;
@@ -109,8 +110,7 @@ static int run(const struct kolo_options *options)
     else
         status = find_hosts(&hosts);
     if (status == KOLO_OK)
-        status =
-            kolo_hosts_map(&hosts, options->np, options->oversubscribe, options->in_turn, &size);
+        status = kolo_hosts_map(&hosts, &rule, &size);
     if (status != KOLO_OK)
         exit_status = refused(status);
     else if (options->command == KOLO_COMMAND_DOCTOR)

@@ -61,12 +61,12 @@ static void on_ready(uv_poll_t *handle, int status, int events)
     turn(handle->data);
 }
 
-static struct kolo_place any_place(bool is_ipv6, bool is_local, uint16_t port)
+static struct kolo_place loopback_place(sa_family_t family, uint16_t port)
 {
     const struct in_addr here = {htonl(INADDR_LOOPBACK)};
-    if (is_ipv6)
-        return kolo_place_make(AF_INET6, is_local ? &in6addr_loopback : NULL, port);
-    return kolo_place_make(AF_INET, is_local ? &here : NULL, port);
+    if (family == AF_INET6)
+        return kolo_place_make(AF_INET6, &in6addr_loopback, port);
+    return kolo_place_make(AF_INET, &here, port);
 }
 
 /* Appends a place if there is room for all of it. */
@@ -150,9 +150,9 @@ static kolo_status listen_to_all(struct kolo_meeting *meeting, const char *net)
         return status;
     const bool has_six = has_family(places, count, AF_INET6);
     const bool has_four = has_family(places, count, AF_INET) || !has_six;
-    struct kolo_place place = any_place(!has_four, false, 0);
+    struct kolo_place place = kolo_place_make(has_four ? AF_INET : AF_INET6, NULL, 0);
     KOLO_TRY(kolo_store_server_listen(meeting->server, &place, &port));
-    place = any_place(true, false, port);
+    place = kolo_place_make(AF_INET6, NULL, port);
     if (has_four && has_six && kolo_store_server_listen(meeting->server, &place, NULL) != KOLO_OK) {
         count = drop_family(places, count, AF_INET6);
         kolo_detail_set("");
@@ -169,18 +169,18 @@ out:
 /* Listens for ranks on this machine only. */
 static kolo_status listen_here(struct kolo_meeting *meeting)
 {
-    struct kolo_place place = any_place(false, true, 0);
+    struct kolo_place place = loopback_place(AF_INET, 0);
     uint16_t port = 0;
     kolo_status status = kolo_store_server_listen(meeting->server, &place, &port);
     if (status != KOLO_OK) { /* a machine without IPv4 */
-        place = any_place(true, true, 0);
+        place = loopback_place(AF_INET6, 0);
         status = kolo_store_server_listen(meeting->server, &place, &port);
     }
     if (status != KOLO_OK)
         return status;
     meeting->port = port;
     memcpy(meeting->place, scheme, sizeof scheme);
-    place = any_place(place.addr.ss_family == AF_INET6, true, port);
+    place = loopback_place(place.addr.ss_family, port);
     (void)add_place(meeting, &place);
     return KOLO_OK;
 }

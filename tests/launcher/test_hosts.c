@@ -73,7 +73,7 @@ Test(hosts, names_of_this_machine_are_one_host)
     struct kolo_hosts hosts = parsed(list);
     cr_assert(hosts.count == 3 && hosts.at[1].slots == 15, "%zu hosts", hosts.count);
     cr_assert(strcmp(hosts.at[1].name, "127.0.0.1") == 0 && !hosts.at[1].is_open);
-    cr_assert(kolo_hosts_map(&hosts, 0, false, false, &size) == KOLO_OK && size == 17);
+    cr_assert(kolo_hosts_map(&hosts, &(struct kolo_hosts_rule){0}, &size) == KOLO_OK && size == 17);
     cr_assert(host_of(&hosts, 15) == &hosts.at[1] && host_of(&hosts, 16) == &hosts.at[2]);
     kolo_hosts_fini(&hosts);
     cr_assert(kolo_hosts_parse(&hosts, "localhost:1048576,127.0.0.1:1") == KOLO_ERR_INVALID);
@@ -233,7 +233,8 @@ Test(hosts, as_many_as_there_may_be)
     cr_assert(kolo_hosts_add(&hosts, "one.more", 1, false) == KOLO_ERR_INVALID);
     cr_assert(strstr(kolo_error_detail(), "more than 65536 hosts"), "%s", kolo_error_detail());
     int size = 0; /* a host that is added after one was dropped is found again */
-    cr_assert(kolo_hosts_map(&hosts, 5, false, false, &size) == KOLO_OK && hosts.count == 3);
+    cr_assert(kolo_hosts_map(&hosts, &(struct kolo_hosts_rule){.np = 5}, &size) == KOLO_OK &&
+              hosts.count == 3);
     cr_assert(kolo_hosts_add(&hosts, "host-2", 1, false) == KOLO_OK && hosts.count == 3);
     cr_assert(kolo_hosts_add(&hosts, "host-3", 1, false) == KOLO_OK && hosts.count == 4);
     kolo_hosts_fini(&hosts);
@@ -244,7 +245,8 @@ static void check_map(const char *list, int np, bool oversubscribe, const int wa
 {
     struct kolo_hosts hosts = parsed(list);
     int size = 0, first = 0;
-    kolo_status status = kolo_hosts_map(&hosts, np, oversubscribe, false, &size);
+    kolo_status status = kolo_hosts_map(
+        &hosts, &(struct kolo_hosts_rule){.np = np, .oversubscribe = oversubscribe}, &size);
     cr_assert(status == KOLO_OK, "%s -np %d: %s", list, np, kolo_error_detail());
     for (size_t i = 0; i < 4 && want[i] >= 0; i++) {
         cr_assert(i < hosts.count, "%s -np %d: %zu hosts", list, np, hosts.count);
@@ -279,8 +281,11 @@ static void check_turns(const char *list, int np, bool oversubscribe, const char
 {
     struct kolo_hosts hosts = parsed(list);
     int size = 0;
-    cr_assert(kolo_hosts_map(&hosts, np, oversubscribe, true, &size) == KOLO_OK, "%s",
-              kolo_error_detail());
+    cr_assert(kolo_hosts_map(&hosts,
+                             &(struct kolo_hosts_rule){
+                                 .np = np, .oversubscribe = oversubscribe, .in_turn = true},
+                             &size) == KOLO_OK,
+              "%s", kolo_error_detail());
     cr_assert(size == (int)strlen(want), "%s -np %d: %d", list, np, size);
     for (int rank = 0; rank < size; rank++)
         cr_assert(host_of(&hosts, rank)->name[0] == want[rank], "%s -np %d: rank %d is on %s", list,
@@ -316,7 +321,7 @@ Test(hosts, in_turn_with_very_different_slots)
         cr_assert(kolo_hosts_add(&hosts, name, 1, false) == KOLO_OK, "%s", kolo_error_detail());
     }
     const clock_t begun = clock();
-    cr_assert(kolo_hosts_map(&hosts, 0, false, true, &size) == KOLO_OK);
+    cr_assert(kolo_hosts_map(&hosts, &(struct kolo_hosts_rule){.in_turn = true}, &size) == KOLO_OK);
     cr_assert(clock() - begun < SECONDS * CLOCKS_PER_SEC);
     cr_assert(size == 900000 + HOSTS - 1 && hosts.at[0].ranks.at[1] == HOSTS);
     kolo_hosts_fini(&hosts);
@@ -326,11 +331,12 @@ Test(hosts, says_how_many_ranks_a_job_may_have)
 {
     struct kolo_hosts hosts = parsed("a:1048576,b:1");
     int size = 0;
-    cr_assert(kolo_hosts_map(&hosts, 0, false, false, &size) == KOLO_ERR_INVALID);
+    cr_assert(kolo_hosts_map(&hosts, &(struct kolo_hosts_rule){0}, &size) == KOLO_ERR_INVALID);
     cr_assert(strcmp(kolo_error_detail(), "1048577 slots are more than a job's 1048576 ranks at "
                                           "most; give -np, or fewer slots") == 0,
               "%s", kolo_error_detail());
-    cr_assert(kolo_hosts_map(&hosts, 1048576, false, false, &size) == KOLO_OK && size == 1048576);
+    cr_assert(kolo_hosts_map(&hosts, &(struct kolo_hosts_rule){.np = 1048576}, &size) == KOLO_OK &&
+              size == 1048576);
     kolo_hosts_fini(&hosts);
 }
 
@@ -338,7 +344,8 @@ Test(hosts, keeps_to_the_slots)
 {
     struct kolo_hosts hosts = parsed("a:2,b:2");
     int size = 77;
-    cr_assert(kolo_hosts_map(&hosts, 5, false, false, &size) == KOLO_ERR_INVALID);
+    cr_assert(kolo_hosts_map(&hosts, &(struct kolo_hosts_rule){.np = 5}, &size) ==
+              KOLO_ERR_INVALID);
     cr_assert(size == 77, "written on failure");
     cr_assert(strstr(kolo_error_detail(), "4 slots of 2 hosts") &&
                   strstr(kolo_error_detail(), "--oversubscribe"),

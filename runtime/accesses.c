@@ -30,17 +30,25 @@ static kolo_status add(struct kolo_accesses *accesses, const struct kolo_task *t
     return KOLO_OK;
 }
 
-/** The blocks of one buffer, one for each of @p size ranks. Empty blocks are skipped. */
+/** The blocks of one buffer, one for each rank. */
+struct blocks {
+    const void *memory;
+    const size_t *counts, *displs;
+    int size; /* number of ranks */
+    bool is_written;
+};
+
+/** Empty blocks are skipped. */
 static kolo_status add_blocks(struct kolo_accesses *accesses, const struct kolo_task *task,
-                              const void *memory, const size_t *counts, const size_t *displs,
-                              int size, bool is_written)
+                              struct blocks blocks)
 {
     const size_t element_bytes = kolo_dtype_bytes(task->dtype);
     kolo_status status = KOLO_OK;
-    for (int rank = 0; rank < size && status == KOLO_OK; rank++)
-        if (counts[rank] > 0)
-            status = add(accesses, task, (const uint8_t *)memory + displs[rank] * element_bytes,
-                         counts[rank] * element_bytes, is_written);
+    for (int rank = 0; rank < blocks.size && status == KOLO_OK; rank++)
+        if (blocks.counts[rank] > 0)
+            status = add(accesses, task,
+                         (const uint8_t *)blocks.memory + blocks.displs[rank] * element_bytes,
+                         blocks.counts[rank] * element_bytes, blocks.is_written);
     return status;
 }
 
@@ -67,10 +75,17 @@ static bool loses_input(const struct kolo_task *task)
 static kolo_status add_read(struct kolo_accesses *accesses, const struct kolo_task *task, int size)
 {
     if (task->send_counts && task->send_displs)
-        return add_blocks(accesses, task, task->send, task->send_counts, task->send_displs, size,
-                          false);
+        return add_blocks(accesses, task,
+                          (struct blocks){.memory = task->send,
+                                          .counts = task->send_counts,
+                                          .displs = task->send_displs,
+                                          .size = size});
     if (reads_blocks(task))
-        return add_blocks(accesses, task, task->send, task->counts, task->displs, size, false);
+        return add_blocks(accesses, task,
+                          (struct blocks){.memory = task->send,
+                                          .counts = task->counts,
+                                          .displs = task->displs,
+                                          .size = size});
     return add(accesses, task, task->send, task->send_bytes, loses_input(task));
 }
 
@@ -82,7 +97,12 @@ kolo_status kolo_accesses_add(struct kolo_accesses *accesses, const struct kolo_
     if (status != KOLO_OK)
         return status;
     if (writes_blocks(task))
-        return add_blocks(accesses, task, task->recv, task->counts, task->displs, size, true);
+        return add_blocks(accesses, task,
+                          (struct blocks){.memory = task->recv,
+                                          .counts = task->counts,
+                                          .displs = task->displs,
+                                          .size = size,
+                                          .is_written = true});
     return add(accesses, task, task->recv, task->recv_bytes, true);
 }
 

@@ -57,17 +57,24 @@ int kolo_rdma_rails_choose(const struct kolo_rdma_gids *ours, int our_count,
 
 /* ---- messages ---- */
 
-static void say(struct rdma_link *link, uint8_t number, enum word word, uint8_t nic,
-                uint64_t received, const uint8_t *payload, size_t bytes)
+/** What a control frame says about a rail, beside its payload. */
+struct notice {
+    uint8_t number; /* the rail's; HAVE: 0 */
+    uint8_t word;
+    uint8_t nic;       /* OFFER: which port of the receiver */
+    uint64_t received; /* OVER: how much had arrived */
+};
+
+static void say(struct rdma_link *link, struct notice notice, const uint8_t *payload, size_t bytes)
 {
     struct kolo_link *base = &link->tcp.base;
     struct kolo_desc desc = {{0}};
     struct kolo_writer writer = kolo_writer_over(desc.bytes, sizeof desc.bytes);
     kolo_write_u8(&writer, KOLO_RDMA_RAIL_FRAME);
-    kolo_write_u8(&writer, number);
-    kolo_write_u8(&writer, (uint8_t)word);
-    kolo_write_u8(&writer, nic);
-    kolo_write_u64(&writer, received);
+    kolo_write_u8(&writer, notice.number);
+    kolo_write_u8(&writer, notice.word);
+    kolo_write_u8(&writer, notice.nic);
+    kolo_write_u64(&writer, notice.received);
     kolo_status status = kolo_link_send_control(base, &desc, payload, bytes);
     if (status != KOLO_OK)
         kolo_link_set_down(base, status);
@@ -81,7 +88,7 @@ static void say_pair(struct rdma_rail *rail, enum word word, uint8_t nic)
     uint8_t block[KOLO_RDMA_HELLO_BYTES];
     kolo_rdma_queue_hello(rail->queue, &rail->gid, &hello);
     kolo_rdma_hello_pack(&hello, block);
-    say(rail->link, rail->number, word, nic, 0, block, sizeof block);
+    say(rail->link, (struct notice){rail->number, (uint8_t)word, nic, 0}, block, sizeof block);
 }
 
 /* ---- the end of one ---- */
@@ -149,7 +156,11 @@ static void end_rail(struct rdma_rail *rail)
         end_link(rail);
         return;
     }
-    say(link, rail->number, OVER, 0, kolo_rdma_queue_received(rail->queue), NULL, 0);
+    say(link,
+        (struct notice){.number = rail->number,
+                        .word = OVER,
+                        .received = kolo_rdma_queue_received(rail->queue)},
+        NULL, 0);
     if (rail->heard_over && link->tcp.base.state == KOLO_LINK_UP)
         settle_rows(rail);
 }
@@ -328,7 +339,7 @@ static void do_without(struct rdma_link *link, uint8_t number)
         stop_rail(rail);
     else if (!rail->queue) {
         rail->step = RAIL_OVER;
-        say(link, number, OVER, 0, 0, NULL, 0);
+        say(link, (struct notice){.number = number, .word = OVER}, NULL, 0);
     }
 }
 
@@ -348,7 +359,7 @@ void kolo_rdma_rails_begin(struct rdma_link *link)
         gids.count = gids.count < GIDS_TOLD ? gids.count : GIDS_TOLD;
         bytes += kolo_rdma_gids_pack(&gids, payload + bytes);
     }
-    say(link, 0, HAVE, 0, 0, payload, bytes);
+    say(link, (struct notice){.word = HAVE}, payload, bytes);
 }
 
 static kolo_status nonsense(const struct rdma_link *link, int word, int number)
@@ -437,7 +448,7 @@ static void heard_answer(struct rdma_link *link, uint8_t number,
         do_without(link, number);
         return;
     }
-    say(link, number, READY, 0, 0, NULL, 0);
+    say(link, (struct notice){.number = number, .word = READY}, NULL, 0);
     if (link->tcp.base.state == KOLO_LINK_UP && rail->step == RAIL_OFFERED)
         send_first(rail);
 }
@@ -456,21 +467,22 @@ static void heard_over(struct rdma_rail *rail, uint64_t received)
 }
 
 /** Handles a control frame about one rail. */
-static kolo_status heard_of(struct rdma_link *link, uint8_t number, int word, uint8_t nic,
-                            uint64_t received, const struct kolo_rdma_hello *theirs)
+static kolo_status heard_of(struct rdma_link *link, const struct notice *notice,
+                            const struct kolo_rdma_hello *theirs)
 {
     struct rdma_port *port = rdma_port_of(link);
+    const uint8_t number = notice->number, word = notice->word;
     struct rdma_rail *rail = &link->rails.all[number];
     const bool is_on_its_way = rail->step == RAIL_STOPS || rail->step == RAIL_OVER;
-    if (word == OFFER && theirs->offers && rail->step == RAIL_NONE && nic <= port->other_count &&
-        kolo_tcp_settings(&port->tcp)->rdma_rails != 1)
-        heard_offer(link, number, nic, theirs);
+    if (word == OFFER && theirs->offers && rail->step == RAIL_NONE &&
+        notice->nic <= port->other_count && kolo_tcp_settings(&port->tcp)->rdma_rails != 1)
+        heard_offer(link, number, notice->nic, theirs);
     else if (word == ANSWER && theirs->offers && rail->step == RAIL_OFFERED)
         heard_answer(link, number, theirs);
     else if (word == READY && rail->step == RAIL_JOINED)
         send_first(rail);
     else if (word == OVER && rail->step != RAIL_NONE && !rail->heard_over)
-        heard_over(rail, received);
+        heard_over(rail, notice->received);
     else if (!is_on_its_way || (word != ANSWER && word != READY)) /* these crossed our OVER */
         return nonsense(link, word, number);
     return KOLO_OK;
@@ -482,19 +494,21 @@ kolo_status kolo_rdma_rails_heard(struct rdma_link *link, const struct kolo_head
     struct kolo_reader reader =
         kolo_reader_over(header->desc.bytes + 1, sizeof header->desc.bytes - 1);
     struct kolo_rdma_hello theirs = {.offers = false};
-    const uint8_t number = kolo_read_u8(&reader), word = kolo_read_u8(&reader),
-                  nic = kolo_read_u8(&reader);
-    const uint64_t received = kolo_read_u64(&reader);
-    const bool has_pair = word == OFFER || word == ANSWER;
-    if (word == HAVE && number == 0)
+    struct notice notice;
+    notice.number = kolo_read_u8(&reader);
+    notice.word = kolo_read_u8(&reader);
+    notice.nic = kolo_read_u8(&reader);
+    notice.received = kolo_read_u64(&reader);
+    const bool has_pair = notice.word == OFFER || notice.word == ANSWER;
+    if (notice.word == HAVE && notice.number == 0)
         return heard_have(link, payload, header->bytes);
-    if (number < 1 || number >= KOLO_RDMA_RAILS_MAX ||
+    if (notice.number < 1 || notice.number >= KOLO_RDMA_RAILS_MAX ||
         header->bytes != (has_pair ? KOLO_RDMA_HELLO_BYTES : 0))
-        return nonsense(link, word, number);
+        return nonsense(link, notice.word, notice.number);
     kolo_status status = KOLO_OK;
     if (has_pair)
         status = kolo_rdma_hello_unpack(payload, NULL, &theirs);
-    return status == KOLO_OK ? heard_of(link, number, word, nic, received, &theirs) : status;
+    return status == KOLO_OK ? heard_of(link, &notice, &theirs) : status;
 }
 
 /* ---- all of a link, or of a device ---- */

@@ -277,18 +277,19 @@ static void tell_others(struct kolo_engine *engine, kolo_status why)
 static kolo_status join(struct kolo_engine *engine, const struct kolo_secret *secret, int fd,
                         kolo_deadline deadline)
 {
-    struct kolo_endpoint_events events;
-    struct kolo_store_client_events store_events;
     struct kolo_peer *self = kolo_calloc(1, sizeof *self);
-    kolo_engine_events(engine, &events, &store_events);
+    struct kolo_store_client_config config = {
+        .fd = fd, .self = self, .size = engine->size, .deadline = deadline};
+    struct kolo_endpoint_events events;
+    kolo_engine_events(engine, &events, &config.events);
     kolo_status status = self ? open_local(engine, secret, &events) : KOLO_ERR_NO_MEMORY;
     if (status != KOLO_OK) {
         close(fd);
         goto out;
     }
     kolo_endpoint_self(engine->endpoint, self);
-    KOLO_TRY(kolo_store_client_join(kolo_endpoint_poller(engine->endpoint), fd, self, engine->size,
-                                    deadline, &store_events, &engine->store, &engine->peers));
+    config.poller = kolo_endpoint_poller(engine->endpoint);
+    KOLO_TRY(kolo_store_client_join(&config, &engine->store, &engine->peers));
     kolo_store_client_keepalive(engine->store, engine->settings.peer_timeout_ms);
     status = begin_in_world(engine, deadline);
     if (status != KOLO_OK)

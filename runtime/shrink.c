@@ -94,9 +94,12 @@ static kolo_status ask(struct shrinking *shrinking)
     int left_ms = kolo_deadline_poll_ms(shrinking->deadline);
     kolo_engine_enter(engine);
     name_members(shrinking);
-    kolo_store_client_shrink(engine->store, shrinking->number, shrinking->bits, shrinking->lost,
-                             left_ms < 0 ? UINT32_MAX : (uint32_t)left_ms, shrinking->bits,
-                             &shrinking->call);
+    const struct kolo_store_loss loss = {.number = shrinking->number,
+                                         .timeout_ms = left_ms < 0 ? UINT32_MAX : (uint32_t)left_ms,
+                                         .members = shrinking->bits,
+                                         .lost = shrinking->lost,
+                                         .survivors = shrinking->bits};
+    kolo_store_client_shrink(engine->store, &loss, &shrinking->call);
     status = await(shrinking);
     kolo_engine_leave(engine);
     if (status == KOLO_OK && shrinking->call.bytes != bytes)

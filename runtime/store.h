@@ -178,16 +178,22 @@ struct kolo_store_client_events {
     void (*answered)(void *context);
 };
 struct kolo_store_client;
-/** Joins as @p self over @p fd, an authenticated connection (kolo_rendezvous_dial,
- * kolo_store_dial). Blocks until all ranks have joined, without running other callbacks of @p
- * poller. The client uses @p poller, which its owner must dispatch from then on; events come only
- * from there. Takes @p fd in every case.
- *  @return KOLO_OK and the table of @p size peers, which the client owns; ERR_CONNECT; ERR_TIMEOUT
- *  (the detail names the missing ranks); ERR_INVALID (the detail says whether the size differs or a
- *  rank was given twice); ERR_PEER. */
-kolo_status kolo_store_client_join(struct kolo_poller *poller, int fd, const struct kolo_peer *self,
-                                   int size, kolo_deadline deadline,
-                                   const struct kolo_store_client_events *events,
+struct kolo_store_client_config {
+    /** Used by the client; its owner must dispatch it after the join. Events come only from
+     * there. */
+    struct kolo_poller *poller;
+    int fd; /* an authenticated connection (kolo_rendezvous_dial, kolo_store_dial) */
+    const struct kolo_peer *self;
+    int size; /* number of ranks */
+    kolo_deadline deadline;
+    struct kolo_store_client_events events;
+};
+/** Joins. Blocks until all ranks have joined, without running other callbacks of the poller. Takes
+ * the connection in every case.
+ *  @return KOLO_OK and the table of all peers, which the client owns; ERR_CONNECT; ERR_TIMEOUT (the
+ *  detail names the missing ranks); ERR_INVALID (the detail says whether the size differs or a rank
+ *  was given twice); ERR_PEER. */
+kolo_status kolo_store_client_join(const struct kolo_store_client_config *config,
                                    struct kolo_store_client **client_out,
                                    const struct kolo_peer **peers_out) KOLO_NODISCARD;
 
@@ -220,16 +226,22 @@ void kolo_store_client_add(struct kolo_store_client *client, const char *key, in
                            struct kolo_store_call *call);
 void kolo_store_client_cancel(struct kolo_store_client *client, struct kolo_store_call *call);
 
-/** Asks which ranks continue after communicator @p number has failed. @p members has a bit for each
- * of its ranks; @p lost has a bit for each rank that this one can no longer reach, whether it is
- * alive or not. The answer comes when every member has asked, finalized the communicator, left or
- * died, and is the same for all: @p survivors, which may be @p members, gets a bit for each rank
+/** A communicator that has failed, as a rank sees it; the sets of ranks have a bit for each. */
+struct kolo_store_loss {
+    uint32_t number; /* the communicator's */
+    uint32_t timeout_ms;
+    const uint8_t *members;
+    const uint8_t
+        *lost;          /* ranks that this one can no longer reach, whether they are alive or not */
+    uint8_t *survivors; /* room for the answer; may be the members */
+};
+/** Asks which ranks continue after a loss. The answer comes when every member has asked, finalized
+ * the communicator, left or died, and is the same for all: the survivors get a bit for each rank
  * that asked and continues, if call->bytes is as many as it should be; call->sum is a number for
  * their new communicator. If two ranks that asked cannot reach each other, one of them is left out
- * and gets ERR_PEER. ERR_TIMEOUT after @p timeout_ms: call->why names a rank that has not asked. */
-void kolo_store_client_shrink(struct kolo_store_client *client, uint32_t number,
-                              const uint8_t *members, const uint8_t *lost, uint32_t timeout_ms,
-                              uint8_t *survivors, struct kolo_store_call *call);
+ * and gets ERR_PEER. ERR_TIMEOUT after timeout_ms: call->why names a rank that has not asked. */
+void kolo_store_client_shrink(struct kolo_store_client *client, const struct kolo_store_loss *loss,
+                              struct kolo_store_call *call);
 
 /** Says that this rank has finalized communicator @p number, whose ranks are the bits of @p
  * members: ranks that shrink it do not wait for this one. */

@@ -364,20 +364,19 @@ static void free_client(struct kolo_store_client *client)
     kolo_free_memory(client);
 }
 
-static kolo_status open_client(int fd, int size, const struct kolo_store_client_events *events,
+static kolo_status open_client(const struct kolo_store_client_config *config,
                                struct kolo_store_client **client_out)
 {
     struct kolo_store_client *client = kolo_calloc(1, sizeof *client);
     if (!client) {
-        close(fd);
+        close(config->fd);
         return KOLO_ERR_NO_MEMORY;
     }
-    client->watch = (struct kolo_watch){fd, client_ready};
-    client->size = size;
+    client->watch = (struct kolo_watch){config->fd, client_ready};
+    client->size = config->size;
     client->is_joining = true;
-    if (events)
-        client->events = *events;
-    kolo_status status = kolo_stream_init(&client->stream, fd, KOLO_STORE_MESSAGE_MAX);
+    client->events = config->events;
+    kolo_status status = kolo_stream_init(&client->stream, config->fd, KOLO_STORE_MESSAGE_MAX);
     if (status != KOLO_OK) {
         free_client(client);
         return status;
@@ -386,26 +385,24 @@ static kolo_status open_client(int fd, int size, const struct kolo_store_client_
     return KOLO_OK;
 }
 
-kolo_status kolo_store_client_join(struct kolo_poller *poller, int fd, const struct kolo_peer *self,
-                                   int size, kolo_deadline deadline,
-                                   const struct kolo_store_client_events *events,
+kolo_status kolo_store_client_join(const struct kolo_store_client_config *config,
                                    struct kolo_store_client **client_out,
                                    const struct kolo_peer **peers_out)
 {
     struct kolo_store_client *client = NULL;
     struct kolo_poller *own = NULL;
-    kolo_status status = open_client(fd, size, events, &client);
+    kolo_status status = open_client(config, &client);
     if (status != KOLO_OK)
         return status;
     KOLO_TRY(kolo_poller_create(&own));
     client->poller = own;
     client->interest = EPOLLIN;
     KOLO_TRY(kolo_poller_add(own, &client->watch, EPOLLIN));
-    status = post_join(client, self, deadline);
+    status = post_join(client, config->self, config->deadline);
     if (status == KOLO_OK)
-        status = wait_for_world(client, deadline);
+        status = wait_for_world(client, config->deadline);
     if (status == KOLO_OK)
-        status = move_to(client, poller);
+        status = move_to(client, config->poller);
     else if (!client->is_lost)
         kolo_poller_remove(own, &client->watch);
     if (status == KOLO_OK) {
@@ -500,22 +497,21 @@ void kolo_store_client_add(struct kolo_store_client *client, const char *key, in
     ask(client, message, &body, call);
 }
 
-void kolo_store_client_shrink(struct kolo_store_client *client, uint32_t number,
-                              const uint8_t *members, const uint8_t *lost, uint32_t timeout_ms,
-                              uint8_t *survivors, struct kolo_store_call *call)
+void kolo_store_client_shrink(struct kolo_store_client *client, const struct kolo_store_loss *loss,
+                              struct kolo_store_call *call)
 {
     size_t bytes = kolo_stall_bits_bytes(client->size);
     struct kolo_writer body = {0};
     if (!begin_call(client, "survivors", 0, call))
         return;
-    call->room = survivors;
+    call->room = loss->survivors;
     call->room_bytes = bytes;
     struct kolo_message *message = kolo_message_create(KOLO_STORE_SHRINK, 20 + 2 * bytes, &body);
     kolo_write_u32(&body, call->id);
-    kolo_write_u32(&body, number);
-    kolo_write_u32(&body, timeout_ms);
-    kolo_write_blob(&body, members, bytes);
-    kolo_write_blob(&body, lost, bytes);
+    kolo_write_u32(&body, loss->number);
+    kolo_write_u32(&body, loss->timeout_ms);
+    kolo_write_blob(&body, loss->members, bytes);
+    kolo_write_blob(&body, loss->lost, bytes);
     ask(client, message, &body, call);
 }
 

@@ -379,7 +379,8 @@ static kolo_status ask_store(struct kolo_comm *comm, uint32_t number, int size, 
     uint8_t survivors[8] = {0};
     WORLD_EXPECT(kolo_stall_bits_bytes(engine->size) <= sizeof members, "%d ranks", engine->size);
     kolo_comm_enter(comm);
-    kolo_store_client_shrink(engine->store, number, members, cut, 20000, survivors, call);
+    const struct kolo_store_loss loss = {number, 20000, members, cut, survivors};
+    kolo_store_client_shrink(engine->store, &loss, call);
     kolo_comm_leave(comm);
     WORLD_TRY(kolo_kv_set(comm, asked, "", 0));
     kolo_comm_enter(comm);

@@ -115,16 +115,19 @@ static const char *end(struct rank *rank)
 
 static const char *live(struct rank *rank)
 {
-    const struct kolo_store_client_events events = {.context = rank, .failed = on_failed};
     const struct kolo_peer *peers;
     struct kolo_peer self = {.credit_bytes = 1 << 20};
+    struct kolo_store_client_config config = {
+        .self = &self, .size = RANKS, .events = {.context = rank, .failed = on_failed}};
     const char *wrong = NULL;
     kolo_identity_here(rank->number, &self.identity);
     if (kolo_poller_create(&rank->poller) != KOLO_OK ||
         kolo_store_thread_pair(rank->store, &rank->fd) != KOLO_OK)
         return "no poller or no socket pair";
-    if (kolo_store_client_join(rank->poller, rank->fd, &self, RANKS, kolo_deadline_in_ms(SOON_MS),
-                               &events, &rank->client, &peers) != KOLO_OK)
+    config.poller = rank->poller;
+    config.fd = rank->fd;
+    config.deadline = kolo_deadline_in_ms(SOON_MS);
+    if (kolo_store_client_join(&config, &rank->client, &peers) != KOLO_OK)
         return "cannot join";
     for (int round = 0; round < ROUNDS && !wrong; round++)
         wrong = play(rank, round);

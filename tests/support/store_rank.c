@@ -33,8 +33,6 @@ kolo_status store_rank_join(struct store_rank *rank, int number, int size, int f
                             const struct kolo_place *places, size_t count,
                             const struct kolo_secret *secret, int timeout_ms)
 {
-    const struct kolo_store_client_events events = {
-        .context = rank, .failed = on_failed, .left = on_left, .lost = on_lost};
     const kolo_deadline deadline = kolo_deadline_in_ms(timeout_ms);
     struct kolo_peer self = {0};
     kolo_identity_here(number, &self.identity);
@@ -46,9 +44,15 @@ kolo_status store_rank_join(struct store_rank *rank, int number, int size, int f
         .places = places, .count = count, .secret = secret, .rank = number, .deadline = deadline};
     if (rank->joined == KOLO_OK && fd < 0)
         rank->joined = kolo_store_dial(&dial_config, &fd);
+    const struct kolo_store_client_config config = {
+        .poller = rank->poller,
+        .fd = fd,
+        .self = &self,
+        .size = size,
+        .deadline = deadline,
+        .events = {.context = rank, .failed = on_failed, .left = on_left, .lost = on_lost}};
     if (rank->joined == KOLO_OK)
-        rank->joined = kolo_store_client_join(rank->poller, fd, &self, size, deadline, &events,
-                                              &rank->client, &rank->peers);
+        rank->joined = kolo_store_client_join(&config, &rank->client, &rank->peers);
     snprintf(rank->why, sizeof rank->why, "%s", kolo_error_detail());
     return rank->joined;
 }

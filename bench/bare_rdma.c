@@ -654,7 +654,7 @@ kolo_status bare_rdma_open(struct bare_world *world, const struct kolo_settings 
     if (all)
         KOLO_TRY(agree(world, &own, try_all(world), text_out, &all));
     if (all)
-        kolo_rdma_device_format(world->rdma->device, text_out, BARE_WHY_BYTES);
+        kolo_rdma_device_format(world->rdma->device, text_out);
     else
         bare_rdma_close(world);
 out:

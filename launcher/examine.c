@@ -82,7 +82,7 @@ static void say_places(const struct examiner *examiner)
     size_t count = 0;
     const struct kolo_place *places = kolo_path_tests_places(examiner->tests, &count);
     for (size_t i = 0; i < count; i++) {
-        char address[96], speed[32], mtu[32];
+        char address[KOLO_PLACE_TEXT_MAX], speed[32], mtu[32];
         kolo_place_format(&places[i], address, sizeof address);
         snprintf(speed, sizeof speed, "%u", (unsigned)places[i].facts.speed_mbit);
         snprintf(mtu, sizeof mtu, "%lld", (long long)mtu_of(places[i].facts.interface));

@@ -179,7 +179,7 @@ static enum kolo_fact_path_end classify(kolo_status status, const char *words)
 
 static void fail(struct test *test, kolo_status status)
 {
-    char place[96], words[KOLO_FACT_TEXT_MAX];
+    char place[KOLO_PLACE_TEXT_MAX], words[KOLO_FACT_TEXT_MAX];
     kolo_place_format(&test->place, place, sizeof place);
     const char *detail = kolo_error_detail(), *at = strstr(detail, place);
     snprintf(words, sizeof words, "%s", at ? at + strlen(place) + 1 : detail);

@@ -64,7 +64,7 @@ static void print_network(const struct kolo_settings *settings, FILE *out)
 {
     enum { SHOWN_MAX = 32 };
     struct kolo_place places[SHOWN_MAX];
-    char address[64], unnamed[256];
+    char address[KOLO_PLACE_TEXT_MAX], unnamed[256];
     size_t count = 0;
     if (kolo_places_local(settings->net, 0, places, SHOWN_MAX, &count) != KOLO_OK) {
         fprintf(out, "network    no: %s\n", kolo_error_detail());

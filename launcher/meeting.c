@@ -72,7 +72,7 @@ static struct kolo_place loopback_place(sa_family_t family, uint16_t port)
 /* Appends a place if there is room for all of it. */
 static bool add_place(struct kolo_meeting *meeting, const struct kolo_place *place)
 {
-    char text[128];
+    char text[KOLO_PLACE_TEXT_MAX];
     kolo_place_format(place, text, sizeof text);
     size_t len = strlen(meeting->place);
     if (len + strlen(text) + 2 > sizeof meeting->place)

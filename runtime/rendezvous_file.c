@@ -189,7 +189,7 @@ static size_t write_text(char text[FILE_BYTES_MAX], uint64_t job_id,
     size_t used = (size_t)snprintf(text, FILE_BYTES_MAX, "kolo-rendezvous 1\njob %016llx\n",
                                    (unsigned long long)job_id);
     for (size_t i = 0; i < count; i++) {
-        char place[128];
+        char place[KOLO_PLACE_TEXT_MAX];
         kolo_place_format(&places[i], place, sizeof place);
         used += (size_t)snprintf(text + used, FILE_BYTES_MAX - used, "place %s\n", place);
     }

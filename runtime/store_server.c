@@ -96,9 +96,9 @@ static void connection_ready(struct kolo_watch *watch, uint32_t events)
         return;
     }
     if (status != KOLO_ERR_LINK) {
-        char name[128] = "a process that has not joined";
+        char name[KOLO_SERVER_NAME_MAX] = "a process that has not joined";
         if (connection->rank >= 0)
-            kolo_server_name(connection->server, connection->rank, name, sizeof name);
+            kolo_server_name(connection->server, connection->rank, name);
         KOLO_WARN("store: dropping the connection of %s: %s: %s", name, kolo_status_text(status),
                   kolo_error_detail());
         if (connection->stream.is_changed && connection->rank >= 0)
@@ -217,13 +217,13 @@ kolo_status kolo_store_server_adopt(struct kolo_store_server *server, int fd)
 
 void kolo_store_server_died(struct kolo_store_server *server, int rank, const char *how)
 {
-    char name[128], text[KOLO_STORE_TEXT_MAX];
+    char name[KOLO_SERVER_NAME_MAX], text[KOLO_STORE_TEXT_MAX];
     if (rank < 0 || rank >= server->config.size)
         return;
     enum kolo_member_state state = server->members[rank].state;
     if (state == MEMBER_LEFT || state == MEMBER_DEAD)
         return;
-    kolo_server_name(server, rank, name, sizeof name);
+    kolo_server_name(server, rank, name);
     snprintf(text, sizeof text, "%s %s", name, how);
     kolo_server_set_state(server, rank, MEMBER_DEAD);
     kolo_server_fail(server, rank, KOLO_STORE_RANK, KOLO_ERR_PEER, text, false);

@@ -82,10 +82,11 @@ struct kolo_store_server {
     kolo_deadline due; /* no deadline of the server is earlier */
 };
 
+enum { KOLO_SERVER_NAME_MAX = 128 };
 /** Writes "rank 5 (host7, pid 812)", or "rank 5" for a rank that never joined and whose
- * start is not known. */
-void kolo_server_name(const struct kolo_store_server *server, int rank, char *text,
-                      size_t capacity);
+ * start is not known. Returns @p text. */
+const char *kolo_server_name(const struct kolo_store_server *server, int rank,
+                             char text[KOLO_SERVER_NAME_MAX]);
 /** Makes sure that expire checks all deadlines at @p deadline or earlier. */
 void kolo_server_due_at(struct kolo_store_server *server, kolo_deadline deadline);
 void kolo_server_set_state(struct kolo_store_server *server, int rank,

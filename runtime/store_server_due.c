@@ -323,7 +323,7 @@ static void tell_start(struct kolo_store_server *server)
 static void expire_verdicts(struct kolo_store_server *server)
 {
     for (int rank = 0; rank < server->config.size && !server->has_failed; rank++) {
-        char name[128], text[KOLO_STORE_TEXT_MAX];
+        char name[KOLO_SERVER_NAME_MAX], text[KOLO_STORE_TEXT_MAX];
         struct kolo_store_member *member = &server->members[rank];
         if (member->state != MEMBER_LOST)
             continue;
@@ -331,7 +331,7 @@ static void expire_verdicts(struct kolo_store_server *server)
             kolo_server_due_at(server, member->verdict_by);
             continue;
         }
-        kolo_server_name(server, rank, name, sizeof name);
+        kolo_server_name(server, rank, name);
         snprintf(text, sizeof text, "%s lost its connection", name);
         kolo_server_set_state(server, rank, MEMBER_DEAD);
         kolo_server_fail(server, rank, KOLO_STORE_RANK, KOLO_ERR_PEER, text, true);

@@ -25,8 +25,8 @@ static void say_taken(const struct kolo_store_server *server, const struct join 
     const struct kolo_store_member *member = &server->members[join->rank];
     const bool is_itself = member->pid == join->pid && strcmp(member->host, join->host) == 0;
     const bool has_left = member->state == MEMBER_LEFT;
-    char other[128];
-    kolo_server_name(server, join->rank, other, sizeof other);
+    char other[KOLO_SERVER_NAME_MAX];
+    kolo_server_name(server, join->rank, other);
     if (is_itself && has_left)
         snprintf(text, KOLO_STORE_TEXT_MAX,
                  "%s, this process, has finalized and cannot join again; keep the communicator "

@@ -262,9 +262,9 @@ static int find_cut(const struct choice *choice, const struct kolo_shrink *shrin
 
 static kolo_status refuse_cut_off(const struct kolo_store_server *server, int rank, int other)
 {
-    char name[128], others[128];
-    kolo_server_name(server, rank, name, sizeof name);
-    kolo_server_name(server, other, others, sizeof others);
+    char name[KOLO_SERVER_NAME_MAX], others[KOLO_SERVER_NAME_MAX];
+    kolo_server_name(server, rank, name);
+    kolo_server_name(server, other, others);
     return kolo_fail(KOLO_ERR_PEER,
                      "%s, this process, and %s cannot reach each other any more, though both live: "
                      "the others go on without this one",
@@ -350,8 +350,8 @@ static struct kolo_shrink *find_or_add(struct kolo_store_server *server, uint32_
  * is not a survivor. */
 static kolo_status refuse_lost(const struct kolo_store_server *server, int rank)
 {
-    char name[128];
-    kolo_server_name(server, rank, name, sizeof name);
+    char name[KOLO_SERVER_NAME_MAX];
+    kolo_server_name(server, rank, name);
     return kolo_fail(KOLO_ERR_PEER, "%s, this process, counts as lost: the others go on without it",
                      name);
 }
@@ -466,7 +466,7 @@ static struct arrival *find_expired(struct kolo_store_server *server, struct kol
 static void warn(const struct kolo_store_server *server, const struct kolo_shrink *shrink)
 {
     enum { NAMED_MAX = 4 };
-    char text[KOLO_STORE_TEXT_MAX], name[128], waited[32];
+    char text[KOLO_STORE_TEXT_MAX], name[KOLO_SERVER_NAME_MAX], waited[32];
     int named = 0, more = 0;
     kolo_duration_format((kolo_now_ns() - shrink->since_ns) / KOLO_NS_PER_MS, waited,
                          sizeof waited);
@@ -475,7 +475,7 @@ static void warn(const struct kolo_store_server *server, const struct kolo_shrin
         const size_t used = strlen(text);
         if (!may_come(server, shrink, rank))
             continue;
-        kolo_server_name(server, rank, name, sizeof name);
+        kolo_server_name(server, rank, name);
         if (named < NAMED_MAX)
             snprintf(text + used, sizeof text - used, "%s%s", named++ ? ", " : "", name);
         else
@@ -521,10 +521,10 @@ void kolo_server_shrink_expire(struct kolo_store_server *server)
     for (struct kolo_shrink *shrink = server->shrinks; shrink; shrink = shrink->next) {
         struct arrival *arrival;
         while ((arrival = find_expired(server, shrink)) != NULL) {
-            char name[128];
+            char name[KOLO_SERVER_NAME_MAX];
             /* there is one: if nobody were missing, look() would have answered */
             int rank = arrival->rank, missing = find_missing(server, shrink);
-            kolo_server_name(server, missing, name, sizeof name);
+            kolo_server_name(server, missing, name);
             kolo_fail(KOLO_ERR_TIMEOUT, "%s %s", name,
                       has_bit(shrink->asked, missing) ? "has given up" : "has not come");
             kolo_server_answer(server->members[rank].connection, arrival->id, KOLO_ERR_TIMEOUT, 0,

@@ -13,7 +13,8 @@
 
 /* ---- names and words ---- */
 
-void kolo_server_name(const struct kolo_store_server *server, int rank, char *text, size_t capacity)
+const char *kolo_server_name(const struct kolo_store_server *server, int rank,
+                             char text[KOLO_SERVER_NAME_MAX])
 {
     const struct kolo_store_member *member = &server->members[rank];
     const struct kolo_store_server_events *events = &server->config.events;
@@ -21,11 +22,14 @@ void kolo_server_name(const struct kolo_store_server *server, int rank, char *te
     uint32_t pid = 0;
     if (member->host[0] == '\0' && events->started &&
         events->started(events->context, rank, &host, &pid))
-        snprintf(text, capacity, "rank %d (%.64s, pid %u)", rank, host, (unsigned int)pid);
+        snprintf(text, KOLO_SERVER_NAME_MAX, "rank %d (%.64s, pid %u)", rank, host,
+                 (unsigned int)pid);
     else if (member->host[0] == '\0')
-        snprintf(text, capacity, "rank %d", rank);
+        snprintf(text, KOLO_SERVER_NAME_MAX, "rank %d", rank);
     else
-        snprintf(text, capacity, "rank %d (%s, pid %d)", rank, member->host, (int)member->pid);
+        snprintf(text, KOLO_SERVER_NAME_MAX, "rank %d (%s, pid %d)", rank, member->host,
+                 (int)member->pid);
+    return text;
 }
 
 /* ---- deadlines ---- */

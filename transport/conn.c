@@ -221,7 +221,7 @@ static void note_end(struct attempt *attempt, enum kolo_conn_verdict verdict, in
 {
     kolo_deadline now = kolo_now_ns();
     struct kolo_conn *conn = attempt->conn;
-    char place[96], words[160];
+    char place[KOLO_PLACE_TEXT_MAX], words[160];
 
     if (verdict == KOLO_VERDICT_LACK)
         note_lack(attempt, now);
@@ -440,7 +440,7 @@ void kolo_conn_explain(const struct kolo_conn *conn, char *text, size_t capacity
     }
     used = (size_t)snprintf(text, capacity, is_late ? "%s is late" : "cannot reach %s", peer);
     for (size_t i = 0; i < conn->count && used < capacity; i++) {
-        char place[128], words[160];
+        char place[KOLO_PLACE_TEXT_MAX], words[160];
         kolo_place_format(&conn->attempts[i].place, place, sizeof place);
         describe_attempt(&conn->attempts[i], words, sizeof words);
         used += (size_t)snprintf(text + used, capacity - used, "%s%s %s", i == 0 ? ": " : ", ",

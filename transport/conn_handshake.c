@@ -44,7 +44,7 @@ static const struct {
 /** The only function that changes the state. @p bytes: how many to move in the new state. */
 static void enter(struct kolo_handshake *handshake, enum kolo_handshake_state state, size_t bytes)
 {
-    char text[128];
+    char text[KOLO_PLACE_TEXT_MAX];
 
     if (kolo_log_on(KOLO_LOG_DEBUG)) {
         kolo_place_format(handshake->place, text, sizeof text);

@@ -221,7 +221,7 @@ static void remove_pending(struct pending *pending)
 
 static void drop(struct pending *pending, const char *why)
 {
-    char text[128];
+    char text[KOLO_PLACE_TEXT_MAX];
 
     if (kolo_log_on(KOLO_LOG_DEBUG)) {
         kolo_place_format(&pending->place, text, sizeof text);
@@ -300,7 +300,7 @@ static const struct kolo_handshake_owner owner = {.may_prove = never_held, .over
 
 bool kolo_listener_explain_lack(const struct kolo_listener *listener, char *text, size_t capacity)
 {
-    char place[128], words[96];
+    char place[KOLO_PLACE_TEXT_MAX], words[96];
 
     if (listener->lack == 0)
         return false;
@@ -460,7 +460,7 @@ static void fire(struct kolo_conn_timer *timer, kolo_deadline now)
 
 static kolo_status fail_listen(const struct kolo_place *place, const char *what, int error)
 {
-    char text[128];
+    char text[KOLO_PLACE_TEXT_MAX];
 
     kolo_place_format(place, text, sizeof text);
     return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "cannot listen at %s: %s", text, what);
@@ -498,7 +498,7 @@ static const char *try_place(struct kolo_listener *listener, const struct kolo_p
 /** @p refused: how many ports this user may not have; the others are in use. */
 static kolo_status fail_range(const struct kolo_place *place, unsigned refused)
 {
-    char text[128];
+    char text[KOLO_PLACE_TEXT_MAX];
     char *colon;
 
     kolo_place_format(place, text, sizeof text);
@@ -611,7 +611,7 @@ uint64_t kolo_listener_strangers(const struct kolo_listener *listener)
 
 bool kolo_listener_explain(const struct kolo_listener *listener, char *text, size_t capacity)
 {
-    char place[128];
+    char place[KOLO_PLACE_TEXT_MAX];
 
     if (!has_tried(listener->verdict))
         return false;

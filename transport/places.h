@@ -28,6 +28,7 @@ struct kolo_place {
                               * machine */
     } facts;
 };
+enum { KOLO_PLACE_TEXT_MAX = 128 }; /* the longest are names of Unix sockets */
 /** Formats a place for messages: "10.0.0.5:4711", "[::1]:80", "unix:@name". */
 void kolo_place_format(const struct kolo_place *place, char *text, size_t capacity);
 /** A place with address @p ip (4 or 16 bytes in network order; NULL: any address of this machine)

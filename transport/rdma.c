@@ -433,7 +433,7 @@ static kolo_status fill_others(struct rdma_port *port, const struct kolo_verbs *
     const int64_t wanted = config->settings->rdma_rails;
     const int most = wanted > 0 ? (int)wanted : KOLO_RDMA_RAILS_MAX;
     const struct kolo_rdma_device *taken[KOLO_RDMA_RAILS_MAX] = {port->nic.device};
-    char name[128];
+    char name[KOLO_RDMA_PORT_TEXT_MAX];
     port->others = kolo_calloc(KOLO_RDMA_RAILS_MAX, sizeof *port->others);
     if (!port->others)
         return KOLO_ERR_NO_MEMORY;
@@ -445,7 +445,7 @@ static kolo_status fill_others(struct rdma_port *port, const struct kolo_verbs *
             do_without_port(config->settings, port->other_count + 1);
             break;
         }
-        kolo_rdma_device_format(nic->device, name, sizeof name);
+        kolo_rdma_device_format(nic->device, name);
         if (fill_nic(nic, config) != KOLO_OK) {
             do_without_port(config->settings, port->other_count + 1);
             unwatch_nic(nic);

@@ -157,12 +157,12 @@ kolo_status kolo_rdma_track_renew(struct kolo_rdma_track *track)
 static void fail(struct kolo_rdma_track *track, kolo_status why,
                  const struct kolo_rdma_request *what, const char *text)
 {
-    char peer[128], device[128], request[96] = "";
+    char peer[128], device[KOLO_RDMA_PORT_TEXT_MAX], request[96] = "";
     if (track->has_failed)
         return;
     track->has_failed = true;
     track->ops->describe(track, peer, sizeof peer);
-    kolo_rdma_device_format(track->completions->device, device, sizeof device);
+    kolo_rdma_device_format(track->completions->device, device);
     if (what)
         snprintf(request, sizeof request, "%s of %zu bytes: ", what->what, what->bytes);
     kolo_fail(why, "%s by rdma %s: %s%s", peer, device, request, text);

@@ -234,9 +234,11 @@ kolo_status kolo_rdma_ports_visit(const struct kolo_verbs *verbs, const char *na
     return KOLO_OK;
 }
 
-void kolo_rdma_device_format(const struct kolo_rdma_device *device, char *text, size_t capacity)
+const char *kolo_rdma_device_format(const struct kolo_rdma_device *device,
+                                    char text[KOLO_RDMA_PORT_TEXT_MAX])
 {
-    snprintf(text, capacity, "%s port %u", device->name, device->port);
+    snprintf(text, KOLO_RDMA_PORT_TEXT_MAX, "%s port %u", device->name, device->port);
+    return text;
 }
 
 /* ---- events ---- */

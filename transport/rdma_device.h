@@ -81,8 +81,10 @@ kolo_status kolo_rdma_device_look_again(struct kolo_rdma_device *device,
 kolo_status kolo_rdma_device_find_gid(struct kolo_rdma_device *device,
                                       struct kolo_rdma_gid *gid) KOLO_NODISCARD;
 
-/** Writes "rxe0 port 1". */
-void kolo_rdma_device_format(const struct kolo_rdma_device *device, char *text, size_t capacity);
+enum { KOLO_RDMA_PORT_TEXT_MAX = 128 };
+/** Writes "rxe0 port 1". Returns @p text. */
+const char *kolo_rdma_device_format(const struct kolo_rdma_device *device,
+                                    char text[KOLO_RDMA_PORT_TEXT_MAX]);
 
 /* ---- rdma_choice.c ---- */
 

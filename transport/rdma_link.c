@@ -487,12 +487,12 @@ void kolo_rdma_withdraw(struct kolo_link *base, struct kolo_work *work)
 void kolo_rdma_describe(const struct kolo_link *base, char *text, size_t capacity)
 {
     const struct rdma_link *link = (const struct rdma_link *)base;
-    char device[128], address[KOLO_RDMA_GID_TEXT];
+    char device[KOLO_RDMA_PORT_TEXT_MAX], address[KOLO_RDMA_GID_TEXT];
     if (!link->is_by_rdma) {
         kolo_tcp_describe(base, text, capacity);
         return;
     }
-    kolo_rdma_device_format(rdma_port_of(link)->nic.device, device, sizeof device);
+    kolo_rdma_device_format(rdma_port_of(link)->nic.device, device);
     kolo_rdma_gid_format(&link->theirs.gid, address, sizeof address);
     snprintf(text, capacity, "rdma %s to %s", device, address);
     kolo_rdma_rails_describe(link, text, capacity);

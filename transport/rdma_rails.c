@@ -245,12 +245,12 @@ static void has_room(struct kolo_rdma_queue *queue)
 {
     struct rdma_rail *rail = rail_of(queue);
     struct rdma_link *link = rail->link;
-    char port[128];
+    char port[KOLO_RDMA_PORT_TEXT_MAX];
     if (rail->step == RAIL_PROVES && kolo_rdma_queue_is_drained(queue)) {
         rail->step = RAIL_GOES;
         link->direct.rails[rail->number] = &rail->nic->regions;
         link->direct.rails_open |= (uint8_t)(1 << rail->number);
-        kolo_rdma_device_format(rail->nic->device, port, sizeof port);
+        kolo_rdma_device_format(rail->nic->device, port);
         KOLO_INFO("rank %d on %.63s by rdma: rail %d goes by %s", link->tcp.base.peer,
                   kolo_rdma_peer_host(link), rail->number + 1, port);
     }
@@ -553,11 +553,11 @@ void kolo_rdma_rails_describe(const struct rdma_link *link, char *text, size_t c
 {
     for (int i = 1; i < KOLO_RDMA_RAILS_MAX; i++) {
         const struct rdma_rail *rail = &link->rails.all[i];
-        char port[128], address[KOLO_RDMA_GID_TEXT];
+        char port[KOLO_RDMA_PORT_TEXT_MAX], address[KOLO_RDMA_GID_TEXT];
         const size_t used = strlen(text);
         if (rail->step != RAIL_GOES)
             continue;
-        kolo_rdma_device_format(rail->nic->device, port, sizeof port);
+        kolo_rdma_device_format(rail->nic->device, port);
         kolo_rdma_gid_format(&rail->theirs, address, sizeof address);
         snprintf(text + used, capacity - used, ", %s to %s", port, address);
     }

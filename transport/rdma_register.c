@@ -18,9 +18,9 @@
 /** Explains why memory could not be registered, and what to change. */
 static kolo_status cannot(const struct kolo_rdma_device *device, size_t bytes, int error)
 {
-    char name[128];
+    char name[KOLO_RDMA_PORT_TEXT_MAX];
     struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
-    kolo_rdma_device_format(device, name, sizeof name);
+    kolo_rdma_device_format(device, name);
     (void)getrlimit(RLIMIT_MEMLOCK, &limit);
     /* A limit of 0 is reported as a lack of permission. */
     if ((error == ENOMEM && limit.rlim_cur != RLIM_INFINITY) ||

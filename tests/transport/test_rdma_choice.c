@@ -18,14 +18,14 @@ static char near[64]; /* value of KOLO_NEAR */
 /** The name of the device that a rank at @p numa_node uses, of those that @p net allows. */
 static const char *taken(const char *net, int numa_node)
 {
-    static char name[64];
+    static char name[KOLO_RDMA_PORT_TEXT_MAX];
     struct kolo_rdma_device *device = NULL;
     struct kolo_settings *settings = fake_verbs_settings("");
     snprintf(settings->net, sizeof settings->net, "%s", net);
     snprintf(settings->near, sizeof settings->near, "%s", near);
     cr_assert(kolo_rdma_device_open(fake_verbs_table(), settings, numa_node, &device) == KOLO_OK,
               "%s", kolo_error_detail());
-    kolo_rdma_device_format(device, name, sizeof name);
+    kolo_rdma_device_format(device, name);
     kolo_rdma_device_close(device);
     return name;
 }

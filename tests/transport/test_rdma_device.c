@@ -14,10 +14,10 @@
 
 Test(rdma_device, the_first_usable_port_is_taken)
 {
-    char name[64];
+    char name[KOLO_RDMA_PORT_TEXT_MAX];
     fake_verbs_reset();
     struct kolo_rdma_device *device = fake_open("");
-    kolo_rdma_device_format(device, name, sizeof name);
+    kolo_rdma_device_format(device, name);
     cr_assert_str_eq(name, "fake0 port 1");
     cr_assert(device->mtu == IBV_MTU_1024 && device->is_ethernet && device->lid == 0 &&
               device->gids.count == 4);

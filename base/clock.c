@@ -12,21 +12,21 @@ static int64_t monotonic_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail: clock and pointer are valid */
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return now.tv_sec * KOLO_NS_PER_S + now.tv_nsec;
 }
 
 int64_t kolo_wall_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now); /* cannot fail either */
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return now.tv_sec * KOLO_NS_PER_S + now.tv_nsec;
 }
 
 int64_t kolo_boot_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_BOOTTIME, &now); /* cannot fail either */
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return now.tv_sec * KOLO_NS_PER_S + now.tv_nsec;
 }
 
 static int64_t (*_Atomic clock_hook)(void) = monotonic_ns;

@@ -6,11 +6,20 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 /** A time of the monotonic clock in nanoseconds. KOLO_NEVER is a deadline that never passes. */
 typedef int64_t kolo_deadline;
 #define KOLO_NEVER INT64_MAX
 #define KOLO_NS_PER_MS INT64_C(1000000)
+#define KOLO_NS_PER_S INT64_C(1000000000)
+
+/** @p ns nanoseconds, at least 0, as system calls take them. */
+static inline struct timespec kolo_timespec(int64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / KOLO_NS_PER_S),
+                             .tv_nsec = (long)(ns % KOLO_NS_PER_S)};
+}
 
 /** Now, in nanoseconds of CLOCK_MONOTONIC, or of the clock that a test has installed. Threads:
  *  any. */

@@ -20,8 +20,7 @@ int kolo_condition_init(pthread_cond_t *condition)
 
 int kolo_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, kolo_deadline deadline)
 {
-    const struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000),
-                                   .tv_nsec = (long)(deadline % 1000000000)};
+    const struct timespec until = kolo_timespec(deadline);
     return deadline == KOLO_NEVER ? pthread_cond_wait(condition, lock)
                                   : pthread_cond_timedwait(condition, lock, &until);
 }

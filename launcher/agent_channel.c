@@ -132,7 +132,7 @@ static void on_beat(uv_timer_t *timer)
     struct kolo_agent_channel *channel = timer->data;
     int64_t now_ns = kolo_now_ns();
     forgive(channel, now_ns);
-    int64_t silent_ms = (now_ns - channel->heard_ns) / 1000000;
+    int64_t silent_ms = (now_ns - channel->heard_ns) / KOLO_NS_PER_MS;
     if (silent_ms > channel->silence_ms) {
         (void)kolo_fail(KOLO_ERR_TIMEOUT, "silent for %.1f s", (double)silent_ms / 1000);
         end(channel, KOLO_ERR_TIMEOUT);
@@ -184,7 +184,7 @@ void kolo_agent_channel_watch(struct kolo_agent_channel *channel, int64_t silenc
     channel->looks = 0;
     uint64_t beat = (uint64_t)(silence_ms / BEATS < BEAT_MS ? silence_ms / BEATS : BEAT_MS);
     uint64_t look = beat / LOOKS ? beat / LOOKS : 1;
-    channel->look_ns = (int64_t)look * 1000000;
+    channel->look_ns = (int64_t)look * KOLO_NS_PER_MS;
     (void)uv_timer_start(&channel->beat, on_beat, 0, look);
 }
 

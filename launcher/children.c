@@ -431,13 +431,13 @@ static void report_end(struct kolo_children *children, const struct child *child
                        const struct rusage *usage)
 {
     bool signalled = WIFSIGNALED(wait_status);
-    struct kolo_outcome outcome = {.rank = child->rank,
-                                   .pid = (uint32_t)child->pid,
-                                   .signal = signalled ? (uint32_t)WTERMSIG(wait_status) : 0,
-                                   .status = signalled ? 0 : (uint32_t)WEXITSTATUS(wait_status),
-                                   .core_dumped = signalled && WCOREDUMP(wait_status),
-                                   .age_ms =
-                                       (uint64_t)((kolo_now_ns() - child->started_ns) / 1000000)};
+    struct kolo_outcome outcome = {
+        .rank = child->rank,
+        .pid = (uint32_t)child->pid,
+        .signal = signalled ? (uint32_t)WTERMSIG(wait_status) : 0,
+        .status = signalled ? 0 : (uint32_t)WEXITSTATUS(wait_status),
+        .core_dumped = signalled && WCOREDUMP(wait_status),
+        .age_ms = (uint64_t)((kolo_now_ns() - child->started_ns) / KOLO_NS_PER_MS)};
     if (outcome.signal == SIGKILL)
         outcome.memory_ran_out = memory_kills() > children->kills_before;
     outcome.time_ran_out = has_run_out_of_time((int)outcome.signal, usage);
@@ -576,7 +576,7 @@ int kolo_children_running(const struct kolo_children *children)
 int kolo_children_streams(const struct kolo_children *children, int64_t *idle_ms_out)
 {
     *idle_ms_out = children->lines.credit > 0 || children->lines.is_mute
-                       ? (kolo_now_ns() - children->lines.heard_ns) / 1000000
+                       ? (kolo_now_ns() - children->lines.heard_ns) / KOLO_NS_PER_MS
                        : 0;
     return children->lines.open;
 }

@@ -82,7 +82,7 @@ static int64_t survey_left_ms(const struct kolo_doctor *doctor)
     int64_t left_ms = 0, now_ns = kolo_now_ns();
     for (size_t i = 0; i < doctor->count; i++) {
         const struct kolo_visit *visit = &doctor->visits[i];
-        int64_t age_ms = (now_ns - visit->remote.called_ns) / 1000000;
+        int64_t age_ms = (now_ns - visit->remote.called_ns) / KOLO_NS_PER_MS;
         if (!is_done(visit, DOCTOR_SURVEYING) && KOLO_SURVEY_MS - age_ms > left_ms)
             left_ms = KOLO_SURVEY_MS - age_ms;
     }

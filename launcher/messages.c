@@ -4,11 +4,12 @@
 
 #include <signal.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 
 enum { EXIT_STATUS_MOST = 255 };
 /* As old as a rank can be: what is older would overflow where it is counted in nanoseconds. */
-static const uint64_t AGE_MOST_MS = INT64_MAX / 1000000;
+static const uint64_t AGE_MOST_MS = INT64_MAX / KOLO_NS_PER_MS;
 
 static struct kolo_piece rest(struct kolo_reader *body)
 {

@@ -103,7 +103,7 @@ static bool broke_after_silence(const struct kolo_remote *remote)
 {
     int64_t allowed_ms = remote->channel.silence_ms;
     return remote->channel_ended && allowed_ms > 0 &&
-           remote->broken_ns - remote->lost_ns > allowed_ms / 2 * 1000000;
+           remote->broken_ns - remote->lost_ns > allowed_ms / 2 * KOLO_NS_PER_MS;
 }
 
 bool kolo_remote_is_quiet(const struct kolo_remote *remote)
@@ -111,7 +111,7 @@ bool kolo_remote_is_quiet(const struct kolo_remote *remote)
     const int64_t quiet_ns = kolo_now_ns() - remote->channel.heard_ns;
     return remote->is_silent || broke_after_silence(remote) ||
            (remote->channel.is_open && remote->channel.silence_ms > 0 &&
-            quiet_ns > remote->channel.silence_ms / 2 * 1000000);
+            quiet_ns > remote->channel.silence_ms / 2 * KOLO_NS_PER_MS);
 }
 
 static void conclude(struct kolo_remote *remote)

@@ -29,7 +29,7 @@
 #define KOLO_LANE_IDLE UINT64_MAX
 
 /** How often a sleeping thread must check a lane whose driver does not notify it. */
-enum { KOLO_LANE_UNTOLD_NS = 1000000 };
+enum { KOLO_LANE_UNTOLD_NS = KOLO_NS_PER_MS };
 
 enum kolo_way { KOLO_WAY_IN, KOLO_WAY_OUT, KOLO_WAYS };
 

@@ -226,7 +226,7 @@ void kolo_board_direct_withdraw(struct kolo_hub *hub)
     atomic_store(&self->notes->revoked.value, 1);
     while (is_touched(hub)) {
         const bool is_broken = status != KOLO_OK;
-        const int used_ms = (int)((kolo_now_ns() - began_ns) / 1000000);
+        const int used_ms = (int)((kolo_now_ns() - began_ns) / KOLO_NS_PER_MS);
         if (may_cut_off && (is_broken || kolo_deadline_passed(patience))) {
             may_cut_off = false;
             if (cut_off(hub, why)) {

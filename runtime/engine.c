@@ -37,9 +37,10 @@ enum {
     LOOKS_PER_CLOCK = 16, /* polls for each reading of the clock while spinning */
     /* the same while things move, which may go on for ever, and not for this caller */
     MOVES_PER_CLOCK = 64,
-    YIELDS_PER_TURN = 8,  /* if ranks share processors and only a board is waited for */
-    ASKS_PER_YIELD = 8,   /* by a program that asks repeatedly, in vain */
-    AWAITED_NS = 1000000, /* as long as the progressor leaves the lock to others that want it */
+    YIELDS_PER_TURN = 8, /* if ranks share processors and only a board is waited for */
+    ASKS_PER_YIELD = 8,  /* by a program that asks repeatedly, in vain */
+    AWAITED_NS =
+        KOLO_NS_PER_MS, /* as long as the progressor leaves the lock to others that want it */
     DOZE_LEAST_US = 100,
     DOZE_MOST_US = 1600,
     DOZES = 12
@@ -404,8 +405,7 @@ static bool enter_if_needed(struct kolo_engine *engine)
 static bool nap(struct kolo_engine *engine, int us)
 {
     const kolo_deadline end = kolo_now_ns() + us * INT64_C(1000);
-    const struct timespec until = {.tv_sec = (time_t)(end / 1000000000),
-                                   .tv_nsec = (long)(end % 1000000000)};
+    const struct timespec until = kolo_timespec(end);
     int error;
     do
         error = us < 0 ? sem_wait(&engine->thread.wake)

@@ -17,7 +17,7 @@
 #include "runtime/staging.h"
 #include "runtime/timeline.h"
 
-enum { GIVE_WAY_NS = 1000000 };
+enum { GIVE_WAY_NS = KOLO_NS_PER_MS };
 
 static kolo_status init_conds(struct kolo_engine *engine)
 {

@@ -133,8 +133,7 @@ void kolo_poller_sleep(struct kolo_poller *poller, kolo_deadline deadline)
     if (deadline != KOLO_NEVER) {
         int64_t now = kolo_now_ns();
         int64_t left_ns = deadline > now ? deadline - now : 0;
-        left = (struct timespec){.tv_sec = (time_t)(left_ns / 1000000000),
-                                 .tv_nsec = (long)(left_ns % 1000000000)};
+        left = kolo_timespec(left_ns);
         timeout = &left;
     }
     if (ppoll(fds, 2, timeout, NULL) > 0 && fds[0].revents != 0) {

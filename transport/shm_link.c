@@ -40,7 +40,7 @@
     ((struct kolo_shm_link *)(void *)((char *)(watch_pointer)-offsetof(struct kolo_shm_link,       \
                                                                        member)))
 
-enum { RETRY_NS = 1000000 };
+enum { RETRY_NS = KOLO_NS_PER_MS };
 
 static const size_t slots_bytes = KOLO_SHM_SLOTS * sizeof(uint32_t);
 
@@ -409,8 +409,7 @@ static kolo_status start_timer(struct kolo_shm_link *link)
     if (link->deadline == KOLO_NEVER || link->timer.fd >= 0)
         return KOLO_OK;
     int64_t at = link->deadline > 0 ? link->deadline : 1; // 0 would disarm the timer
-    const struct itimerspec when = {
-        .it_value = {.tv_sec = (time_t)(at / 1000000000), .tv_nsec = (long)(at % 1000000000)}};
+    const struct itimerspec when = {.it_value = kolo_timespec(at)};
     return set_timer(link, &link->timer, TFD_TIMER_ABSTIME, &when);
 }
 

@@ -12,7 +12,10 @@
 
 #include "base/status.h"
 
-enum { KOLO_TEXT_MAX = 256 };
+enum {
+    KOLO_TEXT_MAX = 256,
+    KOLO_SIZE_MAX = 1048576 /* the largest KOLO_SIZE, as settings.def has it */
+};
 
 enum kolo_setting_source {
     KOLO_FROM_DEFAULT,

@@ -7,10 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/settings.h"
 #include "base/status.h"
 #include "launcher/ranks.h"
 
-enum { KOLO_HOST_MAX = 256, KOLO_HOSTS_MAX = 65536, KOLO_SLOTS_MAX = 1048576 };
+enum { KOLO_HOST_MAX = 256, KOLO_HOSTS_MAX = 65536, KOLO_SLOTS_MAX = KOLO_SIZE_MAX };
 
 struct kolo_host {
     char name[KOLO_HOST_MAX]; /* as given, also USER@HOST */

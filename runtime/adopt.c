@@ -258,7 +258,7 @@ kolo_status kolo_adopt(struct kolo_settings *settings)
     launcher = find_launcher();
     if (!launcher)
         return KOLO_OK;
-    KOLO_TRY(read_number(launcher, launcher->size, 1, 1048576, &size));
+    KOLO_TRY(read_number(launcher, launcher->size, 1, KOLO_SIZE_MAX, &size));
     if (size == 1)
         return adopt_alone(settings);
     KOLO_TRY(read_number(launcher, launcher->rank, 0, size - 1, &rank));

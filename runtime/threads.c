@@ -275,7 +275,7 @@ kolo_status kolo_run_threads(int nranks, const struct kolo_config *config,
                              kolo_status (*rank_main)(struct kolo_comm *comm, void *arg), void *arg)
 {
     kolo_status status = KOLO_ERR_NO_MEMORY;
-    if (nranks < 1 || nranks > 1 << 20)
+    if (nranks < 1 || nranks > KOLO_SIZE_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_run_threads: nranks is %d", nranks);
     if (!rank_main)
         return kolo_fail(KOLO_ERR_INVALID, "kolo_run_threads: rank_main is NULL");

@@ -152,7 +152,7 @@ enum kolo_depth { KOLO_DEPTH_NONE, KOLO_DEPTH_CHAIN, KOLO_DEPTH_TREE, KOLO_DEPTH
 
 /** All plans in the order of their numbers, which are part of the wire format; of each collective
  * the first one is for long vectors. X(NAME, name): the file of the plan defines its row of the
- * table, kolo_plan_name. */
+ * table, kolo_plan_##name. */
 #define KOLO_PLAN_MAP(X)                                                                           \
     X(RING_ALLREDUCE, ring_allreduce)                                                              \
     X(DOUBLING_ALLREDUCE, doubling_allreduce)                                                      \
@@ -320,6 +320,15 @@ void kolo_step_clear(struct kolo_step *step);
 /** The number of elements of rank @p rank in a gathered vector, and their offset. */
 size_t kolo_plan_block(const struct kolo_plan_args *args, int rank);
 size_t kolo_plan_block_offset(const struct kolo_plan_args *args, int rank);
+/** The length of the longest block of a gathered vector. */
+static inline size_t kolo_plan_longest_block(const struct kolo_plan_args *args)
+{
+    size_t most = kolo_plan_block(args, 0);
+    for (int rank = 1; args->counts && rank < args->size; rank++)
+        if (args->counts[rank] > most)
+            most = args->counts[rank];
+    return most;
+}
 /** Elements of the vector, or of a block on average; the same on all ranks: 0 if each has its own
  * counts (alltoall). */
 size_t kolo_plan_mean_block(const struct kolo_plan_args *args);

@@ -46,16 +46,6 @@ static void neighbours(const struct kolo_plan_args *args, struct kolo_step *step
     step->from = away(args, -1);
 }
 
-/** The longest block, or for allreduce the longest chunk. */
-static size_t longest_block(const struct kolo_plan_args *args)
-{
-    size_t most = kolo_plan_block(args, 0);
-    for (int rank = 1; args->counts && rank < args->size; rank++)
-        if (args->counts[rank] > most)
-            most = args->counts[rank];
-    return most;
-}
-
 /** Elements of a ring's piece. */
 static size_t piece_length(const struct kolo_plan_args *args)
 {
@@ -143,25 +133,25 @@ static void ring_allreduce_step(const struct kolo_plan_args *args, size_t index,
 
 static size_t ring_reduce_scatter_scratch(const struct kolo_plan_args *args)
 {
-    size_t longest = longest_block(args);
+    size_t longest = kolo_plan_longest_block(args);
     return args->size <= 2 ? 0 : args->size == 3 ? longest : 2 * longest;
 }
 
 static size_t ring_reduce_scatter_nsteps(const struct kolo_plan_args *args)
 {
     /* the last step only finishes */
-    return ((size_t)args->size - 1) * pieces_of(args, longest_block(args)) + 1;
+    return ((size_t)args->size - 1) * pieces_of(args, kolo_plan_longest_block(args)) + 1;
 }
 
 static size_t ring_rounds_window(const struct kolo_plan_args *args)
 {
-    return least(pieces_of(args, longest_block(args)), AHEAD);
+    return least(pieces_of(args, kolo_plan_longest_block(args)), AHEAD);
 }
 
 static void ring_reduce_scatter_step(const struct kolo_plan_args *args, size_t index,
                                      struct kolo_step *step_out)
 {
-    size_t longest = longest_block(args);
+    size_t longest = kolo_plan_longest_block(args);
     long turns = args->size - 1;
     int n = args->size;
     struct kolo_slice mine = {KOLO_BUFFER_RECV, 0, kolo_plan_block(args, args->rank)};
@@ -197,7 +187,7 @@ static void ring_reduce_scatter_step(const struct kolo_plan_args *args, size_t i
 static size_t ring_allgather_nsteps(const struct kolo_plan_args *args)
 {
     size_t rounds = (size_t)args->size - 1;
-    return args->size == 1 ? 1 : rounds * pieces_of(args, longest_block(args));
+    return args->size == 1 ? 1 : rounds * pieces_of(args, kolo_plan_longest_block(args));
 }
 
 static void ring_allgather_step(const struct kolo_plan_args *args, size_t index,
@@ -205,7 +195,7 @@ static void ring_allgather_step(const struct kolo_plan_args *args, size_t index,
 {
     int n = args->size;
     kolo_step_clear(step_out);
-    struct turn turn = turn_of(args, longest_block(args), index, step_out);
+    struct turn turn = turn_of(args, kolo_plan_longest_block(args), index, step_out);
     struct kolo_slice mine = {KOLO_BUFFER_SEND, 0, kolo_plan_block(args, args->rank)};
     if (index == 0) {
         step_out->copy_from = mine;

@@ -42,15 +42,6 @@ static int ranks_on(const struct kolo_plan_args *args, int host)
     return args->hosts->first[host + 1] - args->hosts->first[host];
 }
 
-static size_t longest_block(const struct kolo_plan_args *args)
-{
-    size_t most = kolo_plan_block(args, 0);
-    for (int rank = 1; args->counts && rank < args->size; rank++)
-        if (args->counts[rank] > most)
-            most = args->counts[rank];
-    return most;
-}
-
 static struct place place_of(const struct kolo_plan_args *args)
 {
     const struct kolo_topology *hosts = args->hosts;
@@ -59,7 +50,7 @@ static struct place place_of(const struct kolo_plan_args *args)
     place.ranks = ranks_on(args, place.host);
     place.rows = (hosts->most - 1) / place.ranks + 1;
     place.length = args->segment >= PIECE_FRACTION ? args->segment / PIECE_FRACTION : 1;
-    place.pieces = kolo_pieces(longest_block(args), place.length);
+    place.pieces = kolo_pieces(kolo_plan_longest_block(args), place.length);
     place.group = place.pieces < GROUP ? place.pieces : GROUP;
     return place;
 }
@@ -233,7 +224,8 @@ static size_t held_units(const struct place *place)
 static size_t twolevel_reduce_scatter_scratch(const struct kolo_plan_args *args)
 {
     struct place place = place_of(args);
-    size_t longest = longest_block(args), length = longest < place.length ? longest : place.length;
+    size_t longest = kolo_plan_longest_block(args),
+           length = longest < place.length ? longest : place.length;
     return place.ranks > 1 ? held_units(&place) * (size_t)place.rows * length : 0;
 }
 
@@ -241,7 +233,7 @@ static size_t twolevel_reduce_scatter_scratch(const struct kolo_plan_args *args)
 static struct kolo_slice sum_of(const struct kolo_plan_args *args, const struct place *place,
                                 size_t unit, int row, size_t count)
 {
-    size_t longest = longest_block(args);
+    size_t longest = kolo_plan_longest_block(args);
     size_t length = longest < place->length ? longest : place->length;
     size_t at = unit % held_units(place) * (size_t)place->rows + (size_t)row;
     return (struct kolo_slice){KOLO_BUFFER_SCRATCH, at * length, count};

@@ -20,7 +20,6 @@
 
 enum {
     CHUNK_BYTES = 128 << 10, /* of each buffer, between two checks of the others */
-    STEP_BYTES = 1 << 20,    /* of each buffer, before the engine gets a turn */
     PAGE_BYTES = 4096,
     /* Meanwhile the engine's lock is held, and calls of other communicators wait. */
     PATIENCE_MS = 200, /* until a neighbour is cut off */
@@ -35,7 +34,7 @@ static void name(const struct kolo_hub *hub, const void *memory, size_t bytes,
         kolo_board_lend(hub->board, memory, bytes, name_out);
 }
 
-/** Whether @p member has named all memory that the moves use. */
+/** Whether member @p index has named all memory that the moves use. */
 static bool has_named(const struct kolo_hub *hub, int index)
 {
     const struct kolo_hub_member *member = &hub->members[index];
@@ -128,7 +127,7 @@ enum kolo_board_step kolo_board_direct_step(struct kolo_hub *hub)
 {
     size_t chunk = CHUNK_BYTES / hub->run.element_bytes, moved = 0;
     struct kolo_move move;
-    while (moved < STEP_BYTES) {
+    while (moved < KOLO_BOARD_TURN_BYTES) {
         if (kolo_share_is_over(&hub->share) && !kolo_hub_is_revoked(hub))
             return KOLO_BOARD_DONE;
         bool may_touch = kolo_hub_touch(hub);

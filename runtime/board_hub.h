@@ -50,7 +50,8 @@ enum {
     KOLO_BOARD_SHOWN = 2,   /* contributions in a stage at a time */
     /* a broadcast this short has a place in the stage for each entry */
     KOLO_BOARD_SHORT_BYTES = 4 << 10,
-    KOLO_BOARD_INLINE_BYTES = 32, /* longest contribution that is stored in the entry itself */
+    KOLO_BOARD_INLINE_BYTES = 32,    /* longest contribution that is stored in the entry itself */
+    KOLO_BOARD_TURN_BYTES = 1 << 20, /* of a buffer, that are moved before the engine gets a turn */
     KOLO_BOARD_ONESHOT_BYTES = 128 << 10, /* longest contribution of a oneshot */
     KOLO_BOARD_LONG_BYTES = 8 << 10,      /* from this length on, both kinds of stores are tried */
     KOLO_BOARD_STAGED_BYTES = 1536 << 10, /* part of a stage for the chunks of staged collectives */

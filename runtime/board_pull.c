@@ -30,7 +30,6 @@
 
 enum {
     CHUNK_BYTES = 256 << 10, /* of one call to the kernel */
-    STEP_BYTES = 1 << 20,    /* before the engine gets a turn */
     CACHE_BYTES = 24 << 20,  /* of all buffers together: from here on caches do not help */
     ALLGATHER_MOST = 3,      /* most members of an allgather that is pulled */
     PAIR_BYTES = 1 << 20,    /* blocks from this size on, of a scatter of two, are not pulled */
@@ -221,7 +220,7 @@ enum kolo_board_step kolo_pull_step(struct kolo_hub *hub)
         bool may_touch = kolo_hub_touch(hub); /* if true, what was read before is what was sent */
         bool is_left = may_touch && next_move(hub, &move);
         kolo_status status = KOLO_OK;
-        if (is_left && moved < STEP_BYTES) {
+        if (is_left && moved < KOLO_BOARD_TURN_BYTES) {
             move.count = move.count < chunk ? move.count : chunk;
             status = move_piece(hub, &move);
         }
@@ -230,7 +229,7 @@ enum kolo_board_step kolo_pull_step(struct kolo_hub *hub)
             return KOLO_BOARD_STUCK; /* its owner has failed, and the news is on its way */
         if (!is_left)
             return KOLO_BOARD_DONE;
-        if (moved >= STEP_BYTES)
+        if (moved >= KOLO_BOARD_TURN_BYTES)
             return KOLO_BOARD_MOVED;
         if (status != KOLO_OK) {
             give_up(hub, move.from);

@@ -13,7 +13,6 @@ enum {
     SLOTS = 3,
     CELL_BYTES_MAX = 128 << 10,
     CELL_STREAM_BYTES = 8 << 10,
-    STEP_BYTES = 1 << 20, /* before the engine gets a turn */
     IN_PARTS = 2,
     OUT_PARTS = 1 /* parts of the stage, if there are out-slots */
 };
@@ -311,7 +310,7 @@ static bool go_on(struct kolo_hub *hub, size_t *moved)
 enum kolo_board_step kolo_staged_step(struct kolo_hub *hub)
 {
     const struct kolo_board_rounds *rounds = &hub->rounds;
-    size_t moved = 0, most = STEP_BYTES / hub->run.element_bytes;
+    size_t moved = 0, most = KOLO_BOARD_TURN_BYTES / hub->run.element_bytes;
     bool has_moved = false;
     while (rounds->worked < rounds->count || rounds->taken < rounds->count ||
            rounds->staged < rounds->count) {

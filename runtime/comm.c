@@ -361,6 +361,6 @@ void kolo_abort(struct kolo_comm *comm, const char *reason)
              reason && reason[0] != '\0' ? reason : "no reason given");
     kolo_text_clean(text); /* the same text as the others get */
     kolo_comm_enter(comm);
-    kolo_comm_fail(comm, KOLO_ERR_ABORTED, text, true);
+    kolo_comm_fail(comm, KOLO_ERR_ABORTED, text);
     kolo_comm_leave(comm);
 }

@@ -52,7 +52,7 @@ static void fail_all(struct kolo_engine *engine, kolo_status status)
     char text[KOLO_DETAIL_MAX];
     kolo_detail_keep(text);
     for (struct kolo_comm *comm = engine->comms; comm; comm = comm->listed.next)
-        kolo_comm_fail(comm, status, text, true);
+        kolo_comm_fail(comm, status, text);
 }
 
 /** Whether it has no requests, no suspicion, and no parent that has failed. */

@@ -213,13 +213,15 @@ void kolo_comm_hear(struct kolo_comm *comm)
 
 /* ---- becoming a failure ---- */
 
+static void fail(struct kolo_comm *comm, kolo_status status, const char *text, bool tell);
+
 /** The parent of @p child has failed. If @p child is being made, some member that the parent has
  * lost may never open it; but if all have, they meet in a moment, and it is made. */
 static void orphan(struct kolo_comm *child, bool tell)
 {
     const struct kolo_failure *cause = &child->parent->failure;
     if (child->is_inner || !child->is_unmet) {
-        kolo_comm_fail(child, cause->status, cause->text, tell);
+        fail(child, cause->status, cause->text, tell);
         return;
     }
     child->orphan_by = kolo_deadline_in_ms(KOLO_VERDICT_GRACE_MS);
@@ -253,7 +255,7 @@ void kolo_comm_settle(struct kolo_comm *comm)
     if (comm->must_report)
         kolo_comm_report(comm);
     if (comm->orphan_by != 0 && kolo_deadline_passed(comm->orphan_by))
-        kolo_comm_fail(comm, comm->parent->failure.status, comm->parent->failure.text, true);
+        kolo_comm_fail(comm, comm->parent->failure.status, comm->parent->failure.text);
     if (suspicion->status == KOLO_OK || comm->failure.status != KOLO_OK ||
         !kolo_deadline_passed(suspicion->deadline))
         return;
@@ -261,7 +263,7 @@ void kolo_comm_settle(struct kolo_comm *comm)
         suspicion->status == KOLO_ERR_PEER || kolo_status_lost(suspicion->status) == KOLO_LOST_LINK;
     if (is_loss && suspicion->peer >= 0 && kolo_comm_left_ns(comm, suspicion->peer) != 0)
         blame_leaving(comm, suspicion);
-    kolo_comm_fail(comm, suspicion->status, suspicion->text, !suspicion->is_from_store);
+    fail(comm, suspicion->status, suspicion->text, !suspicion->is_from_store);
 }
 
 static const char between[] = ", during "; /* the failure and its call */
@@ -290,7 +292,8 @@ static bool names_call(const char *text, const char *during)
     return at != NULL;
 }
 
-void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text, bool tell)
+/** @p tell: the store and the links do not know of it yet. */
+static void fail(struct kolo_comm *comm, kolo_status status, const char *text, bool tell)
 {
     struct kolo_failure *failure = &comm->failure;
     struct kolo_request_list *lists[] = {&comm->collectives, &comm->messages.list};
@@ -324,11 +327,21 @@ void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text
         kolo_endpoint_wake(comm->engine->endpoint);
 }
 
+void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text)
+{
+    fail(comm, status, text, true);
+}
+
+void kolo_comm_fail_quietly(struct kolo_comm *comm, kolo_status status, const char *text)
+{
+    fail(comm, status, text, false);
+}
+
 void kolo_comm_fail_here(struct kolo_comm *comm, kolo_status status, const char *what)
 {
     char who[KOLO_RANK_TEXT_MAX], text[KOLO_DETAIL_MAX];
     snprintf(text, sizeof text, "%s: %s", kolo_comm_rank_text(comm, comm->rank, who), what);
-    kolo_comm_fail(comm, status, text, true);
+    kolo_comm_fail(comm, status, text);
 }
 
 bool kolo_comm_failed_after_start(const struct kolo_comm *world)

@@ -49,8 +49,10 @@ void kolo_comm_hear(struct kolo_comm *comm);
 /** Turns a suspicion whose time has come into the failure: ends all requests and tells the
  * others. */
 void kolo_comm_settle(struct kolo_comm *comm);
-/** Sets the failure; the first one wins. @p tell: the store and the links do not know of it yet. */
-void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text, bool tell);
+/** Sets the failure, and tells the store and the other ranks; the first one wins. */
+void kolo_comm_fail(struct kolo_comm *comm, kolo_status status, const char *text);
+/** The same, but tells nobody: they know of it, or hear of it otherwise. */
+void kolo_comm_fail_quietly(struct kolo_comm *comm, kolo_status status, const char *text);
 /** The same for what failed on this rank: @p what, to which the text adds where, for all ranks. */
 void kolo_comm_fail_here(struct kolo_comm *comm, kolo_status status, const char *what);
 /** Whether @p world, which this rank is just making, has failed by what came after its start: a

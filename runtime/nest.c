@@ -45,7 +45,7 @@ static void tie(struct kolo_comm *comm, struct kolo_nest *nest)
     for (int i = 0; i < 2; i++) {
         inner[i]->parent = comm;
         if (comm->failure.status != KOLO_OK)
-            kolo_comm_fail(inner[i], comm->failure.status, comm->failure.text, false);
+            kolo_comm_fail_quietly(inner[i], comm->failure.status, comm->failure.text);
     }
 }
 

@@ -133,7 +133,7 @@ static void fail_like(struct kolo_comm *comm, const struct kolo_comm *inner)
 {
     char text[KOLO_DETAIL_MAX];
     snprintf(text, sizeof text, "%s", inner->failure.text);
-    kolo_comm_fail(comm, inner->failure.status, text, true);
+    kolo_comm_fail(comm, inner->failure.status, text);
 }
 
 /** An inner communicator has failed, and so does this one. If two ranks differ in an inner call,
@@ -442,7 +442,7 @@ static void nested_cancel(struct kolo_request *request)
     if (running_in_host(request->nested) || running_across(request->nested))
         calm(request);
     for (int i = 0; i < 2 && comm->failure.status != KOLO_OK; i++)
-        kolo_comm_fail(inner[i], comm->failure.status, comm->failure.text, false);
+        kolo_comm_fail_quietly(inner[i], comm->failure.status, comm->failure.text);
     for (; (call = running_in_host(request->nested)) != NULL; request->nested->host_over++)
         if (call->status == KOLO_AGAIN)
             kolo_request_end(call, KOLO_ERR_ABORTED);

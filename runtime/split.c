@@ -233,7 +233,7 @@ static kolo_status cannot_exchange(struct kolo_comm *comm, const struct making *
              making->function, kolo_comm_rank_text(comm, comm->rank, who), comm->size,
              kolo_error_detail());
     kolo_comm_enter(comm);
-    kolo_comm_fail(comm, KOLO_ERR_SYSTEM, text, true);
+    kolo_comm_fail(comm, KOLO_ERR_SYSTEM, text);
     const kolo_status status = kolo_comm_failed(comm, NULL);
     kolo_comm_leave(comm);
     return status;

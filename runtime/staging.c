@@ -41,7 +41,7 @@ kolo_status kolo_staging_fail(struct kolo_request *request, kolo_status status)
     kolo_request_words(request, words, sizeof words);
     snprintf(text, sizeof text, "%s on %s: %s", words, kolo_comm_rank_text(comm, comm->rank, who),
              kolo_error_detail());
-    kolo_comm_fail(comm, status, text, true);
+    kolo_comm_fail(comm, status, text);
     return kolo_comm_failed(comm, NULL);
 }
 

@@ -268,7 +268,7 @@ static void *fail_quietly(void *argument)
     struct timespec pause = {.tv_nsec = killer->after_us * 1000};
     nanosleep(&pause, NULL); /* no synchronisation: any moment will do */
     kolo_comm_enter(killer->comm);
-    kolo_comm_fail(killer->comm, KOLO_ERR_ABORTED, "broken off", false);
+    kolo_comm_fail_quietly(killer->comm, KOLO_ERR_ABORTED, "broken off");
     kolo_comm_leave(killer->comm);
     return NULL;
 }
@@ -334,7 +334,7 @@ static void *take_back(void *argument)
         const struct kolo_hub *hub = hold->comm->hub;
         is_over = hub->run.request && hub->run.is_pulled && hub->run.phase == KOLO_BOARD_CLOSING;
         if (is_over)
-            kolo_comm_fail(hold->comm, KOLO_ERR_ABORTED, "taken back", false);
+            kolo_comm_fail_quietly(hold->comm, KOLO_ERR_ABORTED, "taken back");
         kolo_comm_leave(hold->comm);
     }
     return NULL;

@@ -258,7 +258,7 @@ static kolo_status fails_while_it_runs(struct kolo_comm *comm, void *argument)
             kolo_comm_enter(other);
             is_over = other->collectives.first != NULL;
             if (is_over)
-                kolo_comm_fail(other, KOLO_ERR_ABORTED, "broken off", true);
+                kolo_comm_fail(other, KOLO_ERR_ABORTED, "broken off");
             kolo_comm_leave(other);
         }
         return KOLO_OK;

@@ -240,7 +240,7 @@ static void *fail_quietly(void *argument)
     struct timespec pause = {.tv_nsec = killer->after_us * 1000};
     nanosleep(&pause, NULL);
     kolo_comm_enter(killer->comm);
-    kolo_comm_fail(killer->comm, KOLO_ERR_ABORTED, "broken off", false);
+    kolo_comm_fail_quietly(killer->comm, KOLO_ERR_ABORTED, "broken off");
     kolo_comm_leave(killer->comm);
     return NULL;
 }
@@ -313,7 +313,7 @@ static void *take_back(void *argument)
     (void)AWAIT(atomic_load(&hold->is_held));
     kolo_comm_enter(hold->comm);
     atomic_store(&hold->is_taken, true);
-    kolo_comm_fail(hold->comm, KOLO_ERR_ABORTED, "taken back", false);
+    kolo_comm_fail_quietly(hold->comm, KOLO_ERR_ABORTED, "taken back");
     kolo_comm_leave(hold->comm);
     return NULL;
 }

@@ -21,6 +21,7 @@
 // which says where in its process a certain random word is. Who that process is, the kernel says,
 // by the link's socket: with the number that is right in the namespace of the rank that asks.
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -170,7 +171,8 @@ kolo_status kolo_shm_boards_segment(struct kolo_shm_link *link, struct kolo_shm_
         return kolo_fail(
             KOLO_ERR_PROTOCOL, "shm: impossible segment (board %llu, %llu bytes, %zu descriptors)",
             (unsigned long long)message->id, (unsigned long long)message->bytes, message->fd_count);
-    kolo_status status = kolo_shm_memory_map(message->fds[0], segment.bytes, false, &segment.base);
+    kolo_status status =
+        kolo_shm_memory_map(message->fds[0], segment.bytes, PROT_READ, &segment.base);
     if (status != KOLO_OK || deliver(link, &segment))
         return status;
     status = keep(&link->boards, &segment);
@@ -262,7 +264,7 @@ static kolo_status show_card(struct shm_board *board)
     return status;
 }
 
-static kolo_status shm_open(struct kolo_board *base)
+static kolo_status shm_open_board(struct kolo_board *base)
 {
     struct shm_board *board = shm_board_of(base);
     void *segment;
@@ -567,7 +569,7 @@ static void shm_span_cut(struct kolo_board *base, uint64_t id)
 const struct kolo_board_ops kolo_board_shm = {
     .bytes = sizeof(struct shm_board),
     .joins = shm_joins,
-    .open = shm_open,
+    .open = shm_open_board,
     .close = shm_close,
     .look = shm_look,
     .ring = shm_ring,

@@ -336,7 +336,8 @@ kolo_status kolo_shm_borrower_map(struct kolo_shm_borrower *borrower,
                          (unsigned long long)message->bytes, message->fd_count);
     struct kolo_shm_borrowed_span *span = &borrower->spans[handle];
     void *base;
-    kolo_status status = kolo_shm_memory_map(message->fds[0], (size_t)message->bytes, false, &base);
+    kolo_status status =
+        kolo_shm_memory_map(message->fds[0], (size_t)message->bytes, PROT_READ, &base);
     if (status != KOLO_OK)
         return status;
     *span = (struct kolo_shm_borrowed_span){.base = base,

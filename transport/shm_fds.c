@@ -272,12 +272,11 @@ kolo_status kolo_shm_memory_check(int fd, size_t bytes)
     return KOLO_OK;
 }
 
-kolo_status kolo_shm_memory_map(int fd, size_t bytes, bool is_writable, void **base_out)
+kolo_status kolo_shm_memory_map(int fd, size_t bytes, int protection, void **base_out)
 {
     kolo_status status = kolo_shm_memory_check(fd, bytes);
     if (status != KOLO_OK)
         return status;
-    int protection = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
     void *base = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return kolo_shared_memory_unmappable(errno, bytes);
@@ -306,7 +305,8 @@ static kolo_status pass_to_self(const int pair[2], int fd)
         status = kolo_fail(KOLO_ERR_SYSTEM, "a descriptor that was passed did not arrive");
         goto out;
     }
-    status = kolo_shm_memory_map(arrived.fds[0], KOLO_SHM_BELL_BYTES, true, &base);
+    status =
+        kolo_shm_memory_map(arrived.fds[0], KOLO_SHM_BELL_BYTES, PROT_READ | PROT_WRITE, &base);
     kolo_shm_memory_unmap(base, KOLO_SHM_BELL_BYTES);
     kolo_shm_message_drop(&arrived);
 out:
@@ -359,7 +359,8 @@ kolo_status kolo_shm_bell_open(struct kolo_shm_bell *bell, int page_fd, int even
         return kolo_fail(KOLO_ERR_PROTOCOL, "shm: the peer's eventfd could block us");
     if (!is_eventfd(event_fd))
         return kolo_fail(KOLO_ERR_PROTOCOL, "shm: the peer's doorbell is no eventfd");
-    kolo_status status = kolo_shm_memory_map(page_fd, KOLO_SHM_BELL_BYTES, true, &page);
+    kolo_status status =
+        kolo_shm_memory_map(page_fd, KOLO_SHM_BELL_BYTES, PROT_READ | PROT_WRITE, &page);
     if (status != KOLO_OK)
         return status;
     *bell = (struct kolo_shm_bell){.armed = page, .event_fd = event_fd};

@@ -62,8 +62,8 @@ kolo_status kolo_shm_segment_reserve(int fd, size_t bytes) KOLO_NODISCARD;
 /** Checks that @p fd is a memfd of @p bytes bytes that can neither shrink nor grow. ERR_PROTOCOL
  *  says what it is instead. */
 kolo_status kolo_shm_memory_check(int fd, size_t bytes) KOLO_NODISCARD;
-/** Checks, then maps. The descriptor stays the caller's. */
-kolo_status kolo_shm_memory_map(int fd, size_t bytes, bool is_writable,
+/** Checks, then maps with @p protection (PROT_READ...). The descriptor stays the caller's. */
+kolo_status kolo_shm_memory_map(int fd, size_t bytes, int protection,
                                 void **base_out) KOLO_NODISCARD;
 /** @p base may be NULL. */
 void kolo_shm_memory_unmap(void *base, size_t bytes);

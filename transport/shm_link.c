@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -275,7 +276,8 @@ static kolo_status take_offer(struct kolo_shm_link *link, struct kolo_shm_messag
     kolo_status status = open_bell(link, message, 1);
     if (status != KOLO_OK)
         return status;
-    status = kolo_shm_memory_map(message->fds[0], footprint(capacity), true, &memory);
+    status =
+        kolo_shm_memory_map(message->fds[0], footprint(capacity), PROT_READ | PROT_WRITE, &memory);
     if (status != KOLO_OK)
         return status;
     lay_out(link, memory, capacity, false);
@@ -438,7 +440,7 @@ static void dialled(void *context, kolo_status status, int fd, const struct kolo
         kolo_shm_end(link, status);
 }
 
-/** Where @p peer listens, according to the address that it published. */
+/** Where the link's peer listens, according to the address that it published. */
 static kolo_status place_of(const struct kolo_link *base, struct kolo_place *place_out)
 {
     const struct kolo_peer *peer = kolo_endpoint_peer(base->endpoint, base->peer);

@@ -45,7 +45,8 @@ Test(shm_fds, memory_is_shared_through_its_descriptor)
     int before = count_fds(), fd;
     void *mine, *theirs;
     cr_assert(kolo_shm_memory_create("kolo-test", 10000, &fd, &mine) == KOLO_OK);
-    cr_assert(kolo_shm_memory_map(fd, 10000, false, &theirs) == KOLO_OK, "%s", kolo_error_detail());
+    cr_assert(kolo_shm_memory_map(fd, 10000, PROT_READ, &theirs) == KOLO_OK, "%s",
+              kolo_error_detail());
     memcpy(mine, "ring", 5);
     cr_assert(strcmp(theirs, "ring") == 0);
     cr_assert(ftruncate(fd, 4096) != 0, "memory that can shrink is a SIGBUS");
@@ -69,19 +70,20 @@ Test(shm_fds, only_sealed_memory_of_the_right_size_is_mapped)
 
     fd = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     cr_assert(ftruncate(fd, 8192) == 0);
-    cr_assert(kolo_shm_memory_map(fd, 8192, true, &base) == KOLO_ERR_PROTOCOL);
+    cr_assert(kolo_shm_memory_map(fd, 8192, PROT_READ | PROT_WRITE, &base) == KOLO_ERR_PROTOCOL);
     cr_assert(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW) == 0);
-    cr_assert(kolo_shm_memory_map(fd, 8192, true, &base) == KOLO_ERR_PROTOCOL);
+    cr_assert(kolo_shm_memory_map(fd, 8192, PROT_READ | PROT_WRITE, &base) == KOLO_ERR_PROTOCOL);
     cr_assert(strstr(kolo_error_detail(), "not sealed"), "%s", kolo_error_detail());
     cr_assert(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
-    cr_assert(kolo_shm_memory_map(fd, 8192, true, &base) == KOLO_OK);
+    cr_assert(kolo_shm_memory_map(fd, 8192, PROT_READ | PROT_WRITE, &base) == KOLO_OK);
     kolo_shm_memory_unmap(base, 8192);
     close(fd);
 
     cr_assert(pipe(pipes) == 0);
-    cr_assert(kolo_shm_memory_map(pipes[0], 8192, true, &base) == KOLO_ERR_PROTOCOL);
+    cr_assert(kolo_shm_memory_map(pipes[0], 8192, PROT_READ | PROT_WRITE, &base) ==
+              KOLO_ERR_PROTOCOL);
     close_pair(pipes);
-    cr_assert(kolo_shm_memory_map(-1, 8192, true, &base) == KOLO_ERR_PROTOCOL);
+    cr_assert(kolo_shm_memory_map(-1, 8192, PROT_READ | PROT_WRITE, &base) == KOLO_ERR_PROTOCOL);
 }
 
 /* Otherwise the kernel would end the process by SIGXFSZ. */
@@ -105,7 +107,7 @@ Test(shm_fds, memory_that_is_refused_is_told_with_the_next_step)
     cr_assert(kolo_shm_memory_create("test", 4096, &fd, &base) == KOLO_OK);
     if (!refuse_call(SYS_mmap, 3, MAP_SHARED, ENOMEM) || !refuse_call(SYS_fallocate, -1, 0, ENOSPC))
         cr_skip("no system call can be refused here");
-    cr_assert_eq(kolo_shm_memory_map(fd, 4096, true, &same), KOLO_ERR_NO_MEMORY);
+    cr_assert_eq(kolo_shm_memory_map(fd, 4096, PROT_READ | PROT_WRITE, &same), KOLO_ERR_NO_MEMORY);
     cr_assert(strstr(kolo_error_detail(), "4096 bytes") && strstr(kolo_error_detail(), "ulimit -v"),
               "%s", kolo_error_detail());
     cr_assert_eq(kolo_shm_memory_create("test", 8192, &none, &same), KOLO_ERR_NO_MEMORY);
@@ -136,7 +138,7 @@ Test(shm_fds, messages_bring_their_descriptors_in_order)
     cr_assert(got.kind == 7 && got.id == UINT64_MAX && got.bytes == 42 && got.fd_count == 2);
     for (int i = 0; i < 2; i++) {
         void *mapped;
-        cr_assert(kolo_shm_memory_map(got.fds[i], 4096, false, &mapped) == KOLO_OK);
+        cr_assert(kolo_shm_memory_map(got.fds[i], 4096, PROT_READ, &mapped) == KOLO_OK);
         cr_assert(*(char *)mapped == 'a' + i);
         cr_assert((fcntl(got.fds[i], F_GETFD) & FD_CLOEXEC) != 0);
         kolo_shm_memory_unmap(mapped, 4096);

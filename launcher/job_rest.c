@@ -111,9 +111,11 @@ static bool is_left_over(const struct kolo_report_rank *ranks, int size)
     return running > 0 && running < size;
 }
 
+static void on_look(uv_timer_t *timer);
+
 static void look_in(struct kolo_job *job, int64_t ms)
 {
-    (void)uv_timer_start(&job->rest.timer, kolo_job_look_at_rest, (uint64_t)(ms > 1 ? ms : 1), 0);
+    (void)uv_timer_start(&job->rest.timer, on_look, (uint64_t)(ms > 1 ? ms : 1), 0);
 }
 
 void kolo_job_look_after_rest(struct kolo_job *job)
@@ -122,7 +124,7 @@ void kolo_job_look_after_rest(struct kolo_job *job)
         look_in(job, FIRST_LOOK_MS);
 }
 
-void kolo_job_look_at_rest(uv_timer_t *timer)
+static void on_look(uv_timer_t *timer)
 {
     struct kolo_job *job = timer->data;
     struct kolo_report_rank *ranks = collect(job, false);

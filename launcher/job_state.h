@@ -162,7 +162,6 @@ void kolo_job_tell_host_loss(struct kolo_job *job, const struct kolo_host *host,
 void kolo_job_tell_rank_loss(struct kolo_job *job, int rank, const char *how);
 /** A rank has ended, or is lost: soon looks at what is left, with --keep-going. */
 void kolo_job_look_after_rest(struct kolo_job *job);
-void kolo_job_look_at_rest(uv_timer_t *timer);
 /** A survey has seen what is left. */
 void kolo_job_rest_seen(struct kolo_job *job);
 

@@ -13,7 +13,7 @@ struct kolo_input;
 kolo_status kolo_input_create(uv_loop_t *loop, int fd,
                               void (*read)(void *context, const void *data, size_t bytes),
                               void *context, struct kolo_input **input_out) KOLO_NODISCARD;
-/** To be called in @p read at the end: the errno of the read that ended the input early. 0: it is
+/** To be called in read() at the end: the errno of the read that ended the input early. 0: it is
  *  whole, or there is none (a descriptor that is closed or cannot be read, as nohup leaves it), or
  *  its terminal belongs to others. */
 int kolo_input_error(const struct kolo_input *input);

@@ -120,8 +120,8 @@ kolo_status kolo_trace_align(struct kolo_trace *trace) KOLO_NODISCARD;
 
 /* ---- trace_write.c ---- */
 
-/** Writes the trace as Chrome trace JSON. @p verdict, "" for none, is why the job ended; @p failed
- * is the rank that failed first, or -1. Write errors are left in the stream. ERR_NO_MEMORY. */
+/** Writes the trace as Chrome trace JSON. @p verdict, "" for none, is why the job ended. Write
+ * errors are left in the stream. ERR_NO_MEMORY. */
 kolo_status kolo_trace_write(const struct kolo_trace *trace, const char *verdict,
                              FILE *out) KOLO_NODISCARD;
 

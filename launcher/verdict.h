@@ -38,7 +38,7 @@ void kolo_verdict_lost(struct kolo_verdict *verdict, int rank, int64_t when_ns);
 /** From now on kolorun itself ends ranks by this signal, SIGTERM or SIGKILL; dying of it is no
  * longer a failure. */
 void kolo_verdict_sends(struct kolo_verdict *verdict, int number);
-/** @p rank ended. Returns true if that fails the job: its status was not 0. */
+/** A rank ended. Returns true if that fails the job: its status was not 0. */
 bool kolo_verdict_ended(struct kolo_verdict *verdict, const struct kolo_outcome *outcome,
                         int64_t when_ns);
 /** @p rank ended with status 0, but something it left in the background continues; @p how says what

@@ -209,9 +209,9 @@ struct kolo_transport {
      *  may be DOWN. NULL if nothing is ever lent. */
     void (*take_back)(struct kolo_link *link, struct kolo_work *work);
     /** Withdraws @p work's frames from the wire, and what is_remote() prepared for it. When this
-     *  returns, nobody reads its memory any more, and no frame_done() follows for its frames. Of a
-     *  frame that has been moved in part, the transport copies the rest, or ends the link. The link
-     *  may be DOWN. NULL: the transport keeps no frame beyond push(). */
+     *  returns, nobody reads its memory any more, and no kolo_link_frame_done() follows for its
+     *  frames. Of a frame that has been moved in part, the transport copies the rest, or ends the
+     *  link. The link may be DOWN. NULL: the transport keeps no frame beyond push(). */
     void (*withdraw)(struct kolo_link *link, struct kolo_work *work);
     /** Handles a control frame of one of the transport's own types. Any status but OK ends the
      *  link. NULL: such frames are a protocol error. */

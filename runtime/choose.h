@@ -54,13 +54,16 @@ size_t kolo_explain(const struct kolo_question *question, const struct kolo_figu
 struct kolo_comm;
 struct kolo_engine;
 
+/* Of sizes in bytes: up to 1, and each power of two. */
+enum { KOLO_SIZE_CLASSES = 65 };
+
 /** The choices of a communicator, by collective, whether blocks have their own lengths, order, and
- * size; 0: not chosen yet, else the plan's index + 1. Held: lock. */
+ * class of size; 0: not chosen yet, else the plan's index + 1. Held: lock. */
 struct kolo_choices {
     struct kolo_layout layout; /* size 0: not determined yet */
     struct kolo_topology map;  /* count 0: one host, with one NUMA node or none that is known */
     int *hosts, *map_memory;
-    uint8_t plans[KOLO_COLLECTIVES][2][3][65];
+    uint8_t plans[KOLO_COLLECTIVES][2][KOLO_ORDER_STRICT + 1][KOLO_SIZE_CLASSES];
     /** kolo_board_shown + 1; 0: not computed yet. */
     size_t shown[KOLO_COLLECTIVES];
 };

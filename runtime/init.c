@@ -189,9 +189,11 @@ static bool has_cores_for_all(const struct kolo_engine *engine)
  * sleep stays idle until another core wakes it. */
 static void choose_waiting(struct kolo_engine *engine)
 {
+    enum { SPIN_US = 50, YIELD_US = 50, YIELD_SHARED_US = 1000 };
     const struct kolo_settings *settings = &engine->settings;
     const bool has_cores = has_cores_for_all(engine);
-    int64_t spin_us = has_cores ? 50 : 0, yield_us = has_cores ? 50 : 1000;
+    const int64_t spin_us = has_cores ? SPIN_US : 0;
+    const int64_t yield_us = has_cores ? YIELD_US : YIELD_SHARED_US;
     engine->spin_ns = (settings->spin_us >= 0 ? settings->spin_us : spin_us) * 1000;
     engine->yield_ns = (settings->yield_us >= 0 ? settings->yield_us : yield_us) * 1000;
     engine->patience.spin_ns = engine->spin_ns;

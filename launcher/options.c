@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +27,6 @@
 #include "transport/conn.h"
 #include "transport/places.h"
 #include "transport/transport.h"
-
-typedef kolo_status apply_fn(struct kolo_options *options, const char *value);
 
 static kolo_status read_number(const char *option, const char *of_what, const char *value, int most,
                                int *number_out)
@@ -50,25 +49,6 @@ static kolo_status apply_np(struct kolo_options *options, const char *value)
 static kolo_status apply_gpus(struct kolo_options *options, const char *value)
 {
     return read_number("--gpus", "devices for each rank", value, KOLO_GPUS_MAX, &options->gpus);
-}
-
-static kolo_status apply_hosts(struct kolo_options *options, const char *value)
-{
-    options->hosts = value;
-    return KOLO_OK;
-}
-
-static kolo_status apply_hostfile(struct kolo_options *options, const char *value)
-{
-    options->hostfile = value;
-    return KOLO_OK;
-}
-
-static kolo_status apply_oversubscribe(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->oversubscribe = true;
-    return KOLO_OK;
 }
 
 static kolo_status apply_map_by(struct kolo_options *options, const char *value)
@@ -193,38 +173,6 @@ static kolo_status name_option(const char *option, kolo_status status)
     return kolo_fail(status, "%s: %s", option, why);
 }
 
-/* For an option that stands for a setting. */
-static kolo_status set_by(struct kolo_options *options, const char *option, const char *name,
-                          const char *value)
-{
-    return name_option(option, set(options, name, value));
-}
-
-static kolo_status apply_timeout(struct kolo_options *options, const char *value)
-{
-    return set_by(options, "--timeout", "JOB_TIMEOUT", value);
-}
-
-static kolo_status apply_start_timeout(struct kolo_options *options, const char *value)
-{
-    return set_by(options, "--start-timeout", "START_TIMEOUT", value);
-}
-
-static kolo_status apply_transport(struct kolo_options *options, const char *value)
-{
-    return set_by(options, "--transport", "TRANSPORT", value);
-}
-
-static kolo_status apply_bind(struct kolo_options *options, const char *value)
-{
-    return set_by(options, "--bind", "BIND", value);
-}
-
-static kolo_status apply_ssh(struct kolo_options *options, const char *value)
-{
-    return set_by(options, "--ssh", "SSH", value);
-}
-
 static kolo_status apply_agent(struct kolo_options *options, const char *value)
 {
     if (value[0] != '/')
@@ -233,72 +181,6 @@ static kolo_status apply_agent(struct kolo_options *options, const char *value)
                          "other hosts",
                          value);
     options->agent = value;
-    return KOLO_OK;
-}
-
-static kolo_status apply_chdir(struct kolo_options *options, const char *value)
-{
-    if (value[0] == '\0')
-        return kolo_fail(KOLO_ERR_INVALID, "--chdir '': give the name of a directory");
-    options->chdir = value;
-    return KOLO_OK;
-}
-
-static kolo_status apply_prefix(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->no_prefix = false;
-    return KOLO_OK;
-}
-
-static kolo_status apply_no_prefix(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->no_prefix = true;
-    return KOLO_OK;
-}
-
-static kolo_status apply_fold(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->no_fold = false;
-    return KOLO_OK;
-}
-
-static kolo_status apply_no_fold(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->no_fold = true;
-    return KOLO_OK;
-}
-
-static kolo_status apply_no_stdin(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->no_input = true;
-    return KOLO_OK;
-}
-
-static kolo_status apply_output_dir(struct kolo_options *options, const char *value)
-{
-    if (value[0] == '\0')
-        return kolo_fail(KOLO_ERR_INVALID, "--output-dir '': give the name of a directory");
-    options->output_dir = value;
-    return KOLO_OK;
-}
-
-static kolo_status apply_no_copy(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->no_copy = true;
-    return KOLO_OK;
-}
-
-static kolo_status apply_timeline(struct kolo_options *options, const char *value)
-{
-    if (value[0] == '\0')
-        return kolo_fail(KOLO_ERR_INVALID, "--timeline '': give the name of a file");
-    options->timeline = value;
     return KOLO_OK;
 }
 
@@ -325,123 +207,92 @@ uint32_t kolo_options_timeline_calls(const struct kolo_options *options, int siz
     return options->timeline ? kolo_timeline_calls(options->settings.timeline_calls, size) : 0;
 }
 
-static kolo_status apply_keep_going(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->keep_going = true;
-    return KOLO_OK;
-}
-
-static kolo_status apply_verbose(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->verbose = true;
-    return KOLO_OK;
-}
-
-static kolo_status apply_dry_run(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->dry_run = true;
-    return KOLO_OK;
-}
-
-static kolo_status apply_json(struct kolo_options *options, const char *value)
-{
-    if (value[0] == '\0')
-        return kolo_fail(KOLO_ERR_INVALID, "--json '': give the name of a file");
-    options->json = value;
-    return KOLO_OK;
-}
-
-static kolo_status apply_help(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->command = KOLO_COMMAND_HELP;
-    return KOLO_OK;
-}
-
-static kolo_status apply_version(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->command = KOLO_COMMAND_VERSION;
-    return KOLO_OK;
-}
-
-static kolo_status apply_help_settings(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->command = KOLO_COMMAND_HELP_SETTINGS;
-    return KOLO_OK;
-}
-
-static kolo_status apply_print_settings(struct kolo_options *options, const char *value)
-{
-    (void)value;
-    options->command = KOLO_COMMAND_PRINT_SETTINGS;
-    return KOLO_OK;
-}
+/* What an option does, where it needs no function of its own. */
+enum effect {
+    CALLS,    /* apply() does it */
+    SWITCHES, /* `member` becomes true */
+    UNDOES,   /* `member` becomes false */
+    NAMES,    /* the value is a text, for `member`; not "" if it names `what` (a file, say) */
+    TUNES,    /* the value is that of a setting, `what` */
+    ASKS      /* for `command` */
+};
+#define MEMBER(name) .member = offsetof(struct kolo_options, name)
 
 static const struct entry {
     const char *name, *alias; /* as written */
     const char *value;        /* NULL: takes no value */
     const char *help;
-    apply_fn *apply;
+    enum effect effect;
+    kolo_status (*apply)(struct kolo_options *options, const char *value);
+    size_t member; /* its offset */
+    const char *what;
+    enum kolo_command command;
 } table[] = {
     {"-np", "-n", "N",
-     "number of ranks (default: one per slot, Slurm task or, without either, core)", apply_np},
-    {"--host", "-H", "HOST[:SLOTS],...", "the hosts, and how many ranks each may take",
-     apply_hosts},
-    {"--hostfile", NULL, "FILE", "the hosts, one per line: HOST:SLOTS or HOST slots=N",
-     apply_hostfile},
-    {"--oversubscribe", NULL, NULL, "allow more ranks than slots", apply_oversubscribe},
+     "number of ranks (default: one per slot, Slurm task or, without either, core)",
+     .apply = apply_np},
+    {"--host", "-H", "HOST[:SLOTS],...", "the hosts, and how many ranks each may take", NAMES,
+     MEMBER(hosts)},
+    {"--hostfile", NULL, "FILE", "the hosts, one per line: HOST:SLOTS or HOST slots=N", NAMES,
+     MEMBER(hostfile)},
+    {"--oversubscribe", NULL, NULL, "allow more ranks than slots", SWITCHES, MEMBER(oversubscribe)},
     {"--map-by", NULL, "slot|node",
-     "fill one host after the other (default), or give each host one rank in turn", apply_map_by},
+     "fill one host after the other (default), or give each host one rank in turn",
+     .apply = apply_map_by},
     {"--bind", NULL, "none|core|numa|auto", "which processors each rank may use (default auto)",
-     apply_bind},
+     TUNES, .what = "BIND"},
     {"--gpus", NULL, "N", "show each rank only N GPUs, by CUDA_VISIBLE_DEVICES (default: all GPUs)",
-     apply_gpus},
+     .apply = apply_gpus},
     {"--env", "-x", "NAME[=VALUE]",
      "pass a variable to every rank; on other hosts only KOLO_*, PATH, LD_LIBRARY_PATH and LANG "
      "are passed without it",
-     apply_env},
-    {"--chdir", NULL, "DIR", "run in DIR on every host (default: the current directory)",
-     apply_chdir},
+     .apply = apply_env},
+    {"--chdir", NULL, "DIR", "run in DIR on every host (default: the current directory)", NAMES,
+     MEMBER(chdir), .what = "directory"},
     {"--set", NULL, "NAME=VALUE",
      "give a setting to kolorun and to every rank, as KOLO_NAME=VALUE in the environment does",
-     apply_set},
-    {"--transport", NULL, "NAME", "use only this transport: inproc, shm, rdma or tcp",
-     apply_transport},
-    {"--prefix", NULL, NULL, "begin each line of output with [rank] (the default)", apply_prefix},
-    {"--no-prefix", NULL, NULL, "pass output on as it is, byte for byte", apply_no_prefix},
+     .apply = apply_set},
+    {"--transport", NULL, "NAME", "use only this transport: inproc, shm, rdma or tcp", TUNES,
+     .what = "TRANSPORT"},
+    {"--prefix", NULL, NULL, "begin each line of output with [rank] (the default)", UNDOES,
+     MEMBER(no_prefix)},
+    {"--no-prefix", NULL, NULL, "pass output on as it is, byte for byte", SWITCHES,
+     MEMBER(no_prefix)},
     {"--fold", NULL, NULL,
-     "show once what three or more ranks repeat on standard error (the default)", apply_fold},
-    {"--no-fold", NULL, NULL, "show each rank's lines, also if they are the same", apply_no_fold},
-    {"--no-stdin", NULL, NULL, "do not read standard input (otherwise rank 0 gets it)",
-     apply_no_stdin},
+     "show once what three or more ranks repeat on standard error (the default)", UNDOES,
+     MEMBER(no_fold)},
+    {"--no-fold", NULL, NULL, "show each rank's lines, also if they are the same", SWITCHES,
+     MEMBER(no_fold)},
+    {"--no-stdin", NULL, NULL, "do not read standard input (otherwise rank 0 gets it)", SWITCHES,
+     MEMBER(no_input)},
     {"--output-dir", NULL, "DIR",
-     "also write each rank's output to DIR/rank.N.out and DIR/rank.N.err", apply_output_dir},
-    {"--no-copy", NULL, NULL, "with --output-dir: to these files only", apply_no_copy},
-    {"--timeline", NULL, "FILE", "write every call of every rank as a trace for Perfetto",
-     apply_timeline},
-    {"--timeout", NULL, "TIME", "end the job after this time, such as 90s, 5m or 1.5h",
-     apply_timeout},
+     "also write each rank's output to DIR/rank.N.out and DIR/rank.N.err", NAMES,
+     MEMBER(output_dir), .what = "directory"},
+    {"--no-copy", NULL, NULL, "with --output-dir: to these files only", SWITCHES, MEMBER(no_copy)},
+    {"--timeline", NULL, "FILE", "write every call of every rank as a trace for Perfetto", NAMES,
+     MEMBER(timeline), .what = "file"},
+    {"--timeout", NULL, "TIME", "end the job after this time, such as 90s, 5m or 1.5h", TUNES,
+     .what = "JOB_TIMEOUT"},
     {"--start-timeout", NULL, "TIME", "how long hosts and ranks may take to start (default 60s)",
-     apply_start_timeout},
+     TUNES, .what = "START_TIMEOUT"},
     {"--keep-going", NULL, NULL,
-     "when a rank dies, let the others continue (they may call kolo_shrink)", apply_keep_going},
-    {"--ssh", NULL, "COMMAND", "the command that reaches other hosts (default ssh)", apply_ssh},
+     "when a rank dies, let the others continue (they may call kolo_shrink)", SWITCHES,
+     MEMBER(keep_going)},
+    {"--ssh", NULL, "COMMAND", "the command that reaches other hosts (default ssh)", TUNES,
+     .what = "SSH"},
     {"--agent", NULL, "PATH", "path of kolorun on the other hosts (default: the same as here)",
-     apply_agent},
-    {"--dry-run", NULL, NULL, "print what would be started where, and start nothing",
-     apply_dry_run},
-    {"--json", NULL, "FILE", "doctor: also write everything as JSON", apply_json},
-    {"--verbose", "-v", NULL, "report what is being done", apply_verbose},
-    {"--help-settings", NULL, NULL, "list the settings", apply_help_settings},
+     .apply = apply_agent},
+    {"--dry-run", NULL, NULL, "print what would be started where, and start nothing", SWITCHES,
+     MEMBER(dry_run)},
+    {"--json", NULL, "FILE", "doctor: also write everything as JSON", NAMES, MEMBER(json),
+     .what = "file"},
+    {"--verbose", "-v", NULL, "report what is being done", SWITCHES, MEMBER(verbose)},
+    {"--help-settings", NULL, NULL, "list the settings", ASKS,
+     .command = KOLO_COMMAND_HELP_SETTINGS},
     {"--print-settings", NULL, NULL, "print the value of every setting, and where it came from",
-     apply_print_settings},
-    {"--help", "-h", NULL, "print this text", apply_help},
-    {"--version", "-V", NULL, "print the version", apply_version},
+     ASKS, .command = KOLO_COMMAND_PRINT_SETTINGS},
+    {"--help", "-h", NULL, "print this text", ASKS, .command = KOLO_COMMAND_HELP},
+    {"--version", "-V", NULL, "print the version", ASKS, .command = KOLO_COMMAND_VERSION},
 };
 enum { OPTIONS = sizeof table / sizeof table[0] };
 
@@ -571,6 +422,31 @@ static const char *attached_number(const char *word)
     return NULL;
 }
 
+static kolo_status apply(const struct entry *entry, struct kolo_options *options, const char *value)
+{
+    void *member = (char *)options + entry->member;
+    switch (entry->effect) {
+    case CALLS:
+        return entry->apply(options, value);
+    case SWITCHES:
+    case UNDOES:
+        *(bool *)member = entry->effect == SWITCHES;
+        return KOLO_OK;
+    case NAMES:
+        if (entry->what && value[0] == '\0')
+            return kolo_fail(KOLO_ERR_INVALID, "%s '': give the name of a %s", entry->name,
+                             entry->what);
+        *(const char **)member = value;
+        return KOLO_OK;
+    case TUNES: /* an option that stands for a setting is what an error names */
+        return name_option(entry->name, set(options, entry->what, value));
+    case ASKS:
+        options->command = entry->command;
+        return KOLO_OK;
+    }
+    return KOLO_ERR_INTERNAL;
+}
+
 /* Applies the option for which getopt returned @p got; @p word is the last word that it
  * consumed. */
 static kolo_status take_option(struct kolo_options *options, int got, const char *word)
@@ -584,7 +460,7 @@ static kolo_status take_option(struct kolo_options *options, int got, const char
         return kolo_fail(KOLO_ERR_INVALID, "option '%s' takes no value", entry->name);
     if (got == ':')
         return kolo_fail(KOLO_ERR_INVALID, "option '%s' needs a value: %s", word, entry->value);
-    return entry->apply(options, optarg);
+    return apply(entry, options, optarg);
 }
 
 /* Sets *program_out to the index of the program. */

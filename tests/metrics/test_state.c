@@ -2,12 +2,14 @@
 // Merging, saving and restoring give what one metric would have counted. Bytes from outside are
 // accepted or refused with a clear text, and do nothing else.
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <kolo/classification.h>
 #include <kolo/regression.h>
 
+#include "metrics/curve.h"
 #include "metrics/metric.h"
 #include "tests/support/metric_state.h"
 
@@ -156,6 +158,146 @@ Test(state, each_field_of_a_configuration_counts)
                 cr_expect_eq(kolo_metric_restore(metrics[j], bytes, size), KOLO_ERR_DATA,
                              "%d of %d", j, i);
             }
+    }
+    for (int i = 0; i < count; i++)
+        kolo_metric_destroy(metrics[i]);
+}
+
+/** Whoever writes a state can give it the right checksum, and folding does not look again. */
+Test(state, takes_only_records_that_updates_make)
+{
+    static const uint32_t ignored = UINT32_C(1) << (KOLO_TOP_K_MAX + 1), both = ignored | 1;
+    static const uint32_t none = 0;
+    static const struct judged {
+        float confidence;
+        uint32_t verdict;
+    } right = {1, 1}, above = {0x1.000002p0F, 1}, below = {-0x1p-149F, 1}, nan = {NAN, 0},
+      skipped = {0, 2}, unknown = {0.5F, 3};
+    static const uint32_t last[] = {0, 1, 10, 1}, outside[] = {0, 1, 11, 1};
+    static const struct kolo_curve_entry bins[] = {{7, 1}, {0, 2}}, bin[] = {{0, 1}, {8, 1}};
+    static const struct kolo_curve_entry truth[] = {{0, 1}, {0, 3}};
+    static const double losses[] = {1, NAN, INFINITY};
+    static const uint8_t codes[] = {4, 12}, third[] = {0, 5}, fourth[] = {16, 0};
+    enum { ACCURACY, IGNORES, CALIBRATION, SKIPS, CONFUSION, CURVE, LIKELIHOOD, MULTILABEL, MEAN };
+    static const struct {
+        int kind;
+        bool is_made;
+        size_t bytes;
+        const void *record;
+    } cases[] = {
+        {ACCURACY, true, 4, &none},        {ACCURACY, false, 3, &none},
+        {ACCURACY, false, 4, &ignored},    {IGNORES, true, 4, &ignored},
+        {IGNORES, false, 4, &both},        {CALIBRATION, true, 8, &right},
+        {CALIBRATION, false, 7, &right},   {CALIBRATION, false, 8, &above},
+        {CALIBRATION, false, 8, &below},   {CALIBRATION, false, 8, &nan},
+        {CALIBRATION, false, 8, &skipped}, {SKIPS, true, 8, &skipped},
+        {SKIPS, false, 8, &unknown},       {CONFUSION, true, 16, last},
+        {CONFUSION, false, 15, last},      {CONFUSION, false, 16, outside},
+        {CURVE, true, 16, bins},           {CURVE, false, 8, bins},
+        {CURVE, false, 16, bin},           {CURVE, false, 16, truth},
+        {LIKELIHOOD, true, 16, losses},    {LIKELIHOOD, false, 15, losses},
+        {LIKELIHOOD, false, 24, losses},   {MULTILABEL, true, 2, codes},
+        {MULTILABEL, false, 1, codes},     {MULTILABEL, false, 2, third},
+        {MULTILABEL, false, 2, fourth},    {MEAN, true, 8, losses},
+        {MEAN, false, 16, losses},
+    };
+    struct kolo_metric *metrics[MEAN + 1];
+    int count = 0;
+    MAKE(accuracy, .classes = 5);
+    MAKE(accuracy, .classes = 5, .ignores = true);
+    MAKE(calibration, .classes = 2);
+    MAKE(calibration, .classes = 2, .ignores = true);
+    MAKE(confusion, .classes = 3);
+    MAKE(curve, .labels = 2, .bins = 8);
+    MAKE(likelihood, .classes = 2);
+    MAKE(multilabel, .labels = 2);
+    MAKE(mean, .samples = 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct kolo_metric *metric = metrics[cases[i].kind];
+        cr_expect_eq(metric->ops->accepts_record(metric, cases[i].record, cases[i].bytes),
+                     cases[i].is_made, "case %zu, %s", i, metric->ops->name);
+    }
+    for (int i = 0; i < count; i++)
+        kolo_metric_destroy(metrics[i]);
+}
+
+Test(state, takes_only_words_that_updates_make)
+{
+    enum { ACCURACY, IGNORES, CALIBRATION, SKIPS, CONFUSION, CURVE, LIKELIHOOD, MULTILABEL };
+    enum { FAST = MULTILABEL + 1, REGRESSION, KINDS, SAMPLE_COUNT = 3 };
+    enum { SUM = KOLO_EXACT_WORDS, BIN = 2 + SUM, SKIPPED = 4 * BIN };
+    static const int64_t most = INT64_C(1) << 50;
+    const struct {
+        int kind;
+        bool is_made;
+        struct {
+            int at;
+            int64_t value;
+        } words[2];
+    } cases[] = {
+        {ACCURACY, true, {{0, 3}, {1, 3}}},
+        {ACCURACY, false, {{0, 4}}},
+        {ACCURACY, false, {{0, -1}}},
+        {ACCURACY, false, {{1, 4}}},
+        {IGNORES, true, {{0, 2}, {2, 1}}},
+        {IGNORES, false, {{0, 3}, {2, 1}}},
+        {IGNORES, false, {{1, 3}, {2, 1}}},
+        {IGNORES, false, {{2, 4}}},
+        {IGNORES, false, {{2, -1}}},
+        {CALIBRATION, true, {{3 * BIN, 3}, {3 * BIN + 1, 3}}},
+        {CALIBRATION, false, {{3 * BIN, 4}}},
+        {CALIBRATION, false, {{3 * BIN, -1}}},
+        {CALIBRATION, false, {{3 * BIN, 1}, {3 * BIN + 1, 2}}},
+        {CALIBRATION, false, {{3 * BIN + 1, -1}}},
+        {CALIBRATION, false, {{3 * BIN + 2, -1}}},
+        {SKIPS, true, {{0, 2}, {SKIPPED, 1}}},
+        {SKIPS, false, {{0, 3}, {SKIPPED, 1}}},
+        {SKIPS, false, {{SKIPPED, 4}}},
+        {SKIPS, false, {{SKIPPED, -1}}},
+        {CONFUSION, true, {{10, most}}},
+        {CONFUSION, false, {{10, most}, {0, 1}}},
+        {CONFUSION, false, {{10, -1}}},
+        {CURVE, true, {{31, 3}, {0, 3}}},
+        {CURVE, false, {{31, 4}}},
+        {CURVE, false, {{31, -1}}},
+        {LIKELIHOOD, true, {{SUM, most}, {SUM + 1, most}}},
+        {LIKELIHOOD, false, {{0, -1}}},
+        {LIKELIHOOD, false, {{SUM, most + 1}}},
+        {LIKELIHOOD, false, {{SUM, -1}}},
+        {LIKELIHOOD, false, {{SUM + 1, most + 1}}},
+        {LIKELIHOOD, false, {{SUM + 1, -1}}},
+        {MULTILABEL, true, {{0, most}}},
+        {MULTILABEL, false, {{0, most}, {1, 1}}},
+        {FAST, false, {{0, -1}}},
+        {FAST, false, {{SUM, 1}}},
+        {REGRESSION, true, {{5 * SUM, 3}, {5 * SUM + 1, 3}}},
+        {REGRESSION, false, {{4 * SUM, -1}}},
+        {REGRESSION, false, {{5 * SUM, 4}}},
+        {REGRESSION, false, {{5 * SUM, -1}}},
+        {REGRESSION, false, {{5 * SUM + 1, 4}}},
+        {REGRESSION, false, {{5 * SUM + 1, -1}}},
+    };
+    struct kolo_metric *metrics[KINDS];
+    int count = 0;
+    MAKE(accuracy, .classes = 5);
+    MAKE(accuracy, .classes = 5, .ignores = true);
+    MAKE(calibration, .classes = 2, .bins = 4);
+    MAKE(calibration, .classes = 2, .bins = 4, .ignores = true);
+    MAKE(confusion, .classes = 3);
+    MAKE(curve, .labels = 2, .bins = 8);
+    MAKE(likelihood, .classes = 2);
+    MAKE(multilabel, .labels = 2);
+    MAKE(mean, .fast = true);
+    MAKE(regression, .samples = 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct kolo_metric *metric = metrics[cases[i].kind];
+        metric->direct_count = SAMPLE_COUNT;
+        for (int w = 0; w < 2 && (w == 0 || cases[i].words[w].value != 0); w++)
+            metric->direct[cases[i].words[w].at] = cases[i].words[w].value;
+        cr_expect_eq(metric->ops->accepts_words(metric, metric->direct), cases[i].is_made,
+                     "case %zu, %s", i, metric->ops->name);
+        memset(metric->direct, 0, metric->words * sizeof *metric->direct);
+        cr_expect(metric->ops->accepts_words(metric, metric->direct), "case %zu, all 0", i);
     }
     for (int i = 0; i < count; i++)
         kolo_metric_destroy(metrics[i]);
@@ -370,5 +512,39 @@ Test(state, refuses_two_records_of_one_sample_and_indices_out_of_range)
         cr_assert(strstr(kolo_error_detail(), words[i]), "%s", kolo_error_detail());
         cr_assert_eq(metric->record_count, 0, "the state is empty, since the checksum was right");
     }
+    kolo_metric_destroy(metric);
+}
+
+/* What follows the words of a metric that keeps no records: their number. */
+enum { RECORD_COUNT_BYTES = 8 };
+
+Test(state, refuses_counts_out_of_range)
+{
+    uint8_t bytes[ROOM], changed[ROOM];
+    struct kolo_metric *metric = mean_of(0);
+    feed(metric, 0, 6);
+    const size_t size = state_saved(metric, bytes), body = size - HASH_BYTES;
+    const size_t words = body - RECORD_COUNT_BYTES - metric->words * sizeof(int64_t);
+    const struct {
+        size_t at;     /* of eight bytes, the last one is the highest */
+        uint8_t value; /* that it becomes */
+        const char *text;
+    } cases[] = {
+        {words - 8 + 1, 1, "words of state where"},
+        {words - 16 + 5, 2, "6 samples without index or 2199023255552 duplicates"},
+        {words - 16 + 7, 0x80, "duplicates are out of range"},
+        {words - 24 + 5, 2, "2199023255558 samples without index"},
+        {words - 24 + 7, 0x80, "duplicates are out of range"},
+        {body - 8, 1, "1 records cannot be in the 0 bytes left"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        memcpy(changed, bytes, size);
+        changed[cases[i].at] = cases[i].value;
+        state_sign(changed, body);
+        cr_expect_eq(kolo_metric_restore(metric, changed, size), KOLO_ERR_DATA, "case %zu", i);
+        cr_expect(strstr(kolo_error_detail(), cases[i].text), "case %zu: %s", i,
+                  kolo_error_detail());
+    }
+    cr_expect_eq(kolo_metric_restore(metric, bytes, size), KOLO_OK, "%s", kolo_error_detail());
     kolo_metric_destroy(metric);
 }

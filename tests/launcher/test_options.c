@@ -214,6 +214,37 @@ Test(options, what_is_wrong_in_a_forwarded_setting)
     kolo_options_fini(&options);
 }
 
+/** kolorun would overwrite them. */
+Test(options, what_kolorun_gives_every_rank_is_not_forwarded)
+{
+    static const char *const own[] = {"RANK=1",           "LOCAL_WORLD_SIZE=1", "KOLO_RANK=1",
+                                      "KOLO_SIZE",        "KOLO_LOCAL_RANK=1",  "KOLO_LOCAL_SIZE=1",
+                                      "KOLO_RENDEZVOUS=", "KOLO_SECRET=1",      "KOLO_LAUNCHER=1"};
+    struct kolo_options options;
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        cr_assert_eq(PARSE(&options, "-x", own[i], "p"), KOLO_ERR_INVALID, "%s", own[i]);
+        cr_assert(strstr(kolo_error_detail(), "leave it out"), "%s", kolo_error_detail());
+        kolo_options_fini(&options);
+    }
+    cr_assert_eq(PARSE(&options, "--timeline", "f", "-x", "A=1", "-x", "KOLO_TIMELINE=t", "p"),
+                 KOLO_ERR_INVALID);
+    cr_assert(strstr(kolo_error_detail(), "exclude each other"), "%s", kolo_error_detail());
+    kolo_options_fini(&options);
+}
+
+Test(options, suggests_the_name_that_shares_most_letters)
+{
+    static const char *const unknown[][2] = {{"--timelinr", ", did you mean --timeline?"},
+                                             {"--versoin", ", did you mean --version?"},
+                                             {"--zzz", "unknown option '--zzz'; try"}};
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        struct kolo_options options;
+        cr_assert_eq(PARSE(&options, unknown[i][0], "p"), KOLO_ERR_INVALID);
+        cr_assert(strstr(kolo_error_detail(), unknown[i][1]), "%s", kolo_error_detail());
+        kolo_options_fini(&options);
+    }
+}
+
 Test(options, refuses)
 {
     static const char *const bad[][3] = {{"-np", NULL},
@@ -282,7 +313,7 @@ Test(options, doctor_needs_no_program)
 }
 
 /** cli.sh reads the lines of options. */
-Test(options, the_help_has_titles)
+Test(options, the_help_has_titles_and_fits_in_80_columns)
 {
     static const char *const titles[] = {
         "\nwhere ranks run:\n",          "\nwhat they run with:\n",   "\ntheir input and output:\n",
@@ -300,5 +331,7 @@ Test(options, the_help_has_titles)
         cr_assert(strstr(next + 1, titles[i]) == NULL, "%s twice", titles[i]);
         at = next;
     }
+    for (at = text; *at; at += strcspn(at, "\n") + 1)
+        cr_assert(strcspn(at, "\n") <= 80, "%.*s", (int)strcspn(at, "\n"), at);
     free(text);
 }

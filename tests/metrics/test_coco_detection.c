@@ -99,6 +99,26 @@ Test(coco_detection, half_found_behind_a_miss)
     cr_assert_eq(kolo_finalize(alone), KOLO_OK);
 }
 
+/** The best miss gives the curve its first score, even below 0; misses after it change nothing. */
+Test(coco_detection, nothing_found_with_negative_scores)
+{
+    static const double far[] = {50, 50, 10, 10, 70, 70, 10, 10}, scores[] = {-0.5, -0.25};
+    struct kolo_detection *detection = make(&(struct kolo_detection_config){.size = 0});
+    struct kolo_boxes there = truths(), detections = found();
+    struct kolo_detection_result result = {.size = sizeof result};
+    detections.boxes = far;
+    detections.scores = scores;
+    cr_assert_eq(kolo_detection_update(detection, (int64_t[]){3}, 1, &there, &detections), KOLO_OK,
+                 "%s", kolo_error_detail());
+    cr_assert_eq(kolo_run_threads(1, NULL, compute_alone, detection), KOLO_OK, "%s",
+                 kolo_error_detail());
+    cr_assert_eq(kolo_detection_result(detection, &result), KOLO_OK);
+    cr_assert_eq(result.stats[0], 0);
+    cr_assert_eq(result.detections, 2);
+    cr_assert_eq(result.scores[0], -0.25, "%g", result.scores[0]);
+    kolo_detection_destroy(detection);
+}
+
 Test(coco_detection, id_zero_and_ignore_by_mode)
 {
     static const uint8_t ignored[] = {0, 1};

@@ -369,3 +369,38 @@ Test(coco_state, refuses_what_matching_does_not_make)
     }
     kolo_detection_destroy(detection);
 }
+
+/* 2^40, which sums over ranks do not overflow. */
+Test(coco_state, refuses_more_ground_truths_than_a_metric_counts)
+{
+    enum { COUNT = 257, TALLY = 4 * (2 + 4), IMAGE = 8 + 8 + 8, TEXT = 512 };
+    static uint8_t bytes[COUNT * (TALLY + IMAGE) + TEXT];
+    static const double box[] = {0, 0, 10, 10}, score[] = {1};
+    static const int64_t category[] = {8};
+    struct kolo_detection *detection = make(0);
+    const struct kolo_boxes found = {.image_counts = (size_t[]){0}, .dtype = KOLO_FLOAT64};
+    const struct kolo_boxes truths = {.count = 1,
+                                      .image_counts = (size_t[]){1},
+                                      .boxes = box,
+                                      .dtype = KOLO_FLOAT64,
+                                      .categories = category,
+                                      .scores = score};
+    for (int64_t image = 0; image < COUNT; image++)
+        cr_assert_eq(kolo_detection_update(detection, &image, 1, &truths, &found), KOLO_OK, "%s",
+                     kolo_error_detail());
+    size_t size;
+    cr_assert_eq(kolo_metric_save(kolo_detection_metric(detection), bytes, sizeof bytes, &size),
+                 KOLO_OK);
+    const size_t body = size - HASH_BYTES;
+    for (size_t i = 0; i < COUNT; i++) { /* 2^32 - 1 of each image */
+        memset(bytes + body - i * (TALLY + IMAGE) - TALLY + 4, 0xff, 4);
+        if (i < COUNT - 2)
+            continue;
+        state_sign(bytes, body);
+        cr_expect_eq(restored(detection, bytes, size), i < COUNT - 1 ? KOLO_OK : KOLO_ERR_DATA,
+                     "%zu images: %s", i + 1, kolo_error_detail());
+    }
+    cr_expect(strstr(kolo_error_detail(), "1103806594815 ground truths are more than"), "%s",
+              kolo_error_detail());
+    kolo_detection_destroy(detection);
+}

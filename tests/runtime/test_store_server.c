@@ -1230,6 +1230,28 @@ Test(store_server, rank_that_does_not_read_is_not_served_without_bound)
     close_all(&raw, &rank, 1);
 }
 
+/** kolo_kv_set refuses it before: whoever sends it all the same is not to be believed. */
+Test(store_server, a_value_that_is_too_long_ends_that_connection)
+{
+    static uint8_t value[KOLO_STORE_VALUE_MAX + 1];
+    struct raw_server raw;
+    struct raw_rank ranks[2];
+    open_all(&raw, ranks, 2, 2);
+    set_big(&raw, &ranks[0], value, sizeof value - 1);
+    raw_set(&ranks[1], 1, "longer", value, sizeof value);
+    while (!ranks[1].is_closed) {
+        raw_server_pump(&raw);
+        if (ranks[1].stream.out_count > 0)
+            (void)!kolo_stream_flush(&ranks[1].stream);
+        cr_assert_not(raw_rank_next(&ranks[1]));
+    }
+    cr_assert(raw.lost == 1 && raw.last_rank == 1);
+    raw_get(&ranks[0], 2, false, "longer");
+    raw_server_pump(&raw);
+    expect_answer(&ranks[0], 2, KOLO_ERR_NOT_FOUND);
+    close_all(&raw, ranks, 2);
+}
+
 /* The answers that a rank has not read leave in one go, with news that the server has for it. Then
  * no event of its connection would lead to the questions behind them. */
 Test(store_server, questions_behind_unread_answers_are_answered)

@@ -124,6 +124,25 @@ Test(store_wire, what_a_send_finds_out_is_told)
     kolo_stream_fini(&stream);
 }
 
+Test(store_wire, what_a_receive_finds_out_is_told)
+{
+    const struct linger none = {.l_onoff = 1};
+    struct kolo_stream stream;
+    int pair[2];
+    open_tcp_pair(pair);
+    cr_assert(kolo_stream_init(&stream, pair[0], 1 << 20) == KOLO_OK);
+    cr_assert_eq(kolo_stream_fill(&stream), KOLO_AGAIN);
+    cr_assert(setsockopt(pair[1], SOL_SOCKET, SO_LINGER, &none, sizeof none) == 0);
+    close(pair[1]); /* a reset */
+    struct pollfd ended = {.fd = pair[0]};
+    cr_assert(poll(&ended, 1, 20000) == 1);
+    cr_assert_eq(kolo_stream_fill(&stream), KOLO_ERR_LINK);
+    cr_assert_str_eq(kolo_error_detail(), "store: cannot receive: Connection reset by peer");
+    kolo_stream_fini(&stream);
+    cr_assert_eq(kolo_stream_init(&stream, -1, 1 << 20), KOLO_ERR_SYSTEM);
+    cr_assert_str_eq(kolo_error_detail(), "store: cannot use socket -1: Bad file descriptor");
+}
+
 Test(store_wire, a_changed_bit_is_noticed)
 {
     struct kolo_message *message = make_message(7, 40);

@@ -104,6 +104,15 @@ Test(verdict, the_first_end_is_named)
         "rank 5 (host2, pid 105) was killed by signal 9 (SIGKILL) after 12.3 s; the job was ended");
 }
 
+Test(verdict, of_two_at_the_same_time_the_lower_rank_is_named)
+{
+    struct kolo_verdict *verdict = six_ranks();
+    cr_assert(end(verdict, 5, SIGKILL, 0, 10));
+    cr_assert(end(verdict, 2, 0, 3, 10));
+    expect(verdict, 3,
+           "rank 2 (host1, pid 102) exited with status 3 after 12.3 s; the job was ended");
+}
+
 Test(verdict, the_others_may_have_gone_on)
 {
     struct kolo_verdict *verdict = six_ranks();

@@ -65,7 +65,6 @@ static void finish(struct kolo_handshake *handshake, enum kolo_conn_verdict verd
     handshake->owner->over(handshake, verdict, error);
 }
 
-/** Handles the end of the stream, and an error of a read or a write. */
 /** Whether the peer's system has all that was sent to it. A peer that makes room for others closes
  *  while a claim may be on its way, or unread, which resets the connection; one that has read a
  *  claim and does not accept it just closes. */
@@ -75,14 +74,15 @@ static bool has_arrived(int fd)
     return ioctl(fd, SIOCOUTQ, &unsent) == 0 && unsent == 0;
 }
 
+/** Handles the end of the stream, and an error of a read or a write. */
 static void lose(struct kolo_handshake *handshake, int error)
 {
     bool has_claimed = handshake->state == KOLO_HANDSHAKE_AWAITS_ANSWER;
-    bool is_closed = error == 0 || error == ECONNRESET || error == EPIPE;
+    bool is_reset = error == ECONNRESET || error == EPIPE;
 
     if (has_claimed && error == 0 && has_arrived(handshake->watch.fd))
         finish(handshake, KOLO_VERDICT_REJECTED, 0);
-    else if (error == 0 || (has_claimed && is_closed))
+    else if (error == 0 || (has_claimed && is_reset))
         finish(handshake, KOLO_VERDICT_CLOSED, 0);
     else
         finish(handshake, KOLO_VERDICT_ERROR, error);

@@ -480,6 +480,38 @@ Test(store_server, of_two_that_cannot_reach_each_other_one_goes_on)
     expect_choice((uint8_t[]){0, 0x1d, 0x1b, 0x17, 0x0f}, 0x01);
 }
 
+/** Of twelve, 9 and 11 have lost each other, and 8 has died. */
+Test(store_server, more_ranks_than_a_byte_has_bits_shrink)
+{
+    enum { SIZE = 12 };
+    static const uint8_t all[] = {0xff, 0x0f}, none[2], of_9[] = {0, 1 << (11 - 8)};
+    static const uint8_t of_11[] = {0, 1 << (9 - 8)};
+    struct raw_server raw;
+    struct raw_rank ranks[SIZE];
+    open_all(&raw, ranks, SIZE, SIZE);
+    kolo_store_server_died(raw.server, 8, "died");
+    raw_server_pump(&raw);
+    for (int i = 0; i < SIZE; i++) {
+        expect_failed(&ranks[i], KOLO_ERR_PEER, "rank 8 (host8, pid 808) died");
+        if (i != 8)
+            raw_shrink_many(&ranks[i], 1, 0, 60000, all,
+                            i == 9    ? of_9
+                            : i == 11 ? of_11
+                                      : none,
+                            sizeof all);
+    }
+    raw_server_pump(&raw);
+    for (int i = 0; i < SIZE; i++) {
+        if (i == 8)
+            continue;
+        expect_answer(&ranks[i], 1, i == 11 ? KOLO_ERR_PEER : KOLO_OK);
+        cr_assert(i == 11 || (ranks[i].bytes == 2 && ranks[i].value[0] == 0xff &&
+                              ranks[i].value[1] == 0x06),
+                  "rank %d: %02x %02x", i, ranks[i].value[0], ranks[i].value[1]);
+    }
+    close_all(&raw, ranks, SIZE);
+}
+
 Test(store_server, who_cannot_reach_another_hears_whom)
 {
     struct raw_server raw;

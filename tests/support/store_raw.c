@@ -264,13 +264,19 @@ void raw_shrink(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t ti
 void raw_shrink_without(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,
                         uint8_t members, uint8_t lost)
 {
+    raw_shrink_many(rank, id, number, timeout_ms, &members, &lost, 1);
+}
+
+void raw_shrink_many(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,
+                     const uint8_t *members, const uint8_t *lost, size_t bytes)
+{
     struct kolo_writer body = {0};
     struct kolo_message *message = kolo_message_create(KOLO_STORE_SHRINK, 32, &body);
     kolo_write_u32(&body, id);
     kolo_write_u32(&body, number);
     kolo_write_u32(&body, timeout_ms);
-    kolo_write_blob(&body, &members, 1);
-    kolo_write_blob(&body, &lost, 1);
+    kolo_write_blob(&body, members, bytes);
+    kolo_write_blob(&body, lost, bytes);
     send_message(rank, message, &body);
 }
 

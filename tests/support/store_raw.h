@@ -65,6 +65,9 @@ void raw_shrink(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t ti
 /** Like raw_shrink(), from a rank that cannot reach the ranks @p lost any more. */
 void raw_shrink_without(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,
                         uint8_t members, uint8_t lost);
+/** As raw_shrink_without(), of any number of ranks: @p bytes each of members and of lost ones. */
+void raw_shrink_many(struct raw_rank *rank, uint32_t id, uint32_t number, uint32_t timeout_ms,
+                     const uint8_t *members, const uint8_t *lost, size_t bytes);
 void raw_finalized(struct raw_rank *rank, uint32_t number, uint8_t members);
 void raw_abort(struct raw_rank *rank, uint32_t scope, int32_t why, const char *text);
 /** CANCEL or LEAVE: a type and at most one number. */

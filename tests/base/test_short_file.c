@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // base/short_file.c on files of /proc and on files that the test writes.
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -69,6 +70,10 @@ Test(short_file, a_file_that_comes_in_pieces_is_read_to_its_end)
     const ssize_t got = kolo_short_file_read("/proc/self/maps", text, sizeof text);
     cr_expect(got > 4096 && (size_t)got == strlen(text), "%zd", got);
     cr_expect(text[got - 1] == '\n');
+    errno = EINTR; /* whatever it was before */
+    cr_expect_eq(kolo_short_file_read("/proc/self/maps", text, 4096 + 64), 4096 + 63);
+    cr_expect_eq(strlen(text), 4096 + 63, "no more than there is room for");
+    (void)kolo_short_file_read("/proc/self/maps", text, sizeof text);
     cr_expect(strstr(text, "[stack]") != NULL, "it is near the end: %zd of %zu bytes", got, bytes);
 }
 

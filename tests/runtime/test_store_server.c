@@ -630,6 +630,25 @@ Test(store_server, who_has_finalized_is_not_waited_for)
 }
 
 /** A rank that waited in vain is not blamed as long as another never came. */
+/** Finalized communicators are kept as long as a rank may still shrink them. */
+Test(store_server, what_nobody_can_ask_for_is_forgotten)
+{
+    struct raw_server raw;
+    struct raw_rank ranks[3];
+    open_all(&raw, ranks, 3, 3);
+    for (uint32_t number = 5; number < 9; number++)
+        raw_finalized(&ranks[0], number, number == 8 ? 0x07 : 0x03);
+    raw_server_pump(&raw);
+    cr_assert_eq(raw.server->retired.count, 4);
+    raw_finalized(&ranks[1], 5, 0x03);
+    raw_server_pump(&raw);
+    cr_assert_eq(raw.server->retired.count, 3, "all members have finalized the first");
+    raw_plain(&ranks[1], KOLO_STORE_LEAVE, false, 0);
+    raw_server_pump(&raw);
+    cr_assert_eq(raw.server->retired.count, 1, "rank 2 may still ask for the last");
+    close_all(&raw, ranks, 3);
+}
+
 Test(store_server, who_never_came_for_survivors_is_named)
 {
     struct raw_server raw;

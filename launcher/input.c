@@ -78,14 +78,15 @@ static void read_some(void *owner)
 {
     struct kolo_input *input = owner;
     bool doubted = false;
-    do
+    int error; /* looks at a terminal change errno where there is none */
+    do {
         input->got = read(input->fd, input->data, input->room);
-    while (input->got < 0 && may_try_again(input->fd, errno, &doubted));
+        error = errno;
+    } while (input->got < 0 && may_try_again(input->fd, error, &doubted));
     if (input->got >= 0)
         return;
-    const int error = errno;
     input->got = 0;
-    input->error = is_absent(input->fd, error) ? 0 : error; /* isatty changes errno */
+    input->error = is_absent(input->fd, error) ? 0 : error;
 }
 
 static void give_bytes(void *owner)

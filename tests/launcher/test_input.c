@@ -3,6 +3,8 @@
 // harm when it ends late, and nothing is left of a thread that cannot be made.
 // tests/launcher/output.sh tests the rest, through kolorun.
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -129,6 +131,30 @@ Test(input, a_read_that_ends_after_the_loop_does_no_harm, .timeout = 60)
     close(ends[1]);
     cr_assert(AWAIT(tasks() == before));
     close(ends[0]);
+}
+
+/** Input that ends early is not whole; a closed descriptor is no input. */
+Test(input, an_error_is_told_and_no_descriptor_is_none, .timeout = 60)
+{
+    const int nothing_at_0 = open("/proc/self/mem", O_RDONLY | O_CLOEXEC),
+              folder = open("/", O_PATH);
+    const struct {
+        int fd, error;
+    } cases[] = {{nothing_at_0, EIO}, {-1, 0}, {folder, 0}};
+    if (nothing_at_0 < 0)
+        cr_skip_test("there is no /proc/self/mem");
+    cr_assert(folder >= 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct heard heard = {.takes = true};
+        uv_loop_t *loop = begin();
+        cr_assert_eq(kolo_input_create(loop, cases[i].fd, on_read, &heard, &heard.input), KOLO_OK);
+        cr_assert(AWAIT(run(loop) && heard.ends > 0));
+        cr_expect_eq(kolo_input_error(heard.input), cases[i].error, "case %zu: %d", i,
+                     kolo_input_error(heard.input));
+        end(loop, heard.input);
+    }
+    close(nothing_at_0);
+    close(folder);
 }
 
 Test(input, without_a_thread_nothing_is_left, .timeout = 60)

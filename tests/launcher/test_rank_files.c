@@ -92,6 +92,27 @@ Test(rank_files, digits_are_those_of_the_last_rank)
     cr_assert_eq(count("one/rank.0.err"), 1);
 }
 
+/** What else kolorun writes must not take the name of a rank's file. */
+Test(rank_files, names_in_the_directory_are_claimed)
+{
+    char path[2 * sizeof folder + 16], deep[6000];
+    cr_assert(mkdir("sub", 0700) == 0);
+    snprintf(path, sizeof path, "%s/sub/../rank.0.err", folder);
+    cr_expect(kolo_rank_files_claim(folder, "rank.0.out"));
+    cr_expect(kolo_rank_files_claim(".", path));
+    cr_expect(kolo_rank_files_claim("sub", "sub/rank.12.out"));
+    cr_expect(kolo_rank_files_claim("sub", "./sub/rank.12.out"));
+    cr_expect_not(kolo_rank_files_claim("sub", "rank.0.out"));
+    cr_expect_not(kolo_rank_files_claim(folder, "sub/rank.0.out"));
+    cr_expect_not(kolo_rank_files_claim(folder, "there is none/rank.0.out"));
+    cr_expect_not(kolo_rank_files_claim("there is none", "rank.0.out"));
+    cr_expect_not(kolo_rank_files_claim(folder, "trace.json"));
+    cr_expect_not(kolo_rank_files_claim(folder, "rank.0.out.json"));
+    memset(deep, '/', sizeof deep);
+    snprintf(deep + sizeof deep - 16, 16, "rank.0.out");
+    cr_expect_not(kolo_rank_files_claim("/", deep), "longer than a path may be");
+}
+
 Test(rank_files, nothing_is_left_of_a_job_that_did_not_start)
 {
     cr_assert_eq(kolo_rank_files_close(create("new", 3), false), KOLO_OK);

@@ -175,6 +175,7 @@ static kolo_status is_lost_meanwhile(struct kolo_comm *comm, void *scope)
     WORLD_EXPECT(without == (is_job ? KOLO_ERR_PEER : KOLO_OK), "another one: %s",
                  kolo_status_name(without));
     WORLD_EXPECT(later == KOLO_OK, "a later one: %s", kolo_status_name(later));
+    WORLD_EXPECT(!engine->has_lost_first, "rank 0 may still share something");
     return KOLO_OK;
 }
 

@@ -224,16 +224,20 @@ Test(kv, shares_nothing_if_the_start_has_failed, .timeout = 30)
     WORLD_MUST_RUN(&world, share_in_start, NULL);
 }
 
+/** @p argument: a bool, whether the store has said that rank 0 died; else it has left. */
 static kolo_status share_without_rank_0(struct kolo_comm *comm, void *argument)
 {
     char text[16] = "";
     size_t bytes = sizeof text;
-    (void)argument;
+    const bool *has_died = argument;
     lose(comm, KOLO_ERR_PEER);
     if (kolo_rank(comm) == 0)
         return KOLO_OK;
     kolo_comm_enter(comm);
-    comm->engine->left_ns[0] = kolo_now_ns();
+    if (*has_died)
+        comm->engine->has_lost_first = true;
+    else
+        comm->engine->left_ns[0] = kolo_now_ns();
     kolo_comm_leave(comm);
     WORLD_EXPECT(kolo_kv_share(comm, &shared_key, text, &bytes, kolo_deadline_in_ms(60000)) ==
                      KOLO_ERR_PEER,
@@ -244,6 +248,9 @@ static kolo_status share_without_rank_0(struct kolo_comm *comm, void *argument)
 
 Test(kv, shares_nothing_of_a_rank_0_that_is_lost, .timeout = 30)
 {
-    struct world world = {.size = 2};
-    WORLD_MUST_RUN(&world, share_without_rank_0, NULL);
+    bool has_died[] = {false, true};
+    for (int i = 0; i < 2; i++) {
+        struct world world = {.size = 2};
+        WORLD_MUST_RUN(&world, share_without_rank_0, &has_died[i]);
+    }
 }

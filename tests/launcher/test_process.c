@@ -105,6 +105,20 @@ Test(process, says_what_a_process_is_blocked_in, .timeout = 120)
     cr_assert(unlink(path) == 0);
 }
 
+Test(process, a_text_is_cut_where_its_room_ends, .timeout = 120)
+{
+    char text[32];
+    cr_assert(pipe(pipe_ends) == 0);
+    const pid_t pid = child(read_pipe);
+    cr_assert(AWAIT(is_blocked_in(pid, "read of a pipe")));
+    memset(text, '?', sizeof text);
+    kolo_process_blocked(pid, text, sizeof "read of");
+    cr_expect_str_eq(text, "read of");
+    for (size_t i = sizeof "read of"; i < sizeof text; i++)
+        cr_expect_eq(text[i], '?');
+    end(pid);
+}
+
 Test(process, a_name_of_a_file_cannot_control_a_terminal, .timeout = 120)
 {
     static char odd[] = "/tmp/kolo-\x1b[31m-XXXXXX";

@@ -234,6 +234,12 @@ static bool is_told_of(const char *words, char *text, size_t capacity)
     return strstr(text, words) != NULL;
 }
 
+static void count_one(void *context, pid_t pid, const char *name)
+{
+    cr_expect(pid > 1 && pid != getpid() && name[0] != '\0', "%d (%s)", (int)pid, name);
+    ++*(int *)context;
+}
+
 Test(spawn, the_tree_finds_orphans_in_their_own_sessions, .timeout = 120)
 {
     pid_t pid;
@@ -246,6 +252,9 @@ Test(spawn, the_tree_finds_orphans_in_their_own_sessions, .timeout = 120)
     cr_assert(AWAIT(is_told_of(" (sleep) and 2 more outlive SIGKILL", text, sizeof text)), "%s",
               text);
     cr_assert(strncmp(text, "process ", 8) == 0, "%s", text);
+    int visited = 0;
+    kolo_tree_visit(getpid(), count_one, &visited);
+    cr_assert_eq(visited, 3, "and none that is not of this process");
     cr_assert(kolo_tree_signal(getpid(), SIGKILL) == 3);
     for (int i = 0; i < 3; i++)
         cr_assert(waitpid(-1, NULL, 0) > 0);

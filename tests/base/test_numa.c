@@ -36,6 +36,20 @@ Test(numa, a_device_is_at_the_node_that_its_file_says)
     cr_expect_eq(kolo_numa_node_of(directory), -1, "there is no such device");
 }
 
+Test(numa, what_all_devices_share_is_no_bridge)
+{
+    static const char cpus[] = "/sys/devices/system/cpu", one[] = "/sys/devices/system/cpu/cpu0";
+    if (access(one, F_OK) != 0)
+        cr_skip_test("there is no %s", one);
+    cr_expect_eq(kolo_bridges_shared(one, cpus), 2);
+    cr_expect_eq(kolo_bridges_shared(cpus, one), 2);
+    cr_expect_eq(kolo_bridges_shared(one, one), 3);
+    cr_expect_eq(kolo_bridges_shared("/sys/devices/system/cpu/../cpu/cpu0", cpus), 2);
+    cr_expect_eq(kolo_bridges_shared(one, "/sys/devices"), 0);
+    cr_expect_eq(kolo_bridges_shared(one, "/"), 0);
+    cr_expect_eq(kolo_bridges_shared(one, "/sys/there is none"), 0);
+}
+
 Test(numa, a_name_that_is_too_long_is_no_device)
 {
     static char name[PATH_MAX + 1];

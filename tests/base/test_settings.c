@@ -196,6 +196,8 @@ Test(settings, a_variable_is_set_by_its_exact_name)
               "%s", kolo_error_detail());
     cr_assert(settings.timeout_ms == 4000 &&
               settings.source[KOLO_SET_TIMEOUT] == KOLO_FROM_ENVIRONMENT);
+    cr_assert(kolo_settings_set_variable(&settings, "KOLO_TIMEOUT=5s", KOLO_FROM_API) == KOLO_OK);
+    cr_assert(settings.timeout_ms == 5000 && settings.source[KOLO_SET_TIMEOUT] == KOLO_FROM_API);
     struct kolo_settings before = settings;
     cr_assert(kolo_settings_set_variable(&settings, "KOLO_TIMEOUT=x", KOLO_FROM_API) ==
               KOLO_ERR_CONFIG);

@@ -100,6 +100,23 @@ Test(places_local, net_chooses_by_name_network_and_address)
     cr_assert_str_eq(place_text(&places[0]), "127.0.0.1:1");
 }
 
+Test(places_local, bits_of_a_network_that_count)
+{
+    struct kolo_place place;
+    size_t count = 0;
+
+    cr_assert(kolo_places_resolve("10.1.2.3:1", 0, &place, 1, &count) == KOLO_OK);
+    cr_expect(kolo_places_entry("0.0.0.0/0", "eth0", &place) == 0, "any address");
+    cr_expect(kolo_places_entry("10.1.2.2/31", "eth0", &place) == 0);
+    cr_expect(kolo_places_entry("10.1.2.2/32", "eth0", &place) == -1);
+    cr_expect(kolo_places_entry("10.1.2.2", "eth0", &place) == -1);
+    cr_expect(kolo_places_entry("11.1.2.3/7", "eth0", &place) == 0);
+    cr_expect(kolo_places_entry("11.1.2.3/8", "eth0", &place) == -1);
+    cr_expect(kolo_places_entry("8.0.0.0/6,10.1.0.0/16", "eth0", &place) == 0);
+    cr_expect(kolo_places_entry("10.2.0.0/15,10.1.3.0/23,10.1.2.3", "eth0", &place) == 1);
+    cr_expect(kolo_places_entry("::/0", "eth0", &place) == -1, "another family");
+}
+
 /** Of the addresses that `net` allows, the one that is not loopback's; "": none. */
 static const char *other_than_loopback(const char *net)
 {

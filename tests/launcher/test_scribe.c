@@ -83,6 +83,22 @@ Test(scribe, the_file_is_there_when_it_is_kept)
     cr_assert_eq(kolo_scribe_close(NULL, true), KOLO_OK);
 }
 
+/** A socket takes a part of them. */
+Test(scribe, many_bytes_at_once_arrive_in_order)
+{
+    enum { COUNT = 1 << 20 };
+    static uint32_t numbers[COUNT], got[COUNT];
+    struct kolo_scribe *scribe = start("x", LONG_MS);
+    for (uint32_t i = 0; i < COUNT; i++)
+        numbers[i] = i;
+    cr_assert_eq(fwrite(numbers, sizeof numbers, 1, kolo_scribe_stream(scribe)), 1);
+    cr_assert_eq(kolo_scribe_close(scribe, true), KOLO_OK, "%s", kolo_error_detail());
+    FILE *file = fopen("x", "re");
+    cr_assert(file && fread(got, sizeof got, 1, file) == 1 && getc(file) == EOF);
+    cr_assert_eq(fclose(file), 0);
+    cr_assert(memcmp(got, numbers, sizeof got) == 0);
+}
+
 Test(scribe, leaves_nothing_that_is_not_kept)
 {
     struct kolo_scribe *scribe = start("x", LONG_MS);

@@ -360,6 +360,47 @@ Test(conn, who_is_busy_is_waited_for_and_who_is_not_there_is_not, .timeout = 120
     close_world(&w);
 }
 
+static struct kolo_race race_to(struct world *w, const struct kolo_place *first,
+                                const struct kolo_place *second)
+{
+    const struct kolo_place places[2] = {*first, *second};
+    struct kolo_race race = {.numa_node = -1};
+    struct kolo_conn *conn = NULL;
+    struct end end = {0};
+
+    const struct kolo_dial_config config = {.places = places,
+                                            .count = 2,
+                                            .secret = &w->secret,
+                                            .mine = &client,
+                                            .deadline = kolo_deadline_in_ms(20000),
+                                            .race = &race,
+                                            .done = on_done,
+                                            .context = &end};
+    cr_assert(kolo_conn_dial(w->poller, &config, &conn) == KOLO_OK);
+    run_until(w, &end.calls, 1, 20000);
+    cr_assert(end.status == KOLO_OK && end.calls == 1, "%s", end.detail);
+    close(end.fd);
+    cr_expect(race.tried == 2 && strstr(race.text, "round trip"), "%zu, %s", race.tried, race.text);
+    return race;
+}
+
+/** One of two places is the peer's. At the other one nobody is, or the kernel accepts connections
+ * that no process reads. */
+Test(conn, a_race_has_a_winner_whichever_place_it_is, .timeout = 120)
+{
+    struct world w, busy;
+    const struct kolo_place nobody = loopback(1);
+
+    open_world(&w, 5000);
+    open_world(&busy, 5000);
+    cr_expect_eq(race_to(&w, &nobody, &w.place).answered, 1);
+    cr_expect_eq(race_to(&w, &w.place, &nobody).answered, 1);
+    cr_expect_eq(race_to(&w, &busy.place, &w.place).answered, 1);
+    cr_expect_eq(race_to(&w, &w.place, &busy.place).answered, 1);
+    close_world(&busy);
+    close_world(&w);
+}
+
 Test(conn, refused_places_are_all_named_at_the_deadline, .timeout = 120)
 {
     struct world w;

@@ -383,6 +383,10 @@ Test(doctor_judge, network_of_a_host)
     set(0, KOLO_FACT_ports_free, 4); /* kolorun listens on that host too */
     expect(KOLO_SEVERITY_ERROR, "ports", 0, "and 5 are needed");
     set(0, KOLO_FACT_ports_free, 5);
+    kolo_facts_init(&hosts[1].facts); /* nothing is known of it */
+    set(1, KOLO_FACT_ports_free, -1);
+    judge();
+    cr_assert(findings.count == 0, "%s", findings.at[0].text);
     set_text(1, KOLO_FACT_listen_error, "no addresses");
     expect(KOLO_SEVERITY_ERROR, "listen", 1, "no addresses");
     set_text(1, KOLO_FACT_listen_error, "");

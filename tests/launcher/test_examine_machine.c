@@ -102,6 +102,11 @@ Test(examine_machine, version_1)
     write_file("/sys/fs/cgroup/memory/m/memory.limit_in_bytes", "1000000\n");
     write_file("/sys/fs/cgroup/memory/m/memory.usage_in_bytes", "400000\n");
     expect(2500, 1000000, 600000);
+    /* groups of that name, which this process is not in */
+    write_file("/sys/fs/cgroup/memory/s/memory.limit_in_bytes", "10\n");
+    write_file("/sys/fs/cgroup/cpu/s/cpu.cfs_quota_us", "10\n");
+    write_file("/sys/fs/cgroup/cpu/s/cpu.cfs_period_us", "100000\n");
+    expect(2500, 1000000, 600000);
 }
 
 Test(examine_machine, nonsense_is_no_limit)

@@ -173,6 +173,9 @@ Test(coco_detection, refuses_what_would_be_counted_wrong)
     detections.scores = scores;
     refused("score of box 1", &there, &detections);
     detections = found();
+    there.areas = (double[]){1, INFINITY};
+    refused("the area of box 1 of truths is inf", &there, &detections);
+    there.areas = NULL;
     detections.categories = categories;
     refused("category 8", &there, &detections);
     detections = found();

@@ -187,3 +187,24 @@ Test(timeline_read, survives_random_bytes)
         kolo_free_memory(data);
     }
 }
+
+/** A file is not trusted: its words need not end. */
+Test(timeline_read, a_text_without_an_end_is_cut)
+{
+    enum {
+        LONGEST = KOLO_TIMELINE_NAME_MAX > KOLO_TIMELINE_WORD_MAX ? KOLO_TIMELINE_NAME_MAX
+                                                                  : KOLO_TIMELINE_WORD_MAX
+    };
+    static struct kolo_timeline_head head;
+    char text[LONGEST + 8];
+    memset(&head, 'x', sizeof head);
+    const struct kolo_timeline_view view = {.head = &head};
+    memset(text, '?', sizeof text);
+    kolo_timeline_word_text(&view, UINT8_MAX, text);
+    cr_expect_eq(strspn(text, "x"), KOLO_TIMELINE_WORD_MAX - 1);
+    cr_expect(memcmp(text + KOLO_TIMELINE_WORD_MAX - 1, "\0?", 2) == 0);
+    memset(text, '?', sizeof text);
+    kolo_timeline_name_text(&view, UINT16_MAX, text);
+    cr_expect_eq(strspn(text, "x"), KOLO_TIMELINE_NAME_MAX - 1);
+    cr_expect(memcmp(text + KOLO_TIMELINE_NAME_MAX - 1, "\0?", 2) == 0);
+}

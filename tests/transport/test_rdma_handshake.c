@@ -21,7 +21,9 @@ static struct kolo_rdma_hello offer(void)
                                     .pair = 0xffffff,
                                     .packet = 0x123456,
                                     .buffers = 32,
-                                    .buffer_bytes = 65568};
+                                    .buffer_bytes = 65568,
+                                    .round = 0x12345678,
+                                    .received = UINT64_C(0x123456789abcdef0)};
 }
 
 static kolo_status unpack(const struct kolo_rdma_hello *hello, struct kolo_rdma_hello *hello_out)
@@ -39,6 +41,7 @@ Test(rdma_handshake, an_offer_comes_back)
               got.mtu == sent.mtu);
     cr_assert(got.buffers == 32 && got.buffer_bytes == 65568 && got.lid == 0 &&
               got.reason[0] == '\0');
+    cr_assert(got.round == sent.round && got.received == sent.received);
     cr_assert(got.gid.kind == KOLO_RDMA_ROCE_V2 && memcmp(got.gid.bytes, sent.gid.bytes, 16) == 0);
     sent.gid = published.all[1];
     sent.lid = 0xbfff;

@@ -134,6 +134,8 @@ ParameterizedTest(struct world_param *param, failure, hands_off, .timeout = 60)
 
 /* ---- losses while a communicator is being made ---- */
 
+static char heard[KOLO_DETAIL_MAX]; /* the text of what heard_by returns */
+
 /** Opens communicator @p number of the first @p size ranks as the store's answer would, and returns
  * what it has heard. */
 static kolo_status heard_by(struct kolo_engine *engine, uint32_t number, int size)
@@ -146,6 +148,7 @@ static kolo_status heard_by(struct kolo_engine *engine, uint32_t number, int siz
     kolo_comm_open(comm, number, 0, size);
     kolo_comm_hear(comm);
     const kolo_status status = comm->suspicion.status;
+    snprintf(heard, sizeof heard, "%s", status != KOLO_OK ? comm->suspicion.text : "");
     kolo_comm_close(comm);
     kolo_comm_free(comm);
     return status;
@@ -187,6 +190,36 @@ Test(failure, a_communicator_that_is_being_made_hears_of_a_loss, .timeout = 60)
         (void)world_run(&world, is_lost_meanwhile, &scopes[i]);
         cr_assert(world.results[0].status == KOLO_OK, "%s", world.results[0].text);
     }
+}
+
+/** A peer says over its link that a communicator has failed which this rank is just making. */
+static kolo_status hears_an_abort(struct kolo_comm *comm, void *argument)
+{
+    enum { NUMBER = 2000 };
+    struct kolo_endpoint_events events;
+    struct kolo_store_client_events unused;
+    struct kolo_engine *engine = comm->engine;
+    (void)argument;
+    if (kolo_rank(comm) != 0)
+        return KOLO_OK;
+    kolo_engine_events(engine, &events, &unused);
+    kolo_engine_enter(engine);
+    kolo_engine_creating(engine);
+    events.aborted(events.context, 1, NUMBER, KOLO_ERR_PEER, "rank 1 has no memory");
+    const kolo_status other = heard_by(engine, NUMBER + 1, 2), its = heard_by(engine, NUMBER, 2);
+    kolo_engine_created(engine);
+    kolo_engine_leave(engine);
+    WORLD_EXPECT(other == KOLO_OK, "another one: %s", kolo_status_name(other));
+    WORLD_EXPECT(its == KOLO_ERR_PEER && strcmp(heard, "rank 1 has no memory") == 0, "%s: %s",
+                 kolo_status_name(its), heard);
+    return KOLO_OK;
+}
+
+Test(failure, a_communicator_that_is_being_made_hears_of_an_abort, .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = "inproc", .settings = {"KOLO_TIMEOUT=20"}};
+    (void)world_run(&world, hears_an_abort, NULL);
+    cr_assert(world.results[0].status == KOLO_OK, "%s", world.results[0].text);
 }
 
 /** A rank finds at a call that its link to the next one has broken. */

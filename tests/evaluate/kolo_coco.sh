@@ -47,6 +47,13 @@ for plan in doubling bruck oneshot; do # each of them cannot run some of the col
         cmp -s out expected || wrong "$plan, $transport: $(cat out)"
     done
 done
+# With other borders the first ground truth, of 1500, is small or medium, and the second one medium or large.
+for borders in 1600,9216:1.000,-1.000,1.000 1600,12001:1.000,1.000,-1.000 1400,12000.25:-1.000,1.000,1.000; do
+    IFS=, read -r small medium large <<<"${borders#*:}"
+    alone gt.json dt.json --areas "${borders%:*}" >out 2>err || wrong "--areas $borders: $(tail -2 err)"
+    sed -E "s/(area= small .* = ).*/\1$small/; s/(area=medium .* = ).*/\1$medium/; s/(area= large .* = ).*/\1$large/" expected | cmp -s - out ||
+        wrong "--areas $borders: $(cat out)"
+done
 alone gt.json dt.json --per-class >out 2>err || wrong "classes: $(tail -2 err)"
 grep -qE '^ +1  1\.000 .*  per"son\?\[1m$' out || wrong "classes: $(tail -3 out | cat -v)"
 

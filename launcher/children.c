@@ -545,6 +545,8 @@ kolo_status kolo_children_input(struct kolo_children *children, const void *data
 
 static void more_credit(struct kolo_children *children, int64_t bytes)
 {
+    if (children->lines.credit <= 0 && bytes > 0) /* what waited for credit was not read */
+        children->lines.heard_ns = kolo_now_ns();
     children->lines.credit += bytes;
     for (uint32_t i = 0; i < children->count; i++)
         for (int stream = 0; stream < 2; stream++)

@@ -70,7 +70,7 @@ struct worker {
     uv_timer_t tick;
     uv_timer_t patience; /* with ranks that a signal is to end */
     uv_check_t polled;
-    int polls; /* of the loop since no process is left, and the one in which that was seen */
+    int quiet_polls; /* of the loop, one after the other, since no process is left */
     struct kolo_spec spec;
     struct kolo_children *children;
     struct kolo_relay *relay;
@@ -179,19 +179,23 @@ static void end(struct worker *worker, enum state state)
 
 static void on_polled(uv_check_t *check)
 {
-    ((struct worker *)check->data)->polls++;
+    struct worker *worker = check->data;
+    int64_t idle_ms = 0;
+    (void)kolo_children_streams(worker->children, &idle_ms);
+    worker->quiet_polls = idle_ms > STRAY_MS ? worker->quiet_polls + 1 : 0;
 }
 
 /* Whether nothing more is read of the ranks, of which no process is left. What they wrote may not
  * have been looked for yet, for however long nothing was heard: this process may have been stopped,
- * or have learnt at once that the last rank was executed and that it has ended. */
+ * or have learnt at once that the last rank was executed and that it has ended. The poll that
+ * follows may have been interrupted, and have looked for nothing. */
 static bool streams_ended(struct worker *worker)
 {
-    int64_t idle_ms = 0;
+    int64_t idle_ms;
     if (!worker->children || kolo_children_streams(worker->children, &idle_ms) == 0)
         return true;
     (void)uv_check_start(&worker->polled, on_polled);
-    return worker->polls > 1 && idle_ms > STRAY_MS;
+    return worker->quiet_polls > 1;
 }
 
 /* Tells kolorun once which processes SIGKILL does not end. */

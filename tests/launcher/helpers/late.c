@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // To be preloaded: the process whose name (as in /proc/PID/comm) is LATE_NAME is held up
 // LATE_BEFORE seconds before it first learns that a child has ended, and LATE_AFTER seconds when it
-// has.
+// has; and LATE_POLL seconds each time that its loop has learnt of something.
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -41,4 +43,20 @@ __attribute__((visibility("default"))) pid_t waitpid(pid_t pid, int *status, int
         hold_up("LATE_AFTER");
     }
     return found;
+}
+
+__attribute__((visibility("default"))) int
+epoll_pwait(int fd, struct epoll_event *events, int capacity, int timeout_ms, const sigset_t *mask)
+{
+    const int count =
+        (int)syscall(SYS_epoll_pwait, fd, events, capacity, timeout_ms, mask, (size_t)_NSIG / 8);
+    if (count > 0 && is_meant())
+        hold_up("LATE_POLL");
+    return count;
+}
+
+__attribute__((visibility("default"))) int epoll_wait(int fd, struct epoll_event *events,
+                                                      int capacity, int timeout_ms)
+{
+    return epoll_pwait(fd, events, capacity, timeout_ms, NULL);
 }

@@ -59,7 +59,7 @@ enum {
     X(JOB)      /* struct kolo_spec */                                                             \
     X(START)    /* nothing */                                                                      \
     X(INPUT)    /* bytes of standard input for rank 0; none: its end */                            \
-    X(CREDIT)   /* u32 bytes of output that were written */                                        \
+    X(CREDIT)   /* u32 more bytes of output that may be sent */                                    \
     X(SIGNAL)   /* u32 signal for the ranks' process groups; from an agent: they have it */        \
     X(END)      /* kill everything at once */                                                      \
     X(PAUSE)    /* u32 round: stop the ranks, expect no heartbeat until RESUME */                  \

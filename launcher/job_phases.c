@@ -80,9 +80,11 @@ void kolo_job_kill(struct kolo_job *job)
     kolo_verdict_sends(job->verdict, SIGTERM);
     kolo_verdict_sends(job->verdict, SIGKILL);
     (void)uv_timer_stop(&job->start_timer);
-    for (size_t i = 0; i < job->hosts->count; i++)
+    for (size_t i = 0; i < job->hosts->count; i++) {
+        kolo_job_take_rest(&job->remotes[i]);
         if (job->remotes[i].state != KOLO_REMOTE_GONE)
             kolo_remote_dismiss(&job->remotes[i]);
+    }
 }
 
 void kolo_job_ask(struct kolo_job *job, int number)

@@ -200,6 +200,9 @@ kolo_status kolo_job_open_streams(struct kolo_job *job) KOLO_NODISCARD;
 /** Passes on what a rank has written. ERR_PROTOCOL: the host had no credit for it. */
 kolo_status kolo_job_output(struct kolo_job *job, struct kolo_remote *remote,
                             const struct kolo_frame_message *message) KOLO_NODISCARD;
+/** The ranks of a host are about to be killed: lets it send what they have written, also if nobody
+ * reads the output now. */
+void kolo_job_take_rest(struct kolo_remote *remote);
 /** The job ends: tells the verdict if its output was broken, and no signal or deadline ended it. */
 void kolo_job_judge_output(struct kolo_job *job);
 /** Ends the job because its output is broken. */

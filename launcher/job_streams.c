@@ -6,7 +6,9 @@
 // those are broken as well.
 //
 // With --output-dir each byte goes to a file and, without --no-copy, also to kolorun's own streams.
-// Its credit is returned once it is in both, so that neither queue grows beyond the credit.
+// Its credit is returned once it is in both, so that neither queue grows beyond the credit. What is
+// left when ranks are killed needs none: kolorun gives a host little time then, and it may be why a
+// rank failed.
 #include "launcher/job_state.h"
 
 #include <signal.h>
@@ -19,7 +21,10 @@
 #include "launcher/job_spec.h"
 #include "tools/exit_status.h"
 
-enum { BROKEN_MS = 200 /* for a signal that broken output came with */ };
+enum {
+    BROKEN_MS = 200,     /* for a signal that broken output came with */
+    REST_BYTES = 5 << 20 /* more than the pipes of a rank and its agent's buffers for them hold */
+};
 enum { TO_SELF, TO_FILES }; /* where bytes were written: index of kolo_remote.written */
 
 static bool copies(const struct kolo_job *job)
@@ -244,7 +249,7 @@ kolo_status kolo_job_output(struct kolo_job *job, struct kolo_remote *remote,
     const int rank = (int)message->rank;
     const bool is_error = message->output.is_error;
     const bool is_lost = job->files.are_broken && !copies(job);
-    if (remote->taken - remote->paid >= KOLO_JOB_CREDIT_BYTES)
+    if (remote->taken - remote->paid >= KOLO_JOB_CREDIT_BYTES + remote->rest)
         return kolo_fail(KOLO_ERR_PROTOCOL, "more output than it had credit for");
     remote->taken += text->bytes;
     if (job->files.filer && !is_lost)
@@ -253,6 +258,15 @@ kolo_status kolo_job_output(struct kolo_job *job, struct kolo_remote *remote,
     if (copies(job) || is_lost)
         copy(job, remote->index, rank, is_error, text);
     return KOLO_OK;
+}
+
+void kolo_job_take_rest(struct kolo_remote *remote)
+{
+    const uint64_t rest = (uint64_t)remote->host->ranks.count * REST_BYTES;
+    if (remote->state != KOLO_REMOTE_RUNNING || remote->rest > 0)
+        return;
+    remote->rest = rest < UINT32_MAX ? rest : UINT32_MAX;
+    kolo_agent_channel_send_u32(&remote->channel, KOLO_FRAME_CREDIT, (uint32_t)remote->rest);
 }
 
 bool kolo_job_is_drained(const struct kolo_job *job)

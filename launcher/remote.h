@@ -79,6 +79,7 @@ struct kolo_remote {
     uint64_t taken;      /* bytes of output that came */
     uint32_t told;       /* frames that may each have put a line into kolorun's output */
     uint64_t paid;       /* and those of them for which credit was returned */
+    uint64_t rest;       /* bytes that may come without, since its ranks are killed */
 };
 
 /** Fills in how a job's settings say that hosts are reached. @p agent NULL: by this program's own

@@ -98,6 +98,19 @@ unread 124 ended "$KOLORUN" --timeout 5s -np 1 head -c 800000 /dev/zero
 says err '^kolorun: the output was not read for 1\.0 s'
 lines err 1
 
+# A rank has failed, and the output is read only when kolorun no longer waits for the hosts to end
+# the others. What all had written arrives, also why that rank failed.
+rm -f "$work/count"
+"$KOLORUN" --no-stdin --no-prefix -np 2 sh -c '[ "$RANK" = 1 ] || { python3 "$0" "$1"; sleep 1000; }
+    until [ -e "$1" ]; do sleep 0.05; done; echo "the reason" >&2; exit 3' \
+    "${BASH_SOURCE%/*}/helpers/unread.py" "$work/count" 2>"$work/err" |
+    { await test -e "$work/count"; read -rt 6 <> <(:); cat; } >"$work/out"
+[[ ${PIPESTATUS[0]} == 3 ]] || fail "a failed job whose output is read late: status ${PIPESTATUS[0]}"
+lines out "$(<"$work/count")"
+says err '^the reason$'
+says err '^kolorun: rank 1 .*exited with status 3'
+lines err 2
+
 # If the output has no space left, the job ends with a line that says so.
 "$KOLORUN" -np 2 yes >/dev/full 2>"$work/err" && fail "a full output is no failure"
 says err '^kolorun: the output cannot be written: No space left on device'

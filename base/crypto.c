@@ -29,11 +29,23 @@ static void clear_up(void)
     (void)pthread_rwlock_unlock(&lock);
 }
 
+/** Makes what libcrypto would make at its first hash. If it lacks memory for that, it crashes there
+ * (seen in 3.0); here it only fails, and then it must not be used. */
+static bool has_context(void)
+{
+#if OPENSSL_VERSION_NUMBER >= 0x30000000L
+    return OSSL_LIB_CTX_get0_global_default() != NULL;
+#else
+    return true;
+#endif
+}
+
 static void watch(void)
 {
     errno = 0;
-    /* Without memory both fail, and else only if libcrypto has been cleared up already. */
-    if (OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) == 1 && OPENSSL_atexit(clear_up) == 1)
+    /* Without memory they fail, and else only if libcrypto has been cleared up already. */
+    if (OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL) == 1 && OPENSSL_atexit(clear_up) == 1 &&
+        has_context())
         return;
     has_lacked_memory = errno == ENOMEM;
     clear_up();

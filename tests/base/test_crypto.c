@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -72,12 +74,18 @@ Test(crypto, an_error_if_the_first_use_is_too_late)
 }
 
 static bool has_no_memory, is_ours;
+static int left = -1; /* allocations until one fails; negative: none does */
+
+static bool is_refused(void)
+{
+    return has_no_memory || (left >= 0 && left-- == 0);
+}
 
 static void *allocate(size_t bytes, const char *file, int line)
 {
     (void)file;
     (void)line;
-    if (!has_no_memory)
+    if (!is_refused())
         return malloc(bytes);
     errno = ENOMEM;
     return NULL;
@@ -87,7 +95,7 @@ static void *allocate_again(void *memory, size_t bytes, const char *file, int li
 {
     (void)file;
     (void)line;
-    if (!has_no_memory)
+    if (!is_refused())
         return realloc(memory, bytes);
     errno = ENOMEM;
     return NULL;
@@ -100,10 +108,39 @@ static void let_go(void *memory, const char *file, int line)
     free(memory);
 }
 
+static const char fresh[] = "TEST_CRYPTO_FRESH";
+
+enum use { WELL, LACKING, OTHERWISE, OVER /* libcrypto has made fewer allocations */, DIED };
+
+/** Uses libcrypto for the first time in a child, in which allocation @p failing fails. */
+static enum use use_without(int failing)
+{
+    uint8_t proof[KOLO_SHA256_BYTES];
+    int ended;
+    const pid_t child = fork();
+    if (child == 0) {
+        left = failing;
+        const kolo_status status = kolo_hmac_sha256("Jefe", 4, "abc", 3, proof);
+        const bool is_lacking = status == KOLO_ERR_NO_MEMORY;
+        _exit(left >= 0 ? OVER : is_lacking ? LACKING : status == KOLO_OK ? WELL : OTHERWISE);
+    }
+    const bool has_ended = child > 0 && waitpid(child, &ended, 0) == child && WIFEXITED(ended);
+    return has_ended ? (enum use)WEXITSTATUS(ended) : DIED;
+}
+
 /** Before Criterion uses libcrypto, after which it is too late. */
 __attribute__((constructor)) static void allocate_for_libcrypto(void)
 {
+    enum use how = WELL;
     is_ours = CRYPTO_set_mem_functions(allocate, allocate_again, let_go) == 1;
+    if (!getenv(fresh))
+        return;
+    for (int failing = 0; how == WELL || how == LACKING; failing += failing < 100 ? 1 : 20) {
+        how = use_without(failing);
+        if (how == OTHERWISE || how == DIED)
+            fprintf(stderr, "allocation %d: %s\n", failing, how == DIED ? "died" : "no memory?");
+    }
+    _exit(is_ours && how == OVER ? 0 : 1);
 }
 
 Test(crypto, a_lack_of_memory_is_told_as_one)
@@ -130,4 +167,21 @@ Test(crypto, a_lack_of_memory_at_the_first_use)
     has_no_memory = true;
     cr_assert(kolo_sha256("abc", 3, hash) == KOLO_ERR_NO_MEMORY);
     cr_assert(strstr(kolo_error_detail(), "no memory") != NULL, "%s", kolo_error_detail());
+}
+
+/** Each of the first allocations of libcrypto's first use fails in turn, and some of the others, in
+ * a process that has not used it. */
+Test(crypto, a_lack_of_memory_in_the_middle_of_the_first_use, .timeout = 120)
+{
+    int ended;
+    if (!is_ours)
+        cr_skip_test("something has used libcrypto before");
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)setenv(fresh, "1", 1);
+        (void)execl("/proc/self/exe", "test-base-crypto", (char *)NULL);
+        _exit(127);
+    }
+    cr_assert(child > 0 && waitpid(child, &ended, 0) == child);
+    cr_assert(WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
 }

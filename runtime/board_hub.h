@@ -353,6 +353,10 @@ struct kolo_hub_ways *kolo_ways_create(void);
 /** Before this member enters a collective whose contributions are short enough to be shown: whether
  * they are, or are passed on by the ways of memory that cannot be seen. The same on all members. */
 bool kolo_ways_shows(struct kolo_hub *hub);
+/** Whether contributions that are short enough to be shown always are, unless a setting says that
+ * they are pulled. */
+bool kolo_ways_only_shows(enum kolo_collective collective, const struct kolo_plan_args *args,
+                          size_t element_bytes);
 /** This member's contribution has been put up. */
 void kolo_ways_put(struct kolo_hub *hub);
 /** All members have entered, and all know that some named or lent their memory: kolo_ways_shows

@@ -197,10 +197,11 @@ static struct taken take(struct kolo_hub *hub, bool all_see, bool is_early)
     return taken;
 }
 
-static bool is_short_scatter(const struct kolo_hub *hub)
+bool kolo_ways_only_shows(enum kolo_collective collective, const struct kolo_plan_args *args,
+                          size_t element_bytes)
 {
-    return hub->run.collective == KOLO_COLLECTIVE_SCATTER &&
-           kolo_plan_mean_block(&hub->run.request->args) * hub->run.element_bytes < SCATTER_BYTES;
+    return collective == KOLO_COLLECTIVE_SCATTER &&
+           kolo_plan_mean_block(args) * element_bytes < SCATTER_BYTES;
 }
 
 bool kolo_ways_shows(struct kolo_hub *hub)
@@ -210,7 +211,8 @@ bool kolo_ways_shows(struct kolo_hub *hub)
     ways->put_ns = 0;
     if (!kolo_pull_is_known(hub))
         return true;
-    if (!kolo_pull_may(hub) || is_short_scatter(hub))
+    if (!kolo_pull_may(hub) ||
+        kolo_ways_only_shows(hub->run.collective, &hub->run.request->args, hub->run.element_bytes))
         return !kolo_pull_must(hub);
     ways->early = take(hub, false, true);
     ways->put_began = ways->early.is_measured ? kolo_now_ns() : 0;

@@ -270,10 +270,12 @@ enum kolo_unseen kolo_board_unseen(const struct kolo_plan *plan, const struct ko
 {
     const double bytes = (double)element_bytes;
     const bool is_pulled = kolo_board_is_pulled(plan, args, element_bytes, layout, figures);
-    if (kolo_oneshot_bytes(plan->collective, args, element_bytes) <=
-            kolo_board_shown(plan->collective, layout, figures) &&
-        !(is_pulled && (!layout->pull_is_tried || pulled(plan, args, bytes, layout, figures) <
-                                                      oneshot(plan, args, bytes, layout, figures))))
+    const bool may_be_shown = kolo_oneshot_bytes(plan->collective, args, element_bytes) <=
+                              kolo_board_shown(plan->collective, layout, figures);
+    const bool is_faster =
+        !kolo_ways_only_shows(plan->collective, args, element_bytes) &&
+        pulled(plan, args, bytes, layout, figures) < oneshot(plan, args, bytes, layout, figures);
+    if (may_be_shown && !(is_pulled && (is_faster || !layout->pull_is_tried)))
         return KOLO_UNSEEN_SHOWN;
     return is_pulled ? KOLO_UNSEEN_PULLED : KOLO_UNSEEN_STAGED;
 }

@@ -207,22 +207,28 @@ static enum kolo_unseen unseen(enum kolo_collective collective, size_t block,
     return kolo_board_unseen(kolo_plan_on_board(collective, false), &args, 1, layout, figures);
 }
 
-/** What is short is shown, unless it is pulled in less time, or by a setting. */
+/** What is short is shown, unless it is pulled in less time, or by a setting. Short blocks of a
+ * scatter are never tried otherwise (kolo_ways_shows). */
 Test(cost_board, what_is_shown_and_what_is_not)
 {
-    enum { FROM = 8 << 10, BLOCK = 32 << 10 };
+    enum { FROM = 8 << 10, BLOCK = 32 << 10, SHORT_BLOCK = 12 << 10 };
     struct kolo_figures figures = {.pull_byte = 0.1, .share_byte = 1, .flag = 1000};
     struct kolo_layout layout = pair_that_tries(FROM);
-    const enum kolo_collective alltoall = KOLO_COLLECTIVE_ALLTOALL;
+    const enum kolo_collective alltoall = KOLO_COLLECTIVE_ALLTOALL,
+                               scatter = KOLO_COLLECTIVE_SCATTER;
     cr_assert_eq(unseen(alltoall, BLOCK, &layout, &figures), KOLO_UNSEEN_PULLED);
     cr_assert_eq(unseen(alltoall, FROM - 1, &layout, &figures), KOLO_UNSEEN_SHOWN);
     cr_assert_eq(unseen(KOLO_COLLECTIVE_ALLREDUCE, BLOCK, &layout, &figures), KOLO_UNSEEN_SHOWN);
     cr_assert_eq(unseen(KOLO_COLLECTIVE_ALLREDUCE, 32 * BLOCK, &layout, &figures),
                  KOLO_UNSEEN_STAGED);
+    cr_assert_eq(unseen(alltoall, SHORT_BLOCK, &layout, &figures), KOLO_UNSEEN_PULLED);
+    cr_assert_eq(unseen(scatter, BLOCK, &layout, &figures), KOLO_UNSEEN_PULLED);
+    cr_assert_eq(unseen(scatter, SHORT_BLOCK, &layout, &figures), KOLO_UNSEEN_SHOWN);
     figures.pull_byte = 20; /* longer than a oneshot */
     cr_assert_eq(unseen(alltoall, BLOCK, &layout, &figures), KOLO_UNSEEN_SHOWN);
     layout.pull_is_tried = false;
     cr_assert_eq(unseen(alltoall, BLOCK, &layout, &figures), KOLO_UNSEEN_PULLED);
+    cr_assert_eq(unseen(scatter, SHORT_BLOCK, &layout, &figures), KOLO_UNSEEN_PULLED);
     layout.pull_from = 0;
     cr_assert_eq(unseen(alltoall, BLOCK, &layout, &figures), KOLO_UNSEEN_SHOWN);
 }

@@ -84,7 +84,8 @@ struct kolo_conn {
     void *context;
     struct kolo_race *race;  /* NULL: take the first place that answers */
     kolo_deadline settle_at; /* when the race is decided; KOLO_NEVER: nobody has answered yet */
-    kolo_status lack;        /* what this rank lacked last, in words too */
+    kolo_deadline lacked_at; /* when a try last ended with a lack, */
+    kolo_status lack;        /* and what this rank lacked, in words too */
     char lack_text[256];
     size_t count;
     struct attempt attempts[];
@@ -212,6 +213,7 @@ static void note_lack(struct attempt *attempt, kolo_deadline now)
     struct kolo_conn *conn = attempt->conn;
 
     attempt->lacks_since = kolo_deadline_min(attempt->lacks_since, now);
+    conn->lacked_at = now;
     conn->lack = attempt->handshake.lack;
     snprintf(conn->lack_text, sizeof conn->lack_text, "%s", kolo_error_detail());
 }
@@ -583,12 +585,13 @@ static bool is_unexpected(struct kolo_conn *conn, kolo_deadline now)
     return now >= conn->taken_by && !find_attempt(conn, is_promising);
 }
 
-/** Whether this rank itself has lacked something for too long. */
-static bool is_poor(const struct kolo_conn *conn, kolo_deadline now)
+/** Whether this rank itself has lacked something for too long, as the last try has shown: the
+ * process may have been stopped since the one before. */
+static bool is_poor(const struct kolo_conn *conn)
 {
     const kolo_deadline since = lacks_since(conn);
 
-    return since != KOLO_NEVER && now >= after_ms(since, LACK_MS);
+    return since != KOLO_NEVER && conn->lacked_at >= after_ms(since, LACK_MS);
 }
 
 static void fire(struct kolo_conn_timer *timer, kolo_deadline now)
@@ -596,7 +599,7 @@ static void fire(struct kolo_conn_timer *timer, kolo_deadline now)
     struct kolo_conn *conn = (struct kolo_conn *)timer;
 
     if (now >= conn->deadline || !find_attempt(conn, has_hope) || is_unexpected(conn, now) ||
-        is_poor(conn, now)) {
+        is_poor(conn)) {
         give_up(conn);
         return;
     }
@@ -607,7 +610,10 @@ static void fire(struct kolo_conn_timer *timer, kolo_deadline now)
         else if (attempt->at <= now && attempt->state == ATTEMPT_RUNNING)
             review(attempt, now);
     }
-    go_on(conn);
+    if (is_poor(conn))
+        give_up(conn);
+    else
+        go_on(conn);
 }
 
 static const struct kolo_handshake_owner owner = {.may_prove = may_prove, .over = over};

@@ -20,6 +20,7 @@
 
 /* The most ranks that are asked for of those that a request waits for. */
 enum { WAITS_MAX = 64, QUIET_TICKS = 2 /* checks in a row at which nothing had moved */ };
+enum { CHECK_SHARE = 19 /* a pause is at least that many times as long as the check before it */ };
 
 /* ---- what a rank waits for itself ---- */
 
@@ -410,6 +411,14 @@ static void check_stalls(struct kolo_comm *comm, int64_t now_ns)
         check_stall(comm, request, false, now_ns);
 }
 
+/** When to check again, after a check that began at @p now_ns. A check of a million requests takes
+ * longer than a tick, and the calls themselves must go on. */
+static int64_t next_tick(const struct kolo_engine *engine, int64_t now_ns)
+{
+    const int64_t end_ns = kolo_now_ns(), pause_ns = CHECK_SHARE * (end_ns - now_ns);
+    return end_ns + (pause_ns > tick_ns(engine) ? pause_ns : tick_ns(engine));
+}
+
 void kolo_engine_timers(struct kolo_engine *engine, int64_t now_ns)
 {
     bool is_tick = now_ns >= engine->next_tick, has_requests = false;
@@ -428,7 +437,7 @@ void kolo_engine_timers(struct kolo_engine *engine, int64_t now_ns)
         kolo_comm_settle(comm);
     }
     if (has_requests && is_tick)
-        engine->next_tick = now_ns + tick_ns(engine);
+        engine->next_tick = next_tick(engine, now_ns);
     if (has_requests)
         engine->next_timer = kolo_deadline_min(engine->next_timer, engine->next_tick);
 }

@@ -462,3 +462,61 @@ ParameterizedTest(struct world_param *param, timers, a_slow_last_message_arrives
         .size = 2, .transport = param->name, .settings = {"KOLO_TIMEOUT=40", "KOLO_STALL=50ms"}};
     WORLD_MUST_RUN(&world, last_message_is_slow, NULL);
 }
+
+/* ---- checks that take long ---- */
+
+enum { WAITING = 50, CHECKS = 4, LOOK_US = 100 };
+
+static int64_t looked_ns; /* for stalls, by rank 0, with its lock held */
+static int looks;
+
+static uint64_t look_long(const struct kolo_request *request)
+{
+    const int64_t began_ns = kolo_now_ns();
+    while (kolo_now_ns() - began_ns < LOOK_US * 1000)
+        ;
+    looks++;
+    looked_ns += kolo_now_ns() - began_ns;
+    return kolo_route_links.moves(request);
+}
+
+static kolo_status checks_take_long(struct kolo_comm *comm, void *argument)
+{
+    static struct kolo_route slow;
+    struct kolo_request *requests[WAITING];
+    int64_t data[WAITING] = {0}, word = 0;
+    (void)argument;
+    if (kolo_rank(comm) == 1) {
+        WORLD_TRY(kolo_recv(comm, &word, 1, KOLO_INT64, 0, NULL, NULL));
+        for (int i = 0; i < WAITING; i++)
+            WORLD_TRY(kolo_send(comm, &word, 1, KOLO_INT64, 0, NULL, NULL));
+        return KOLO_OK;
+    }
+    for (int i = 0; i < WAITING; i++)
+        WORLD_TRY(kolo_recv(comm, &data[i], 1, KOLO_INT64, 1, NULL, &requests[i]));
+    slow = kolo_route_links;
+    slow.moves = look_long;
+    kolo_comm_enter(comm);
+    looked_ns = looks = 0;
+    for (int i = 0; i < WAITING; i++)
+        requests[i]->route = &slow;
+    kolo_comm_leave(comm);
+    const int64_t began_ns = kolo_now_ns();
+    while (looks < WAITING * CHECKS)
+        WORLD_EXPECT(kolo_test(&requests[0]) == KOLO_AGAIN, "not sent yet");
+    const int64_t took_ns = kolo_now_ns() - began_ns;
+    WORLD_EXPECT(looked_ns < took_ns / 4, "%lld of %lld ns", (long long)looked_ns,
+                 (long long)took_ns);
+    WORLD_TRY(kolo_send(comm, &word, 1, KOLO_INT64, 1, NULL, NULL));
+    for (int i = 0; i < WAITING; i++)
+        WORLD_TRY(kolo_wait(&requests[i], -1));
+    return KOLO_OK;
+}
+
+/** A check of all requests takes 5 ms, and a tick is half a millisecond. */
+Test(timers, checks_leave_time_for_calls, .timeout = 60)
+{
+    struct world world = {
+        .size = 2, .transport = "inproc", .settings = {"KOLO_TIMEOUT=30", "KOLO_STALL=1ms"}};
+    WORLD_MUST_RUN(&world, checks_take_long, NULL);
+}

@@ -45,8 +45,8 @@ struct kolo_comm_node {
 /** Messages under way (messages.c). */
 struct kolo_comm_messages {
     struct kolo_request_list list;
-    uint64_t works_seen; /* of the endpoint's works that are over, when messages were advanced */
-    bool are_watched;    /* some message must be advanced also if no work has ended since */
+    struct kolo_works_over over; /* their works that have ended since they were advanced */
+    bool are_watched;            /* some message must be advanced also if no work has ended since */
 };
 
 /** The numbers of the next collective and of the next message to and from each member. */

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Advances the messages of a communicator, which run side by side. Any number of them may be
-// waiting, so each poll only looks for as many that are over as works have ended since the poll
-// before. They mostly end in the order in which they began, so few others are looked at. Must never
-// leave out a message that may go on although no work has ended: one with device buffers, or one
-// that has failed and ends once the cause is settled.
-#include <stdint.h>
-
+// waiting, so none is looked at before its work has ended, which then puts itself into a list
+// (kolo_work_tell). Must never leave out a message that may go on although no work has ended: one
+// with device buffers, or one that has failed and ends once the cause is settled.
 #include "runtime/comm.h"
 #include "runtime/staging.h"
 
@@ -27,24 +24,40 @@ static bool advance_message(struct kolo_comm *comm, struct kolo_request *request
     return is_over;
 }
 
-void kolo_messages_advance(struct kolo_comm *comm)
+/** Advances all, those too that may go on although no work has ended. */
+static void advance_all(struct kolo_comm *comm)
 {
-    const uint64_t over = kolo_endpoint_works_over(comm->engine->endpoint);
-    uint64_t to_find = comm->messages.are_watched ? UINT64_MAX : over - comm->messages.works_seen;
-    if (to_find == 0)
-        return;
-    comm->messages.works_seen = over;
     comm->messages.are_watched = false;
     for (struct kolo_request *request = comm->messages.list.first, *next; request; request = next) {
         next = request->next;
-        to_find -= advance_message(comm, request);
-        if (to_find == 0 || comm->failure.status != KOLO_OK)
+        (void)advance_message(comm, request);
+        if (comm->failure.status != KOLO_OK)
             break;
+    }
+}
+
+void kolo_message_untell(struct kolo_request *request)
+{
+    kolo_work_untell(request->told);
+    request->told = NULL;
+}
+
+void kolo_messages_advance(struct kolo_comm *comm)
+{
+    if (comm->messages.are_watched)
+        advance_all(comm);
+    while (comm->messages.over.first) {
+        struct kolo_request *request = comm->messages.over.first->owner;
+        kolo_message_untell(request);
+        (void)advance_message(comm, request);
     }
 }
 
 void kolo_message_advance_new(struct kolo_comm *comm, struct kolo_request *request)
 {
-    if (advance_message(comm, request))
-        comm->messages.works_seen++; /* kolo_messages_advance() need not look for it */
+    struct kolo_flight *flight = &request->main.alone;
+    if (advance_message(comm, request) || must_be_watched(request))
+        return;
+    request->told = request->call.kind == KOLO_CALL_SEND ? &flight->out : &flight->in;
+    kolo_work_tell(request->told, &comm->messages.over, request);
 }

@@ -213,7 +213,6 @@ static kolo_status post(struct kolo_comm *comm, struct kolo_request *request,
         kolo_request_take_up(comm, request);
         return kolo_request_await(comm, request);
     }
-    comm->messages.works_seen++; /* no request waits for it */
     if (ticket != 0)
         kolo_timeline_end(engine->timeline, ticket, KOLO_OK);
     count_call(engine);
@@ -252,7 +251,6 @@ static kolo_status start(struct kolo_comm *comm, const struct kolo_task *task,
     if (kolo_message_is_over(request)) {
         kolo_spares_give(engine, request);
         request = &comm->ended;
-        comm->messages.works_seen++;
         count_call(engine);
     } else {
         go_on(comm, request, task);

@@ -86,6 +86,8 @@ void kolo_request_end(struct kolo_request *request, kolo_status status)
     if (request->staged && status != KOLO_OK)
         kolo_staging_cancel(request); /* first: the route may sever pages that are being copied */
     request->route->cancel(request);
+    if (request->told)
+        kolo_message_untell(request);
     if (!request->staged && status == KOLO_OK)
         kolo_request_finish(request);
     if (request->stall.is_reported) /* if the communicator has failed too: the job may continue */
@@ -267,6 +269,7 @@ static void enlist(struct kolo_comm *comm, struct kolo_request *request)
     request->stall.has_asked = false;
     request->stall.own_reported = KOLO_OWN_NONE;
     request->is_awaited = false;
+    request->told = NULL;
     request->stall.moves = request->stall.moves_seen = 0;
     request->stall.quiet_ticks = 0;
     append(list_of(request), request);

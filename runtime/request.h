@@ -168,7 +168,8 @@ struct kolo_request {
     bool is_taken; /* kept by repeat.c: a call is using it and may not have read its status */
 
     struct kolo_stall_watch stall;
-    bool is_awaited; /* a thread is waiting for it, though it is asynchronous */
+    bool is_awaited;        /* a thread is waiting for it, though it is asynchronous */
+    struct kolo_work *told; /* a message's work that tells when it ends (messages.c); NULL: none */
 
     uint64_t ticket; /* ticket of its record in the timeline; 0: none */
     bool has_turn;   /* its turn has been recorded, or need not be */
@@ -228,6 +229,8 @@ void kolo_request_words(const struct kolo_request *request, char *text, size_t c
 void kolo_messages_advance(struct kolo_comm *comm);
 /** Advances a message that has just begun. The others wait for the next poll of everything. */
 void kolo_message_advance_new(struct kolo_comm *comm, struct kolo_request *request);
+/** Forgets the work of a message that is over. */
+void kolo_message_untell(struct kolo_request *request);
 
 /* ---- route_links.c ---- */
 

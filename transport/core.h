@@ -84,16 +84,19 @@ struct kolo_endpoint {
     size_t parked_count, parked_capacity;
     _Atomic int64_t next_timer;
     uint32_t tick;
-    uint64_t works_over; /* works that have ended so far */
     bool is_armed, is_closing;
     struct kolo_why why; /* the text that kolo_endpoint_choice returned last */
 };
+
+/** Appends a work to what its owner wants to know of (kolo_work_tell). */
+void kolo_work_is_over(struct kolo_work *work);
 
 /** Gives a work its result. Its memory may be in other use as soon as the endpoint is left. */
 static inline void kolo_work_end(struct kolo_work *work, kolo_status status)
 {
     work->status = status;
-    work->link->endpoint->works_over++;
+    if (work->told)
+        kolo_work_is_over(work);
 }
 
 static inline size_t kolo_min_bytes(size_t a, size_t b)

@@ -329,11 +329,6 @@ static kolo_status progress_poller(struct kolo_endpoint *endpoint, bool *moved)
     return status;
 }
 
-uint64_t kolo_endpoint_works_over(const struct kolo_endpoint *endpoint)
-{
-    return endpoint->works_over;
-}
-
 /** Whether a link that is up has nothing to receive and nothing to hand over. */
 static bool is_quiet(const struct kolo_link *link)
 {

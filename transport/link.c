@@ -295,6 +295,40 @@ void kolo_work_cancel(struct kolo_work *work)
     kolo_work_end(work, KOLO_ERR_ABORTED);
 }
 
+void kolo_work_tell(struct kolo_work *work, struct kolo_works_over *over, void *owner)
+{
+    work->told = over;
+    work->owner = owner;
+    work->next_over = work->previous_over = NULL;
+}
+
+void kolo_work_is_over(struct kolo_work *work)
+{
+    struct kolo_works_over *over = work->told;
+    work->previous_over = over->last;
+    if (over->last)
+        over->last->next_over = work;
+    else
+        over->first = work;
+    over->last = work;
+}
+
+void kolo_work_untell(struct kolo_work *work)
+{
+    struct kolo_works_over *over = work->told;
+    work->told = NULL;
+    if (work->status == KOLO_AGAIN) /* it is not in the list */
+        return;
+    if (work->previous_over)
+        work->previous_over->next_over = work->next_over;
+    else
+        over->first = work->next_over;
+    if (work->next_over)
+        work->next_over->previous_over = work->previous_over;
+    else
+        over->last = work->previous_over;
+}
+
 /* Sums up what the works in a queue have done and want in total, since a stall report needs "3 of 8
  * MiB". */
 static void sum_works(const struct kolo_work *work, uint64_t *done, uint64_t *all)

@@ -84,6 +84,14 @@ struct kolo_work {
     int32_t frames_out; /* send: frames the transport still holds */
     struct kolo_link *link;
     struct kolo_work *next;
+    struct kolo_works_over *told; /* kolo_work_tell; NULL: nobody wants to know */
+    void *owner;                  /* of kolo_work_tell */
+    struct kolo_work *next_over, *previous_over;
+};
+
+/** Works that have ended and whose owners have not looked yet, in the order of their ends. */
+struct kolo_works_over {
+    struct kolo_work *first, *last;
 };
 
 /** Who a rank is. Ranks exchange this at start. */
@@ -243,8 +251,6 @@ bool kolo_link_has_signal(const struct kolo_link *link);
 /** Moves what can be moved now, over all links. *moved_out (may be NULL): whether anything moved.
  *  Failures of links are told as events. */
 kolo_status kolo_endpoint_progress(struct kolo_endpoint *endpoint, bool *moved_out) KOLO_NODISCARD;
-/** How many works have ended so far, whatever their status and whichever call ended them. */
-uint64_t kolo_endpoint_works_over(const struct kolo_endpoint *endpoint);
 /** Asks peers to wake this rank from now on. To sleep: call this, then progress once more, and
  *  sleep only if nothing moved. */
 void kolo_endpoint_arm(struct kolo_endpoint *endpoint);
@@ -299,6 +305,11 @@ kolo_status kolo_link_take(struct kolo_link *link, const struct kolo_expected *e
  *  ERR_ABORTED, or the one that it already had. That channel of the link cannot be used
  *  afterwards. */
 void kolo_work_cancel(struct kolo_work *work);
+/** Has @p work, which is under way, append itself to @p over when it ends, whatever its status and
+ *  whichever call ends it. kolo_work_untell() must come before its memory is used otherwise. */
+void kolo_work_tell(struct kolo_work *work, struct kolo_works_over *over, void *owner);
+/** Undoes that, also after it has ended. */
+void kolo_work_untell(struct kolo_work *work);
 /** A snapshot for error messages: "tcp 10.0.0.5:4711 up, 3 of 8 MiB received". */
 void kolo_link_describe(const struct kolo_link *link, char *text, size_t capacity);
 

@@ -81,6 +81,58 @@ ParameterizedTest(struct world_param *param, messages, many_that_wait_cost_nothi
     WORLD_MUST_RUN(&world, many_wait, NULL);
 }
 
+/* ---- behind others that wait ---- */
+
+enum {
+    LONG = 4096 /* elements: no transport takes a message of so many before its receiver is there */
+};
+
+/** The sends, which began last, end while all receives wait. */
+static kolo_status send_behind_receives(struct kolo_comm *comm)
+{
+    static int64_t out[LONG];
+    struct kolo_request *receives[MANY], *sends[MANY];
+    int64_t data[MANY] = {0}, word = 0;
+    for (int i = 0; i < MANY; i++)
+        WORLD_TRY(kolo_recv(comm, &data[i], 1, KOLO_INT64, 1, NULL, &receives[i]));
+    watch(comm, receives);
+    for (int i = 0; i < MANY; i++)
+        WORLD_TRY(kolo_send(comm, out, LONG, KOLO_INT64, 1, NULL, &sends[i]));
+    for (int i = 0; i < MANY; i++)
+        WORLD_TRY(kolo_wait(&sends[i], -1));
+    WORLD_EXPECT(count_advanced(comm) == 0, "%d times in vain", advanced);
+    WORLD_TRY(kolo_send(comm, &word, 1, KOLO_INT64, 1, NULL, NULL));
+    for (int i = 0; i < MANY; i++)
+        WORLD_TRY(kolo_wait(&receives[i], -1));
+    return KOLO_OK;
+}
+
+static kolo_status sends_behind(struct kolo_comm *comm, void *argument)
+{
+    static int64_t in[LONG];
+    int64_t word = 0;
+    (void)argument;
+    if (kolo_rank(comm) == 0)
+        return send_behind_receives(comm);
+    for (int i = 0; i < MANY; i++)
+        WORLD_TRY(kolo_recv(comm, in, LONG, KOLO_INT64, 0, NULL, NULL));
+    WORLD_TRY(kolo_recv(comm, &word, 1, KOLO_INT64, 0, NULL, NULL));
+    for (int i = 0; i < MANY; i++)
+        WORLD_TRY(kolo_send(comm, &word, 1, KOLO_INT64, 0, NULL, NULL));
+    return KOLO_OK;
+}
+
+ParameterizedTestParameters(messages, sends_that_end_do_not_advance_receives)
+{
+    return cr_make_param_array(struct world_param, world_params, WORLD_PARAMS);
+}
+ParameterizedTest(struct world_param *param, messages, sends_that_end_do_not_advance_receives,
+                  .timeout = 60)
+{
+    struct world world = {.size = 2, .transport = param->name, .settings = {"KOLO_TIMEOUT=30"}};
+    WORLD_MUST_RUN(&world, sends_behind, NULL);
+}
+
 /* ---- in another order than they began ---- */
 
 enum { PER_PEER = 50, PEERS = 3 };

@@ -19,7 +19,7 @@
 #include "launcher/remote_parts.h"
 #include "launcher/spawn.h"
 
-enum { SETTLE_MS = 1000, RETRY_MS = 200, ATTEMPTS_MAX = 3 };
+enum { SETTLE_MS = 1000, RETRY_MS = 200, RETRY_MOST_MS = 2000, ATTEMPTS_MAX = 7 };
 enum { NOTES_MAX = 16 /* of an agent; it has one to send */ };
 
 static const bool may_follow[KOLO_REMOTE_STATES][KOLO_REMOTE_STATES] = {
@@ -86,6 +86,17 @@ static void call_again(uv_timer_t *timer)
     kolo_remote_call(timer->data); /* the loop has closed the old handles by now */
 }
 
+/* Hosts behind one jump host are refused by its sshd together, which takes 10 logins at a time
+ * (MaxStartups): so that they do not come again together, each has a share of its own of the
+ * pause, between a half and one and a half. */
+static uint64_t retry_ms(const struct kolo_remote *remote)
+{
+    const uint64_t wanted = (uint64_t)RETRY_MS << (remote->attempts - 1);
+    const uint64_t pause = wanted < RETRY_MOST_MS ? wanted : RETRY_MOST_MS;
+    const uint64_t spread = (uint64_t)remote->index * 40503 % 65536; /* by the golden ratio */
+    return pause / 2 + pause * spread / 65536;
+}
+
 static bool try_again(struct kolo_remote *remote)
 {
     if (remote->state != KOLO_REMOTE_CALLING || remote->is_dismissed ||
@@ -94,7 +105,7 @@ static bool try_again(struct kolo_remote *remote)
         return false;
     (void)move(remote, KOLO_REMOTE_IDLE);
     close_handles(remote);
-    (void)uv_timer_start(&remote->timer, call_again, (uint64_t)(RETRY_MS * remote->attempts), 0);
+    (void)uv_timer_start(&remote->timer, call_again, retry_ms(remote), 0);
     return true;
 }
 

@@ -91,6 +91,20 @@ static const char *meaning(const char *before, const char *last)
     return "";
 }
 
+/* What the ssh of a ProxyJump said of its way from the jump host to the host, if that failed. The
+ * ssh that it serves then only says that its connection was closed. */
+static bool jump_words(const struct kolo_remote *remote, char *text, size_t capacity)
+{
+    for (size_t end = remote->words_len; end > 0;) {
+        line_before(remote->words, &end, text, capacity);
+        if (strcmp(text, "stdio forwarding failed") != 0)
+            continue;
+        line_before(remote->words, &end, text, capacity);
+        return true;
+    }
+    return false;
+}
+
 /* Why ssh itself failed. Some of its last lines only say that it did; then the line before is added
  * (which host of a ProxyJump, a key that is unknown or has changed, how far it came). */
 static void ssh_words(const struct kolo_remote *remote, char *text, size_t capacity)
@@ -99,6 +113,10 @@ static void ssh_words(const struct kolo_remote *remote, char *text, size_t capac
                                         "Connection reset by"};
     char last[256], before[256];
     size_t end = remote->words_len;
+    if (jump_words(remote, last, sizeof last)) {
+        snprintf(text, capacity, "from its jump host: %s", last);
+        return;
+    }
     line_before(remote->words, &end, last, sizeof last);
     before[0] = '\0';
     if (has_sign(last, vague, sizeof vague / sizeof vague[0]) || has_timed_out(last))
@@ -222,6 +240,8 @@ bool kolo_remote_is_refused_by_load(const struct kolo_remote *remote)
     static const char *const signs[] = {"kex_exchange_identification", "Connection reset by",
                                         "Connection closed by"};
     char words[512];
+    if (jump_words(remote, words, sizeof words))
+        return false;
     last_words(remote, words, sizeof words);
     return has_sign(words, signs, sizeof signs / sizeof signs[0]);
 }

@@ -395,6 +395,23 @@ refused "$words\\r\\n" "$words; it answered at first: now it hangs, or only shor
 refused 'Timeout, server elsewhere not responding.\\r\\n' 'Timeout, .* not responding\.; it answered at first: .*\(MTU\)'
 refused "Connection timed out during banner exchange\\r\\n$words\\r\\n" \
     "Connection timed out during banner exchange; $words; it said nothing: its sshd hangs, or a jump host cannot reach it"
+# An sshd that has too many logins at once (MaxStartups) refuses some: they are tried again.
+cat >"$work/throttled" <<'SSH'
+#!/bin/bash
+echo >>"${0%/*}/logins"
+if (($(wc -l <"${0%/*}/logins") < 5)); then
+    printf '%s\r\n' 'kex_exchange_identification: Connection closed by remote host' 'Connection closed by UNKNOWN port 65535' >&2
+    exit 255
+fi
+exec "${0%/*}/ssh" "$@"
+SSH
+chmod +x "$work/throttled"
+run 0 "$KOLORUN" --no-prefix --ssh "$work/throttled" -H elsewhere echo here
+says out '^here$'
+# A jump host that cannot reach the host is no such refusal.
+words='kex_exchange_identification: Connection closed by remote host\r\nConnection closed by UNKNOWN port 65535\r\n'
+refused "channel 0: open failed: connect failed: No route to host\\r\\nstdio forwarding failed\\r\\n$words" \
+    'from its jump host: channel 0: open failed: connect failed: No route to host'
 # A start-up file that takes a stream of the agent: the agent says which, and where it leads.
 run 1 "$KOLORUN" --agent
 says err '^kolorun: agent: its standard input is /dev/null, not that of ssh: a start-up file of the shell there \(\.bashrc\) redirects it$'

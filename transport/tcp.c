@@ -303,14 +303,39 @@ static const char turned_away[] =
     "it has proved itself before, and the connection ended: was it cut, "
     "or has the rank given up this link?";
 
-/** Only this rank notices this: for the store, all ranks are there and one waits. */
-static void warn_of_dial(const struct tcp_link *tcp)
+/** The number of links whose dials take long too, which need not be told again. */
+static int take_late(const struct tcp_port *port, kolo_deadline now)
 {
-    char text[KOLO_DETAIL_MAX];
+    int count = 0;
 
+    for (struct tcp_link *tcp = port->first; tcp; tcp = tcp->next) {
+        if (tcp->base.state != KOLO_LINK_CONNECTING || !tcp->dial || now < tcp->warn_at)
+            continue;
+        tcp->warn_at = KOLO_NEVER;
+        count++;
+    }
+    return count;
+}
+
+/** Only this rank notices this: for the store, all ranks are there and one waits. Of many dials
+ * that take long one is named, and the others are counted: a rank of many would say it of each. */
+static void warn_of_dial(struct tcp_link *tcp, kolo_deadline now)
+{
+    struct tcp_port *port = port_of(tcp);
+    const int64_t patience_ms = kolo_tcp_settings(port)->stall_warn_ms;
+    char text[KOLO_DETAIL_MAX], more[48] = "";
+
+    if (now < port->warned_until) {
+        tcp->warn_at = port->warned_until;
+        return;
+    }
+    const int others = take_late(port, now) - 1;
+    port->warned_until = kolo_deadline_plus_ms(now, patience_ms);
     kolo_conn_explain(tcp->dial, text, sizeof text);
-    KOLO_WARN("for %g s now: %s", (double)kolo_tcp_settings(port_of(tcp))->stall_warn_ms / 1000,
-              text);
+    if (others > 0)
+        snprintf(more, sizeof more, "; %d more rank%s waited for, too", others,
+                 others == 1 ? " is" : "s are");
+    KOLO_WARN("for %g s now: %s%s", (double)patience_ms / 1000, text, more);
 }
 
 /** Sets the timer to what is due next. */
@@ -361,9 +386,10 @@ static void due(struct kolo_conn_timer *timer, kolo_deadline now)
         return;
     }
     if (now >= tcp->warn_at) {
-        tcp->warn_at = KOLO_NEVER;
         if (tcp->dial)
-            warn_of_dial(tcp);
+            warn_of_dial(tcp, now);
+        else
+            tcp->warn_at = KOLO_NEVER;
     }
     if (now >= tcp->rival_at)
         review_rivals(tcp);

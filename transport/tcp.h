@@ -55,7 +55,7 @@ struct tcp_link {
         struct tcp_link *link;
     } deadline;            /* of CONNECTING: the earliest of the next three */
     kolo_deadline dial_by; /* the deadline, also of each dial of ours */
-    kolo_deadline warn_at; /* that the dial takes long; KOLO_NEVER: this was said */
+    kolo_deadline warn_at; /* that the dial takes long; KOLO_NEVER: this was said, or counted */
     kolo_deadline
         rival_at; /* when a rival is welcomed in place of ours; KOLO_NEVER: there is none */
     struct kolo_conn *dial; /* the one under way */
@@ -109,6 +109,7 @@ struct tcp_port {
     int turn; /* this rank's number on its host; -1: not counted yet */
     struct tcp_port_timer watchdog, drain;
     struct tcp_link *first;               /* the list of all links */
+    kolo_deadline warned_until;           /* until then no other dial is said to take long */
     bool has_warned;                      /* it has warned of the congestion control */
     char congestion[KOLO_CONGESTION_MAX]; /* the system's; "": not known */
 };

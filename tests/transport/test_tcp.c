@@ -711,12 +711,15 @@ static void dial_nobody(struct world *w, int within_ms)
 {
     struct kolo_link *link;
     open_rank(w, 0);
-    open_rank(w, 1);
-    (void)kolo_endpoint_close(w->ranks[1].endpoint, 0);
-    w->ranks[1].endpoint = NULL;
+    for (int peer = 1; peer < w->size; peer++) {
+        open_rank(w, peer);
+        (void)kolo_endpoint_close(w->ranks[peer].endpoint, 0);
+        w->ranks[peer].endpoint = NULL;
+    }
     cr_assert(kolo_endpoint_set_peers(w->ranks[0].endpoint, w->peers) == KOLO_OK);
-    cr_assert(kolo_endpoint_link(w->ranks[0].endpoint, 1, kolo_deadline_in_ms(within_ms), &link) ==
-              KOLO_OK);
+    for (int peer = 1; peer < w->size; peer++)
+        cr_assert(kolo_endpoint_link(w->ranks[0].endpoint, peer, kolo_deadline_in_ms(within_ms),
+                                     &link) == KOLO_OK);
 }
 
 Test(tcp, nobody_at_the_address_is_told_by_name, .timeout = 60)
@@ -762,6 +765,36 @@ Test(tcp, a_dial_that_takes_long_warns, .timeout = 60)
     dial_nobody(&w, 600000);
     run_until(&w, NULL, &slow_dials, 50000);
     cr_assert(slow_dials == 1 && w.ranks[0].down == 0, "%d %d", slow_dials, w.ranks[0].down);
+    kolo_log_set_sink(NULL, NULL);
+    close_world(&w);
+}
+
+/* How many ranks were named or counted, and in how many lines. */
+static int late_told, late_lines;
+
+static void count_late(void *context, enum kolo_log_level level, const char *line)
+{
+    const char *more = strstr(line, " waited for, too") ? strrchr(line, ';') : NULL;
+    (void)context;
+    if (level != KOLO_LOG_WARN || !strstr(line, "cannot reach rank "))
+        return;
+    late_lines++;
+    late_told += 1 + (more ? atoi(more + 1) : 0);
+}
+
+/** In the first line, which comes when the first of them is late, and in one at the end of the time
+ * in which no other is said. */
+Test(tcp, of_many_dials_that_take_long_one_is_named, .timeout = 60)
+{
+    struct world w;
+    init_world(&w, RANKS_MAX);
+    set(&w, "stall_warn", "300ms");
+    kolo_log_set_sink(count_late, NULL);
+    dial_nobody(&w, 600000);
+    while (late_told < RANKS_MAX - 1)
+        progress(&w);
+    cr_assert(late_told == RANKS_MAX - 1 && late_lines < RANKS_MAX - 1, "%d in %d", late_told,
+              late_lines);
     kolo_log_set_sink(NULL, NULL);
     close_world(&w);
 }

@@ -157,14 +157,13 @@ kolo_status kolo_children_prepare(uv_loop_t *loop, struct kolo_agent_channel *ch
         .channel = channel, .credit = spec->credit_bytes, .heard_ns = kolo_now_ns()};
     children->kills_before = memory_kills();
     int error = 0;
-    uintmax_t most = 0;
-    (void)kolo_open_files_allow(kolo_open_files_of_agent((int)spec->ranks.count), 0, &most);
     kolo_status status = kolo_program_find(spec->argv.at[0], spec->cwd, search_path(spec),
                                            children->program, sizeof children->program, &error);
     if (status != KOLO_OK) {
         *exit_status_out = error == ENOENT ? 127 : 126;
         goto out;
     }
+    status = kolo_open_files_allow_agent((int)spec->ranks.count);
     children->at = kolo_calloc(spec->ranks.count, sizeof children->at[0]);
     if (!children->at)
         status = KOLO_ERR_NO_MEMORY;

@@ -20,6 +20,8 @@ size_t kolo_open_files_of_agent(int ranks);
 bool kolo_open_files_allow(size_t needed, size_t spare, uintmax_t *most_out);
 /** Allows what kolorun needs for a job. ERR_CONFIG: the hard limit is too low. */
 kolo_status kolo_open_files_allow_job(int ranks, size_t hosts) KOLO_NODISCARD;
+/** Allows what an agent of @p ranks ranks needs. ERR_SYSTEM: the hard limit is too low. */
+kolo_status kolo_open_files_allow_agent(int ranks) KOLO_NODISCARD;
 /** In a child: the soft limit from before kolo_open_files_allow. Programs that use select() may
  * rely on it, and it is the user's to choose. Async-signal-safe. */
 void kolo_open_files_give_back(void);

@@ -332,6 +332,10 @@ limited 0 -Sn localhost:24 sh -c 'ulimit -Sn'
 limited 2 -n a:8,b:8,c:8 true
 says err '^kolorun: 51 open files are needed for 24 ranks on 3 hosts, and ulimit -n is 48 at most; raise nofile in /etc/security/limits.conf$'
 lines err 1
+limited 126 -n localhost:11 true
+says err '^kolorun: host localhost: 50 open files are needed for 11 ranks on one host, and ulimit -n is 48 there at most; raise nofile in /etc/security/limits.conf; nothing was started$'
+lines err 1
+limited 0 -n localhost:10 true # 47 of them
 # The directory is the one that the shell names. On another host its last part is no link, and where that leads is not there.
 mkdir -p "$work/tree/real/sub" "$work/other/link/sub" && ln -s real "$work/tree/link"
 printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift 2\nexec unshare -m sh -c %s "$*"\n' \
@@ -432,11 +436,14 @@ started ': | sh -c "$*"; exit' 255 # as ssh -n does
 says err '^kolorun: the connection to host elsewhere broke \(agent: its standard input ended before the job came: a start-up file .*, or ssh was told to \(-n\), exit status 1\), with ranks 0 to 1; nothing was started$'
 lines err 1
 # One that leaves too few open files: whoever notices it says what helps, with the same status.
-for files in 5 9 12; do
+for files in 5 9; do
     started "ulimit -n $files" 126
     says err '^kolorun: host elsewhere: (agent: )?cannot [^;]*: Too many open files: raise `ulimit -n`; [a-z ]+$'
     lines err 1
 done
+started 'ulimit -n 12' 126
+says err '^kolorun: host elsewhere: 23 open files are needed for 2 ranks on one host, and ulimit -n is 12 there at most; raise nofile'
+lines err 1
 # One that waits, and prints for what: for an answer at a prompt, or for whoever mends the host.
 late() { BASHRC=$1 run 255 "$KOLORUN" --ssh "$work/bashrc" --start-timeout 3s "${@:2}"; }
 late 'printf "%s\n\n%s" Hello "Enter OTP code: " >&2; exec sleep 100' -H elsewhere true

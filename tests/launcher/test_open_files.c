@@ -47,3 +47,15 @@ Test(open_files, a_job_that_needs_too_many_is_refused)
     cr_assert(kolo_open_files_allow_job(1, 1000) == KOLO_ERR_CONFIG);
     cr_assert(strstr(kolo_error_detail(), "for 1 rank on 1000 hosts"), "%s", kolo_error_detail());
 }
+
+Test(open_files, an_agent_of_too_many_ranks_is_refused)
+{
+    set_limit(64, 1024);
+    cr_assert(kolo_open_files_allow_agent(20) == KOLO_OK && limit_now().rlim_cur == 112);
+    cr_assert(kolo_open_files_allow_agent(335) == KOLO_OK && limit_now().rlim_cur == 1024);
+    cr_assert(kolo_open_files_allow_agent(336) == KOLO_ERR_SYSTEM);
+    cr_assert(strcmp(kolo_error_detail(),
+                     "1025 open files are needed for 336 ranks on one host, and ulimit -n is 1024 "
+                     "there at most; raise nofile in /etc/security/limits.conf") == 0,
+              "%s", kolo_error_detail());
+}

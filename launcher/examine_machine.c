@@ -98,10 +98,12 @@ static bool has_controller(const char *list, const char *name)
 
 /* Reads this group and all around it, since each may have a limit. In a container the path may be
  * the host's, which is not visible there; then the group is what is mounted at the top. */
-static void climb(const char *root, char *group,
+static void climb(const char *root, const char *from,
                   void (*look)(const char *root, const char *group, struct kolo_cgroup *cgroup),
                   struct kolo_cgroup *cgroup)
 {
+    char group[PATH_BYTES];
+    snprintf(group, sizeof group, "%s", from);
     for (;;) {
         char *slash = strrchr(group, '/');
         look(root, strcmp(group, "/") == 0 ? "" : group, cgroup);
@@ -128,9 +130,9 @@ void kolo_cgroup_read(const char *root, struct kolo_cgroup *cgroup_out)
             continue;
         if (controllers[0] == '\0')
             climb(root, fields, read_unified, cgroup_out);
-        else if (has_controller(controllers, "cpu"))
+        if (has_controller(controllers, "cpu"))
             climb(root, fields, read_separate_cpu, cgroup_out);
-        else if (has_controller(controllers, "memory"))
+        if (has_controller(controllers, "memory"))
             climb(root, fields, read_separate_memory, cgroup_out);
     }
 }

@@ -89,6 +89,16 @@ Test(examine_machine, a_container_sees_its_own_group_at_the_top)
     expect(2000, -1, -1);
 }
 
+Test(examine_machine, version_1_with_both_in_one_hierarchy)
+{
+    write_file("/proc/self/cgroup", "4:cpu,memory:/x\n");
+    write_file("/sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "150000\n");
+    write_file("/sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n");
+    write_file("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "1000\n");
+    write_file("/sys/fs/cgroup/memory/x/memory.usage_in_bytes", "400\n");
+    expect(1500, 1000, 600);
+}
+
 Test(examine_machine, version_1)
 {
     write_file("/proc/self/cgroup",

@@ -64,7 +64,11 @@ kolo_status kolo_comm_create(struct kolo_engine *engine, int size, struct kolo_c
 
 /* ---- the engine's lists ---- */
 
-enum list { LISTED = offsetof(struct kolo_comm, listed), BUSY = offsetof(struct kolo_comm, busy) };
+enum list {
+    LISTED = offsetof(struct kolo_comm, listed),
+    NUMBERED = offsetof(struct kolo_comm, numbered),
+    BUSY = offsetof(struct kolo_comm, busy)
+};
 
 static struct kolo_comm_node *node_of(struct kolo_comm *comm, enum list list)
 {
@@ -124,6 +128,7 @@ void kolo_comm_open(struct kolo_comm *comm, uint32_t number, int rank, int size)
     fit(comm);
     comm->sequences.received = comm->sequences.sent ? comm->sequences.sent + size : NULL;
     enlist(&engine->comms, comm, LISTED);
+    enlist(&engine->numbered[number % KOLO_COMM_REMAINDERS], comm, NUMBERED);
 }
 
 void kolo_comm_close(struct kolo_comm *comm)
@@ -153,8 +158,10 @@ void kolo_comm_free(struct kolo_comm *comm)
 {
     if (!comm)
         return;
-    if (comm->listed.is_in) /* if it never was, the lock is not held */
+    if (comm->listed.is_in) { /* if it never was, the lock is not held */
         unlist(&comm->engine->comms, comm, LISTED);
+        unlist(&comm->engine->numbered[comm->number % KOLO_COMM_REMAINDERS], comm, NUMBERED);
+    }
     kolo_comm_set_idle(comm);
     free_scratch(comm);
     for (int rank = 0; comm->told.whys && rank < comm->size; rank++)

@@ -100,8 +100,9 @@ struct kolo_comm {
     struct kolo_nest *nest; /* the communicators inside it (nest.h); NULL: none */
     int own_calls; /* calls of the library under way whose collectives are not the program's */
     /* ---- where it is, and how it came to be ---- */
-    struct kolo_comm_node listed; /* in engine->comms: opened, and not freed yet */
-    struct kolo_comm_node busy;   /* in engine->busy */
+    struct kolo_comm_node listed;   /* in engine->comms: opened, and not freed yet */
+    struct kolo_comm_node numbered; /* in one of engine->numbered, likewise */
+    struct kolo_comm_node busy;     /* in engine->busy */
     /** It fails with its parent: while it is being made, a little later; if is_inner, always. */
     struct kolo_comm *parent;
     kolo_deadline orphan_by; /* it fails then, because its parent has failed; 0: it has not */

@@ -76,6 +76,9 @@ struct kolo_tidier {
     kolo_status loans_return, memory_freeing;
 };
 
+/* Numbers are given one after the other: up to so many communicators have a remainder each. */
+enum { KOLO_COMM_REMAINDERS = 256 };
+
 struct kolo_engine {
     int rank, size;                /* in the world; constant, like all down to the line */
     unsigned forks;                /* kolo_forks() of the process that it belongs to */
@@ -94,9 +97,11 @@ struct kolo_engine {
     uint64_t start_ticket;          /* of kolo_init, in the timeline */
     bool *ended;                    /* set to true when the world is finalized; may be NULL */
     /* ---- */
-    struct kolo_comm *comms; /* all, including the world */
-    struct kolo_comm *busy;  /* all that have requests or a suspicion, and maybe others */
-    int creating;            /* calls under way that make communicators */
+    struct kolo_comm *comms; /* all, including the world, */
+    /** and the same by the remainders of their numbers: frames name their communicator by it. */
+    struct kolo_comm *numbered[KOLO_COMM_REMAINDERS];
+    struct kolo_comm *busy; /* all that have requests or a suspicion, and maybe others */
+    int creating;           /* calls under way that make communicators */
     struct kolo_numbers numbers;
     struct kolo_early_failure
         *early_failures; /* failures of communicators that this rank does not have yet */

@@ -143,9 +143,10 @@ void kolo_engine_leave(struct kolo_engine *engine)
 
 struct kolo_comm *kolo_engine_comm(const struct kolo_engine *engine, uint32_t number)
 {
-    struct kolo_comm *comm = number == 0 ? engine->world : engine->comms;
+    struct kolo_comm *comm =
+        number == 0 ? engine->world : engine->numbered[number % KOLO_COMM_REMAINDERS];
     while (comm && comm->number != number)
-        comm = comm->listed.next;
+        comm = comm->numbered.next;
     return comm;
 }
 

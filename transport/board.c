@@ -109,17 +109,38 @@ bool kolo_board_fits(struct kolo_endpoint *endpoint, const int *ranks, int count
 
 /* ---- opening and closing ---- */
 
-struct kolo_board **kolo_endpoint_boards(struct kolo_endpoint *endpoint)
+struct kolo_board *kolo_endpoint_boards(const struct kolo_endpoint *endpoint)
 {
-    return &endpoint->boards;
+    return endpoint->boards;
 }
 
-static bool is_open(const struct kolo_endpoint *endpoint, uint32_t id)
+struct kolo_board *kolo_endpoint_board(const struct kolo_endpoint *endpoint, uint32_t id)
 {
-    for (const struct kolo_board *board = endpoint->boards; board; board = board->next)
-        if (board->id == id)
-            return true;
-    return false;
+    return kolo_map_get(&endpoint->board_ids, id);
+}
+
+static kolo_status enlist(struct kolo_board *board)
+{
+    struct kolo_endpoint *endpoint = board->endpoint;
+    const kolo_status status = kolo_map_put(&endpoint->board_ids, board->id, board);
+    if (status != KOLO_OK)
+        return status;
+    board->next = endpoint->boards;
+    if (board->next)
+        board->next->previous = board;
+    endpoint->boards = board;
+    return KOLO_OK;
+}
+
+static void unlist(struct kolo_board *board)
+{
+    kolo_map_remove(&board->endpoint->board_ids, board->id);
+    if (board->previous)
+        board->previous->next = board->next;
+    else
+        board->endpoint->boards = board->next;
+    if (board->next)
+        board->next->previous = board->previous;
 }
 
 /** Begins to make a link to each member that has none. */
@@ -151,7 +172,7 @@ kolo_status kolo_board_open(struct kolo_endpoint *endpoint, uint32_t id, const i
     int index = choose(endpoint, ranks, count, &why);
     if (index < 0)
         return kolo_fail(KOLO_ERR_UNSUPPORTED, "board %u: %s", id, why.text);
-    if (is_open(endpoint, id))
+    if (kolo_endpoint_board(endpoint, id))
         return kolo_fail(KOLO_ERR_INVALID, "board %u is open already", id);
     if (stage_bytes > KOLO_BOARD_STAGE_MAX)
         return kolo_fail(KOLO_ERR_INVALID, "board %u: a stage of %zu bytes, the most is %d", id,
@@ -169,12 +190,12 @@ kolo_status kolo_board_open(struct kolo_endpoint *endpoint, uint32_t id, const i
     board->segment_bytes = KOLO_BOARD_NOTES_BYTES +
                            (stage_bytes + KOLO_BOARD_PAGE - 1) / KOLO_BOARD_PAGE * KOLO_BOARD_PAGE;
     kolo_status status = link_members(board, ranks);
+    if (status == KOLO_OK)
+        status = enlist(board);
     if (status != KOLO_OK) {
         kolo_free_memory(board);
         return status;
     }
-    board->next = endpoint->boards;
-    endpoint->boards = board;
     status = ops->open(board);
     if (status == KOLO_OK)
         *board_out = board;
@@ -187,10 +208,7 @@ void kolo_board_close(struct kolo_board *board)
 {
     if (!board)
         return;
-    struct kolo_board **at = &board->endpoint->boards;
-    while (*at != board)
-        at = &(*at)->next;
-    *at = board->next;
+    unlist(board);
     board->ops->close(board);
     kolo_free_memory(board);
 }
@@ -199,6 +217,7 @@ void kolo_boards_close(struct kolo_endpoint *endpoint)
 {
     while (endpoint->boards)
         kolo_board_close(endpoint->boards);
+    kolo_map_fini(&endpoint->board_ids);
 }
 
 bool kolo_board_attach(struct kolo_board *board, struct kolo_board_member *member, void *segment,

@@ -24,7 +24,7 @@ struct kolo_board_member {
 struct kolo_board {
     const struct kolo_board_ops *ops;
     struct kolo_endpoint *endpoint;
-    struct kolo_board *next; /* in the list of this endpoint's boards */
+    struct kolo_board *next, *previous; /* in the list of this endpoint's boards */
     kolo_deadline deadline;
     size_t segment_bytes; /* whole pages */
     uint32_t id;
@@ -69,7 +69,9 @@ struct kolo_board_ops {
 extern const struct kolo_board_ops kolo_board_shm, kolo_board_inproc;
 
 /** The boards of an endpoint, a list. */
-struct kolo_board **kolo_endpoint_boards(struct kolo_endpoint *endpoint);
+struct kolo_board *kolo_endpoint_boards(const struct kolo_endpoint *endpoint);
+/** The open board @p id; NULL: there is none. */
+struct kolo_board *kolo_endpoint_board(const struct kolo_endpoint *endpoint, uint32_t id);
 /** kolo_endpoint_span_gone, for the boards. */
 void kolo_boards_span_gone(struct kolo_endpoint *endpoint, uint64_t id);
 /** kolo_endpoint_span_cut, for the boards. */

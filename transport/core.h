@@ -79,7 +79,8 @@ struct kolo_endpoint {
     struct kolo_map links;
     struct kolo_link *first_link;
     struct kolo_forgotten forgotten; /* channels; what arrives late on one of them is dropped */
-    struct kolo_board *boards;       /* the open ones */
+    struct kolo_board *boards;       /* the open ones, */
+    struct kolo_map board_ids;       /* and these by their ids */
     struct kolo_parked *parked;      /* dials that came before the table of peers was set */
     size_t parked_count, parked_capacity;
     _Atomic int64_t next_timer;

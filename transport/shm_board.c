@@ -132,18 +132,15 @@ static struct kolo_board_member *find_waiting(struct kolo_board *board,
 /** Passes a segment to the board that waits for it. False: no board does. */
 static bool deliver(struct kolo_shm_link *link, const struct kolo_shm_segment *segment)
 {
-    for (struct kolo_board *board = *kolo_endpoint_boards(link->base.endpoint); board;
-         board = board->next) {
-        if (board->id != segment->board || board->ops != &kolo_board_shm)
-            continue;
-        struct kolo_board_member *member = find_waiting(board, &link->base);
-        if (!member)
-            return false;
-        if (!kolo_board_attach(board, member, segment->base, segment->bytes))
-            kolo_shm_memory_unmap(segment->base, segment->bytes);
-        return true;
-    }
-    return false;
+    struct kolo_board *board = kolo_endpoint_board(link->base.endpoint, segment->board);
+    struct kolo_board_member *member = NULL;
+    if (board && board->ops == &kolo_board_shm)
+        member = find_waiting(board, &link->base);
+    if (!member)
+        return false;
+    if (!kolo_board_attach(board, member, segment->base, segment->bytes))
+        kolo_shm_memory_unmap(segment->base, segment->bytes);
+    return true;
 }
 
 static kolo_status keep(struct kolo_shm_boards *boards, const struct kolo_shm_segment *segment)
@@ -509,7 +506,7 @@ static kolo_status shm_pull(struct kolo_board *base, int index, uint64_t address
  *  links. */
 static bool is_any_using(struct kolo_endpoint *endpoint)
 {
-    for (struct kolo_board *board = *kolo_endpoint_boards(endpoint); board; board = board->next)
+    for (struct kolo_board *board = kolo_endpoint_boards(endpoint); board; board = board->next)
         if (board->ops == &kolo_board_shm && shm_board_of(board)->is_using)
             return true;
     return false;

@@ -1031,6 +1031,60 @@ Test(split, it_knows_itself_and_its_peers, .timeout = 60)
     run("inproc", 4, described, NULL);
 }
 
+/* More than there are remainders by which the engine finds them. */
+enum { AT_ONCE = 2 * KOLO_COMM_REMAINDERS + 40 };
+
+static kolo_status exchange(struct kolo_comm *comm, int value)
+{
+    const int other = 1 - kolo_rank(comm);
+    int sum = 0, got = -1;
+    struct kolo_request *request = NULL;
+    WORLD_TRY(kolo_allreduce(comm, &value, &sum, 1, KOLO_INT32, KOLO_SUM, NULL, NULL));
+    WORLD_TRY(kolo_recv(comm, &got, 1, KOLO_INT32, other, NULL, &request));
+    WORLD_TRY(kolo_send(comm, &value, 1, KOLO_INT32, other, NULL, NULL));
+    WORLD_TRY(kolo_wait(&request, -1));
+    WORLD_EXPECT(sum == 2 * value && got == value, "%d, %d of %d", sum, got, value);
+    return KOLO_OK;
+}
+
+/** It is found by its number when a message comes that does not match. */
+static kolo_status mismatch(struct kolo_comm *comm)
+{
+    int64_t word = 0;
+    if (kolo_rank(comm) == 0) {
+        const kolo_status status = kolo_send(comm, &word, 1, KOLO_INT32, 1, NULL, NULL);
+        WORLD_EXPECT(status == KOLO_OK || status == KOLO_ERR_MISMATCH, "%s", kolo_error_detail());
+        return KOLO_OK;
+    }
+    WORLD_EXPECT(kolo_recv(comm, &word, 1, KOLO_INT64, 0, NULL, NULL) == KOLO_ERR_MISMATCH &&
+                     strstr(kolo_error_detail(), "int64, from rank 0) in communicator ") &&
+                     strstr(kolo_error_detail(), "int32, to rank 1) sequence "),
+                 "%s", kolo_error_detail());
+    return KOLO_OK;
+}
+
+static kolo_status many_at_once(struct kolo_comm *comm, void *argument)
+{
+    struct kolo_comm *parts[AT_ONCE];
+    (void)argument;
+    for (int i = 0; i < AT_ONCE; i++) {
+        WORLD_TRY(kolo_dup(comm, NULL, &parts[i]));
+        WORLD_TRY(exchange(parts[i], i));
+    }
+    for (int i = 0; i < AT_ONCE; i += 3)
+        WORLD_TRY(kolo_finalize(parts[i]));
+    for (int i = 0; i < AT_ONCE; i++)
+        if (i % 3 != 0)
+            WORLD_TRY(exchange(parts[i], i));
+    WORLD_TRY(mismatch(parts[AT_ONCE - 1]));
+    for (int i = 0; i < AT_ONCE; i++)
+        if (i % 3 != 0)
+            WORLD_TRY(kolo_finalize(parts[i]));
+    return exchange(comm, 1);
+}
+
+ON_ALL(many_live_at_once, 60, 2, many_at_once)
+
 /** Each allocation of a split fails in turn: the rank returns a status, and nothing hangs or
  * leaks. */
 static kolo_status without_memory(struct kolo_comm *comm, void *argument)

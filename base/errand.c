@@ -38,19 +38,17 @@ static int init_locks(struct state *state)
     return error;
 }
 
-kolo_status kolo_errand_create(size_t bytes, void **memory_out)
+void *kolo_errand_create(size_t bytes)
 {
     struct state *state = kolo_calloc(1, sizeof *state + bytes);
-    *memory_out = NULL;
     if (!state)
-        return KOLO_ERR_NO_MEMORY;
+        return NULL;
     const int error = init_locks(state);
-    if (error != 0) {
-        kolo_free_memory(state);
-        return kolo_fail_errno(KOLO_ERR_SYSTEM, error, "the lock of an errand");
-    }
-    *memory_out = state->memory;
-    return KOLO_OK;
+    if (error == 0)
+        return state->memory;
+    kolo_free_memory(state);
+    (void)kolo_fail_errno(KOLO_ERR_NO_MEMORY, error, "the lock of an errand");
+    return NULL;
 }
 
 void kolo_errand_destroy(void *memory)

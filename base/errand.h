@@ -23,10 +23,9 @@ struct kolo_errand {
     void (*discard)(void *memory);
 };
 
-/** @p bytes of memory for an errand, all 0: the caller puts there what the errand needs.
- *  @param memory_out NULL unless KOLO_OK.
- *  @return KOLO_OK; ERR_NO_MEMORY; ERR_SYSTEM: the system has no lock for it. */
-kolo_status kolo_errand_create(size_t bytes, void **memory_out) KOLO_NODISCARD;
+/** @p bytes of memory for an errand, all 0: the caller puts there what the errand needs. NULL:
+ *  ERR_NO_MEMORY, with the detail set. */
+void *kolo_errand_create(size_t bytes) KOLO_NODISCARD;
 /** Frees the memory. Not what @e run has left there: that is the caller's. NULL: nothing. */
 void kolo_errand_destroy(void *memory);
 

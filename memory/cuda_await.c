@@ -102,11 +102,10 @@ static kolo_status await_thread(const struct kolo_cuda_visit *visit, kolo_deadli
                                 const struct kolo_unless *unless)
 {
     static const struct kolo_errand errand = {.run = synchronize};
-    void *memory;
-    kolo_status status = kolo_errand_create(sizeof(struct wait), &memory);
-    if (status != KOLO_OK)
-        return status;
-    struct wait *wait = memory;
+    struct wait *wait = kolo_errand_create(sizeof *wait);
+    kolo_status status = KOLO_OK;
+    if (!wait)
+        return KOLO_ERR_NO_MEMORY;
     wait->visit = *visit;
     const int error = kolo_errand_run(&errand, wait, deadline, unless);
     if (error == ETIMEDOUT || error == ECANCELED)

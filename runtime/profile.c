@@ -208,18 +208,15 @@ static void read_file(void *memory)
         (void)close(fd);
 }
 
-static kolo_status create_reading(const char *path, size_t capacity, struct reading **reading_out)
+static struct reading *create_reading(const char *path, size_t capacity)
 {
     const size_t path_bytes = strlen(path) + 1;
-    void *memory;
-    const kolo_status status =
-        kolo_errand_create(sizeof(struct reading) + capacity + path_bytes, &memory);
-    struct reading *reading = *reading_out = memory;
-    if (status != KOLO_OK)
-        return status;
+    struct reading *reading = kolo_errand_create(sizeof *reading + capacity + path_bytes);
+    if (!reading)
+        return NULL;
     reading->path = memcpy(reading->text + capacity, path, path_bytes);
     reading->capacity = capacity;
-    return KOLO_OK;
+    return reading;
 }
 
 static kolo_status judge_reading(const struct reading *reading)
@@ -240,12 +237,12 @@ static kolo_status read_profile(const char *path, char *text, size_t capacity,
                                 kolo_deadline deadline, bool *is_there_out)
 {
     static const struct kolo_errand errand = {.run = read_file};
-    struct reading *reading;
-    kolo_status status = create_reading(path, capacity, &reading);
+    struct reading *reading = create_reading(path, capacity);
+    kolo_status status = KOLO_OK;
     *is_there_out = true;
     text[0] = '\0';
-    if (status != KOLO_OK)
-        return status;
+    if (!reading)
+        return KOLO_ERR_NO_MEMORY;
     const int error = kolo_errand_run(&errand, reading, deadline, NULL);
     if (error == ETIMEDOUT)
         return kolo_fail(KOLO_ERR_TIMEOUT,

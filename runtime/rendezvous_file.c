@@ -240,17 +240,14 @@ static void run(void *memory)
     kolo_detail_keep(access->detail);
 }
 
-static kolo_status create(const char *path, kolo_status (*act)(struct access *access),
-                          struct access **access_out)
+static struct access *create(const char *path, kolo_status (*act)(struct access *access))
 {
-    void *memory;
-    const kolo_status status = kolo_errand_create(sizeof(struct access), &memory);
-    struct access *access = *access_out = memory;
-    if (status != KOLO_OK)
-        return status;
+    struct access *access = kolo_errand_create(sizeof *access);
+    if (!access)
+        return NULL;
     access->act = act;
     snprintf(access->path, sizeof access->path, "%s", path);
-    return KOLO_OK;
+    return access;
 }
 
 /** Runs @p access to @p path, and consumes it. @param state_out what was read; may be NULL. */
@@ -277,16 +274,15 @@ static kolo_status perform(struct access *access, const char *path, kolo_deadlin
 kolo_status kolo_rendezvous_file_load(const char *path, kolo_deadline deadline,
                                       struct kolo_rendezvous_file *state_out)
 {
-    struct access *access;
-    const kolo_status status = create(path, act_load, &access);
-    return status != KOLO_OK ? status : perform(access, path, deadline, state_out);
+    struct access *access = create(path, act_load);
+    return access ? perform(access, path, deadline, state_out) : KOLO_ERR_NO_MEMORY;
 }
 
 bool kolo_rendezvous_file_has_changed(const char *path, kolo_deadline deadline,
                                       const struct kolo_rendezvous_file *seen)
 {
-    struct access *access;
-    if (create(path, act_has_changed, &access) != KOLO_OK)
+    struct access *access = create(path, act_has_changed);
+    if (!access)
         return false;
     access->state = *seen;
     return perform(access, path, deadline, NULL) == KOLO_OK;
@@ -295,18 +291,17 @@ bool kolo_rendezvous_file_has_changed(const char *path, kolo_deadline deadline,
 kolo_status kolo_rendezvous_file_put(const char *path, kolo_deadline deadline, uint64_t job_id,
                                      const struct kolo_place *places, size_t count)
 {
-    struct access *access;
-    const kolo_status status = create(path, act_put, &access);
-    if (status != KOLO_OK)
-        return status;
+    struct access *access = create(path, act_put);
+    if (!access)
+        return KOLO_ERR_NO_MEMORY;
     access->bytes = write_text(access->text, job_id, places, count);
     return perform(access, path, deadline, NULL);
 }
 
 void kolo_rendezvous_file_remove(const char *path, kolo_deadline deadline, uint64_t job_id)
 {
-    struct access *access;
-    if (create(path, act_remove, &access) != KOLO_OK)
+    struct access *access = create(path, act_remove);
+    if (!access)
         return;
     access->state.job_id = job_id;
     (void)perform(access, path, deadline, NULL);

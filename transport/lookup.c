@@ -36,18 +36,15 @@ static void discard(void *memory)
         freeaddrinfo(lookup->found);
 }
 
-static kolo_status create(const char *host, const char *port, struct lookup **lookup_out)
+static struct lookup *create(const char *host, const char *port)
 {
     const size_t host_bytes = strlen(host) + 1, port_bytes = strlen(port) + 1;
-    void *memory;
-    const kolo_status status =
-        kolo_errand_create(sizeof(struct lookup) + host_bytes + port_bytes, &memory);
-    struct lookup *lookup = *lookup_out = memory;
-    if (status != KOLO_OK)
-        return status;
+    struct lookup *lookup = kolo_errand_create(sizeof *lookup + host_bytes + port_bytes);
+    if (!lookup)
+        return NULL;
     lookup->host = memcpy(lookup->text, host, host_bytes);
     lookup->port = memcpy(lookup->text + host_bytes, port, port_bytes);
-    return KOLO_OK;
+    return lookup;
 }
 
 static kolo_status judge(const char *host, int error, int system_error)
@@ -83,10 +80,10 @@ kolo_status kolo_lookup(const char *host, const char *port, kolo_deadline deadli
     if (kolo_deadline_passed(deadline))
         return fail_late(host);
 
-    struct lookup *lookup;
-    kolo_status status = create(host, port, &lookup);
-    if (status != KOLO_OK)
-        return status;
+    struct lookup *lookup = create(host, port);
+    kolo_status status = KOLO_OK;
+    if (!lookup)
+        return KOLO_ERR_NO_MEMORY;
     error = kolo_errand_run(&errand, lookup, deadline, NULL);
     if (error == ETIMEDOUT)
         return fail_late(host);

@@ -1230,7 +1230,9 @@ Test(conn, a_dial_that_a_sandbox_refuses_is_told_soon, .timeout = 120)
     close_world(&w);
 }
 
-Test(conn, a_dial_waits_a_moment_for_a_descriptor, .timeout = 120)
+/** Dials without a descriptor, while this process is @p held_up_ms without a look, and then with
+ * one. */
+static void dial_and_lack(int held_up_ms)
 {
     struct world w;
     struct end end = {0};
@@ -1241,6 +1243,7 @@ Test(conn, a_dial_waits_a_moment_for_a_descriptor, .timeout = 120)
     dial(&w, &w.place, 1, &w.secret, 100000, &end);
     run_for(&w, 100);
     cr_assert(end.calls == 0, "%s", end.detail);
+    (void)poll(NULL, 0, held_up_ms);
     cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     run_until(&w, &end.calls, 1, 60000);
     cr_assert(end.calls == 1 && end.status == KOLO_OK, "%s", end.detail);
@@ -1248,24 +1251,15 @@ Test(conn, a_dial_waits_a_moment_for_a_descriptor, .timeout = 120)
     close_world(&w);
 }
 
+Test(conn, a_dial_waits_a_moment_for_a_descriptor, .timeout = 120)
+{
+    dial_and_lack(0);
+}
+
 /** A process that was stopped tries once more. */
 Test(conn, a_dial_that_was_held_up_looks_for_a_descriptor_again, .timeout = 120)
 {
-    struct world w;
-    struct end end = {0};
-
-    open_world(&w, 30000);
-    kolo_log_set_level(KOLO_LOG_NONE);
-    struct rlimit limit = leave_descriptors(0);
-    dial(&w, &w.place, 1, &w.secret, 100000, &end);
-    run_for(&w, 100);
-    cr_assert(end.calls == 0, "%s", end.detail);
-    (void)poll(NULL, 0, 1500);
-    cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-    run_until(&w, &end.calls, 1, 60000);
-    cr_assert(end.calls == 1 && end.status == KOLO_OK, "%s", end.detail);
-    close(end.fd);
-    close_world(&w);
+    dial_and_lack(1500);
 }
 
 static void close_in_callback(void *context, kolo_status status, int fd,
